@@ -1,0 +1,85 @@
+//! The audience of a bound token. It is never optional: a TokenRequest without one asks for a credential of the hub itself.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// One `aud` value: 1 to 256 bytes of printable ASCII without spaces, commas, quotes or backslashes.
+///
+/// Kubernetes would take any text. Every broker that joined audiences with a separator has confused two lists at some time, so the
+/// characters that invite it are refused.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Audience(String);
+
+/// Why a text is no audience.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AudienceError {
+    /// An empty audience asks for the hub's own.
+    #[error("is empty: a TokenRequest without an audience asks for a credential of the hub itself")]
+    Empty,
+    /// Longer than verifiers accept.
+    #[error("is longer than 256 bytes")]
+    TooLong,
+    /// Holds a character that is not allowed.
+    #[error("may hold only printable ASCII without spaces, commas, quotes and backslashes")]
+    Grammar,
+}
+
+impl Audience {
+    /// Checks and takes an audience.
+    ///
+    /// # Errors
+    /// [`AudienceError`] says which rule it breaks.
+    pub fn new(text: impl Into<String>) -> Result<Audience, AudienceError> {
+        let text = text.into();
+        if text.is_empty() {
+            return Err(AudienceError::Empty);
+        }
+        if text.len() > 256 {
+            return Err(AudienceError::TooLong);
+        }
+        let allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b',' | b'"' | b'\'' | b'\\' | b'`');
+        if text.bytes().all(allowed) { Ok(Audience(text)) } else { Err(AudienceError::Grammar) }
+    }
+
+    /// The audience as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Audience {
+    type Error = AudienceError;
+
+    fn try_from(text: String) -> Result<Audience, AudienceError> {
+        Audience::new(text)
+    }
+}
+
+impl From<Audience> for String {
+    fn from(audience: Audience) -> String {
+        audience.0
+    }
+}
+
+impl fmt::Display for Audience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Audience, AudienceError};
+
+    #[test]
+    fn an_audience_is_one_plain_word() {
+        assert!(Audience::new("https://prod.example.com:6443").is_ok());
+        assert_eq!(Audience::new(""), Err(AudienceError::Empty));
+        for text in ["a,b", "a b", "a\nb", "\u{e9}", "a\"b", "a\0"] {
+            assert_eq!(Audience::new(text), Err(AudienceError::Grammar), "{text:?}");
+        }
+        assert_eq!(Audience::new("a".repeat(257)), Err(AudienceError::TooLong));
+    }
+}

@@ -1,0 +1,244 @@
+//! Who may have what. Default deny, one place, every route.
+//!
+//! The steps make types, each of which only the step before can yield: a [`VerifiedCaller`] and the policy make a [`Pair`]; a pair
+//! and, for a delegated caller, the hub's own answer make a [`Grant`]. The mint takes a grant and nothing else, so a token that
+//! policy did not allow cannot be asked for.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::audience::Audience;
+use crate::caller::VerifiedCaller;
+use crate::config::{AllowRule, DeliveryType, Generation, NamespaceRule, Policy, TargetAccess, TargetCluster};
+use crate::name::{AccessName, Namespace, ObjectName};
+use crate::reason::Reason;
+use crate::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
+
+/// Namespaces of Kubernetes itself: allowed only by exact name, never by a selector.
+const SYSTEM_NAMESPACES: &[&str] = &["kube-system", "kube-public", "kube-node-lease"];
+
+/// The hub's live objects, as far as decisions need them.
+pub trait HubView {
+    /// The UID of the live ServiceAccount, nothing if there is none or it is being deleted.
+    fn service_account(&self, account: &ServiceAccount) -> Option<Uid>;
+    /// The labels of the live Namespace, nothing if there is none or it is terminating.
+    fn namespace_labels(&self, namespace: &Namespace) -> Option<BTreeMap<String, String>>;
+}
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub enum Requester {
+    /// A caller that proved itself to the server.
+    Caller(VerifiedCaller),
+    /// The user of a command line that mints with the user's own rights on the hub: the hub decides by its RBAC.
+    Operator,
+}
+
+/// One allowed combination of ServiceAccount, audience and destination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pair {
+    access: AccessName,
+    access_generation: Generation,
+    target: ObjectName,
+    target_generation: Generation,
+    service_account: ServiceAccountIdentity,
+    audience: Audience,
+    lifetime: Duration,
+    rule: usize,
+    delivery: DeliveryType,
+    via: Via,
+}
+
+/// Who speaks for the ServiceAccount that is minted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// The ServiceAccount itself, or an operator with rights of his own.
+    Itself,
+    /// Another ServiceAccount of its namespace: the hub's RBAC must be asked.
+    Delegate,
+}
+
+impl Pair {
+    /// The TargetAccess that was named.
+    pub fn access(&self) -> &AccessName {
+        &self.access
+    }
+
+    /// The TargetCluster it uses.
+    pub fn target(&self) -> &ObjectName {
+        &self.target
+    }
+
+    /// The ServiceAccount to mint for.
+    pub fn service_account(&self) -> &ServiceAccountIdentity {
+        &self.service_account
+    }
+
+    /// The one audience.
+    pub fn audience(&self) -> &Audience {
+        &self.audience
+    }
+
+    /// The lifetime to ask for.
+    pub fn lifetime(&self) -> Duration {
+        self.lifetime
+    }
+
+    /// Which entry of `allow[]` allowed it.
+    pub fn rule(&self) -> usize {
+        self.rule
+    }
+
+    /// Who speaks for the ServiceAccount.
+    pub fn via(&self) -> Via {
+        self.via
+    }
+}
+
+/// The hub's answer to "may this caller create tokens for that ServiceAccount".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Review {
+    /// `allowed` and not `denied`.
+    Allowed,
+    /// Anything else.
+    Refused,
+    /// The caller is the ServiceAccount itself, so nothing was asked.
+    NotAsked,
+}
+
+/// The right to one token, held by one requester. Only [`grant`] makes it.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    requester: Requester,
+    pair: Pair,
+}
+
+impl Grant {
+    /// What is granted.
+    pub fn pair(&self) -> &Pair {
+        &self.pair
+    }
+
+    /// To whom.
+    pub fn requester(&self) -> &Requester {
+        &self.requester
+    }
+}
+
+/// Whether the requester's ServiceAccount is the live one, by UID. An operator has none.
+///
+/// # Errors
+/// [`Reason::CallerIdentityChanged`]: deleted, or deleted and made anew. TokenReview goes on accepting its token for some seconds.
+pub fn check_live(requester: &Requester, hub: &dyn HubView) -> Result<(), Reason> {
+    let Requester::Caller(caller) = requester else { return Ok(()) };
+    match hub.service_account(&caller.identity().account) {
+        Some(uid) if uid == caller.identity().uid => Ok(()),
+        _ => Err(Reason::CallerIdentityChanged),
+    }
+}
+
+/// Finds what the requester asks for and whether policy pairs them.
+///
+/// # Errors
+/// [`Reason::TargetNotGranted`] for everything that policy does not allow, whatever the cause, so that nobody learns what exists;
+/// [`Reason::CallerIdentityChanged`] when the caller is not the live ServiceAccount.
+pub fn pair(policy: &Policy, hub: &dyn HubView, requester: &Requester, name: &AccessName, delivery: DeliveryType) -> Result<Pair, Reason> {
+    check_live(requester, hub)?;
+    find(policy, hub, requester, name, delivery).ok_or(Reason::TargetNotGranted)
+}
+
+fn find(policy: &Policy, hub: &dyn HubView, requester: &Requester, name: &AccessName, delivery: DeliveryType) -> Option<Pair> {
+    let access = policy.accesses.get(name)?;
+    let target = policy.targets.get(&access.target)?;
+    let account = ServiceAccount { namespace: name.namespace.clone(), name: access.service_account.clone() };
+    let uid = hub.service_account(&account)?;
+    let labels = hub.namespace_labels(&name.namespace)?;
+    if policy.own_namespace.as_ref() == Some(&name.namespace) || !access.offers(delivery) {
+        return None;
+    }
+    let rule = target.allow.iter().position(|rule| allows(rule, access, &labels, delivery))?;
+    let service_account = ServiceAccountIdentity { account, uid };
+    let via = match requester {
+        Requester::Operator => Via::Itself,
+        Requester::Caller(caller) if *caller.identity() == service_account => Via::Itself,
+        Requester::Caller(caller) => {
+            let caller = &caller.identity().account;
+            let listed = caller.namespace == name.namespace && access.callers.contains(&caller.name);
+            listed.then_some(Via::Delegate)?
+        }
+    };
+    Some(make_pair(access, target, service_account, rule, delivery, via))
+}
+
+fn allows(rule: &AllowRule, access: &TargetAccess, labels: &BTreeMap<String, String>, delivery: DeliveryType) -> bool {
+    let namespace = &access.name.namespace;
+    let by_namespace = match &rule.namespaces {
+        NamespaceRule::Named(names) => names.contains(namespace),
+        NamespaceRule::Selected(selector) => !SYSTEM_NAMESPACES.contains(&namespace.as_str()) && selector.matches(labels),
+    };
+    by_namespace && rule.service_accounts.contains(&access.service_account) && rule.deliveries.contains(&delivery)
+}
+
+fn make_pair(
+    access: &TargetAccess,
+    target: &TargetCluster,
+    service_account: ServiceAccountIdentity,
+    rule: usize,
+    delivery: DeliveryType,
+    via: Via,
+) -> Pair {
+    Pair {
+        access: access.name.clone(),
+        access_generation: access.generation,
+        target: target.name.clone(),
+        target_generation: target.generation,
+        service_account,
+        audience: target.audience.clone(),
+        lifetime: target.lifetime.default,
+        rule,
+        delivery,
+        via,
+    }
+}
+
+/// Turns a pair into a grant, once the hub has agreed where it must be asked.
+///
+/// # Errors
+/// [`Reason::DelegationForbidden`] when a delegated caller is not allowed by the hub; [`Reason::TargetSuspended`] when target or
+/// access is suspended: only now, since only who may use a target learns its state.
+pub fn grant(policy: &Policy, requester: Requester, pair: Pair, review: Review) -> Result<Grant, Reason> {
+    if pair.via == Via::Delegate && review != Review::Allowed {
+        return Err(Reason::DelegationForbidden);
+    }
+    let suspended = policy.targets.get(&pair.target).is_none_or(|target| target.suspend)
+        || policy.accesses.get(&pair.access).is_none_or(|access| access.suspend);
+    if suspended { Err(Reason::TargetSuspended) } else { Ok(Grant { requester, pair }) }
+}
+
+/// Whether a grant is still what policy and the hub's live objects say. Asked again for every waiter at the moment of hand-out.
+///
+/// # Errors
+/// The reason why not; [`Reason::GrantSuperseded`] when the request would be allowed, but for something else than was minted.
+pub fn still_holds(policy: &Policy, hub: &dyn HubView, grant: &Grant) -> Result<(), Reason> {
+    let now = pair(policy, hub, &grant.requester, &grant.pair.access, grant.pair.delivery)?;
+    let unchanged = Pair { rule: grant.pair.rule, ..now.clone() } == grant.pair;
+    if !unchanged {
+        return Err(Reason::GrantSuperseded);
+    }
+    // The review itself was at most seconds ago; its age is held by whoever asked the hub.
+    let review = if now.via == Via::Delegate { Review::Allowed } else { Review::NotAsked };
+    self::grant(policy, grant.requester.clone(), now, review).map(|_| ())
+}
+
+/// Whether a target would have to refuse tokens of this issuer, because the issuer is also its own.
+///
+/// Where the target's own issuer is not stated, an issuer that Kubernetes distributions give every cluster counts as its own.
+pub fn issuer_collides(hub_issuer: &crate::issuer::Issuer, target: &TargetCluster) -> bool {
+    match &target.target_issuer {
+        Some(own) => own == hub_issuer,
+        None => hub_issuer.is_cluster_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

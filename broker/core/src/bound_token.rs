@@ -1,0 +1,180 @@
+//! The minted token, compared with what was asked for before anybody gets it.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::audience::Audience;
+use crate::authorise::Pair;
+use crate::claims::ServiceAccountClaims;
+use crate::issuer::Issuer;
+use crate::jwks::PublicKeySet;
+use crate::jwt::UnverifiedJwt;
+use crate::lifetime;
+use crate::moment::{Deadline, Moment};
+use crate::reason::Reason;
+use crate::service_account::ServiceAccountIdentity;
+use crate::verify;
+
+/// What the hub answered to a TokenRequest.
+pub struct MintAnswer {
+    /// `status.token`.
+    pub token: SecretString,
+    /// `status.expirationTimestamp`; at most `exp`, and earlier where the hub extends tokens.
+    pub expires_at: Timestamp,
+}
+
+/// A token that was checked against the request it answers. It cannot be printed.
+pub struct BoundToken {
+    token: SecretString,
+    token_id: String,
+    deadline: Deadline,
+    lifetime: Duration,
+    minted: Moment,
+}
+
+/// Why a minted token is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MintFault {
+    /// It cannot be read as a bound token.
+    #[error("the minted token cannot be read")]
+    Malformed,
+    /// Another issuer signed it than the one we publish.
+    #[error("the minted token has another issuer than the one that is published")]
+    Issuer,
+    /// It is for another audience, or for several.
+    #[error("the minted token is not for the one audience that was asked for")]
+    Audience,
+    /// It is another ServiceAccount's.
+    #[error("the minted token is another ServiceAccount's")]
+    Subject,
+    /// It is the ServiceAccount's that now has the name, not the one that was meant.
+    #[error("the ServiceAccount was made anew: the minted token has another UID")]
+    Uid,
+    /// Its `kid` is not among the published keys.
+    #[error("the minted token is signed by a key that is not published yet")]
+    UnknownKey,
+    /// Its signature does not verify.
+    #[error("the minted token's signature does not verify with the published keys")]
+    Signature,
+    /// It has too little life to be of use.
+    #[error("the minted token ends too soon to be of use")]
+    TooShort,
+    /// The hub's clock and ours differ too much to reason about expiry.
+    #[error("the hub's clock differs from ours by more than 30 s")]
+    Skew,
+}
+
+impl MintFault {
+    /// The stable code.
+    pub fn reason(self) -> Reason {
+        match self {
+            MintFault::Uid => Reason::ServiceAccountChanged,
+            MintFault::Skew => Reason::ClockSkew,
+            MintFault::UnknownKey => Reason::KeyNotPublished,
+            _ => Reason::MintMismatch,
+        }
+    }
+}
+
+/// What a minted token must be.
+pub struct MintExpectation<'a> {
+    /// The issuer that is published.
+    pub issuer: &'a Issuer,
+    /// The keys that are published.
+    pub keys: &'a PublicKeySet,
+    /// The ServiceAccount, by UID.
+    pub service_account: &'a ServiceAccountIdentity,
+    /// The one audience.
+    pub audience: &'a Audience,
+}
+
+impl<'a> MintExpectation<'a> {
+    /// What a token for this pair must be.
+    pub fn of(pair: &'a Pair, issuer: &'a Issuer, keys: &'a PublicKeySet) -> MintExpectation<'a> {
+        MintExpectation { issuer, keys, service_account: pair.service_account(), audience: pair.audience() }
+    }
+}
+
+/// Whether the minted token's `kid` is one of these keys.
+pub fn is_signed_by_any(answer: &MintAnswer, keys: &PublicKeySet) -> bool {
+    let jwt = UnverifiedJwt::parse(answer.token.expose_secret());
+    jwt.is_ok_and(|jwt| jwt.kid().is_some_and(|kid| keys.get(kid).is_some()))
+}
+
+/// Compares a minted token with what was asked for.
+///
+/// # Errors
+/// [`MintFault`]: the token is to be dropped, not cached.
+pub fn check(answer: MintAnswer, expected: &MintExpectation<'_>, now: Moment) -> Result<BoundToken, MintFault> {
+    let jwt = UnverifiedJwt::parse(answer.token.expose_secret()).map_err(|_| MintFault::Malformed)?;
+    let claims = ServiceAccountClaims::read(&jwt).map_err(|_| MintFault::Malformed)?;
+    if claims.issuer != expected.issuer.as_str() {
+        return Err(MintFault::Issuer);
+    }
+    if claims.audiences.len() != 1 || claims.audiences.first().map(String::as_str) != Some(expected.audience.as_str()) {
+        return Err(MintFault::Audience);
+    }
+    if claims.identity.account != expected.service_account.account {
+        return Err(MintFault::Subject);
+    }
+    if claims.identity.uid != expected.service_account.uid {
+        return Err(MintFault::Uid);
+    }
+    if jwt.kid().is_none_or(|kid| expected.keys.get(kid).is_none()) {
+        return Err(MintFault::UnknownKey);
+    }
+    verify::verify(&jwt, expected.keys).map_err(|_| MintFault::Signature)?;
+    let skew = claims.issued_at.as_second().saturating_sub(now.wall.as_second()).unsigned_abs();
+    if skew > lifetime::MAX_SKEW.as_secs() {
+        return Err(MintFault::Skew);
+    }
+    // The smaller of the two: a hub may extend a token beyond what it tells.
+    let deadline = Deadline::at(claims.expires_at.min(answer.expires_at), now);
+    let lifetime = deadline.left(now);
+    if lifetime < lifetime::MARGIN + lifetime::LEAST_USE {
+        return Err(MintFault::TooShort);
+    }
+    let token_id = claims.token_id.unwrap_or_default();
+    Ok(BoundToken { token: answer.token, token_id, deadline, lifetime, minted: now })
+}
+
+impl BoundToken {
+    /// The token itself, for the one place that writes it into an answer.
+    pub fn secret(&self) -> &SecretString {
+        &self.token
+    }
+
+    /// Its `jti`, which joins our audit record to the hub's and the target's.
+    pub fn token_id(&self) -> &str {
+        &self.token_id
+    }
+
+    /// Its expiry on both clocks.
+    pub fn deadline(&self) -> Deadline {
+        self.deadline
+    }
+
+    /// The life it had when it was minted.
+    pub fn lifetime(&self) -> Duration {
+        self.lifetime
+    }
+
+    /// How long ago it was minted.
+    pub fn age(&self, now: Moment) -> Duration {
+        now.mono.saturating_sub(self.minted.mono)
+    }
+
+    /// How long clients may be told to use it: `exp` less the margin. Nothing if that is too little to be worth handing out.
+    pub fn usable(&self, now: Moment) -> Option<Duration> {
+        let usable = self.deadline.left(now).saturating_sub(lifetime::MARGIN);
+        (usable >= lifetime::LEAST_USE).then_some(usable)
+    }
+}
+
+impl std::fmt::Debug for BoundToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BoundToken").field("token_id", &self.token_id).field("deadline", &self.deadline).finish_non_exhaustive()
+    }
+}

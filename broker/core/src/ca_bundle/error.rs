@@ -1,0 +1,129 @@
+//! Why a `ca.crt` is refused, and what to do.
+
+use jiff::Timestamp;
+
+use crate::jwks::RsaFault;
+
+/// Why a `ca.crt` is refused. Positions count certificates from 1. Of the text only a certificate's subject is repeated, shortened and
+/// without control characters.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CaBundleError {
+    /// The Secret has no such entry.
+    #[error("Secret has no entry `ca.crt`")]
+    Missing,
+    /// The entry holds nothing.
+    #[error("`ca.crt` is empty")]
+    Empty,
+    /// More bytes than are read.
+    #[error("`ca.crt` is {0} bytes, more than the 330000 allowed")]
+    TooLarge(usize),
+    /// A certificate in binary form.
+    #[error("`ca.crt` is DER, not PEM")]
+    Der,
+    /// No PEM block at all.
+    #[error("`ca.crt` is not PEM")]
+    NotPem,
+    /// Markers that do not pair up, or stand on one line.
+    #[error("`ca.crt` has a broken PEM marker at line {0}")]
+    BrokenMarker(usize),
+    /// More markers than are read.
+    #[error("`ca.crt` has more than 1000 PEM markers")]
+    TooManyMarkers,
+    /// PEM blocks, but none of them a certificate.
+    #[error("`ca.crt` holds {0} PEM blocks and no certificate")]
+    NoCertificate(usize),
+    /// More certificates than are read.
+    #[error("`ca.crt` holds {0} certificates, more than the 100 allowed")]
+    TooManyCertificates(usize),
+    /// The text between the markers is not base64.
+    #[error("certificate {0} of `ca.crt` is not base64")]
+    NotBase64(usize),
+    /// The bytes are no X.509 certificate.
+    #[error("certificate {0} of `ca.crt` is no X.509 certificate")]
+    NotX509(usize),
+    /// No CA, by RFC 5280 section 4.2.1.9.
+    #[error("certificate {position} of `ca.crt` ({subject}) is no CA: it has no basicConstraints with CA:true")]
+    NotAuthority {
+        /// Which certificate.
+        position: usize,
+        /// Its subject.
+        subject: String,
+    },
+    /// Its time is over.
+    #[error("certificate {position} of `ca.crt` ({subject}) expired at {at}")]
+    Expired {
+        /// Which certificate.
+        position: usize,
+        /// Its subject.
+        subject: String,
+        /// Its `notAfter`.
+        at: Timestamp,
+    },
+    /// Its time has not come.
+    #[error("certificate {position} of `ca.crt` ({subject}) is not valid before {at}")]
+    NotYetValid {
+        /// Which certificate.
+        position: usize,
+        /// Its subject.
+        subject: String,
+        /// Its `notBefore`.
+        at: Timestamp,
+    },
+    /// An RSA key that gives no security.
+    #[error("certificate {position} of `ca.crt` ({subject}) has an RSA key that {fault}")]
+    WeakKey {
+        /// Which certificate.
+        position: usize,
+        /// Its subject.
+        subject: String,
+        /// What is wrong with the key.
+        fault: RsaFault,
+    },
+    /// Neither RSA, nor ECDSA on P-256, P-384 or P-521, nor Ed25519.
+    #[error("certificate {position} of `ca.crt` ({subject}) has a key that is neither RSA, ECDSA (P-256, P-384, P-521) nor Ed25519")]
+    UnsupportedKey {
+        /// Which certificate.
+        position: usize,
+        /// Its subject.
+        subject: String,
+    },
+    /// Signed with a broken hash.
+    #[error("certificate {position} of `ca.crt` ({subject}) is signed with {hash}")]
+    WeakSignature {
+        /// Which certificate.
+        position: usize,
+        /// Its subject.
+        subject: String,
+        /// The hash.
+        hash: &'static str,
+    },
+}
+
+impl CaBundleError {
+    /// What to do about it, one sentence without a full stop.
+    pub fn mend(&self) -> &'static str {
+        match self {
+            CaBundleError::Missing => "put the target's CA certificate as PEM into the Secret's entry `ca.crt`",
+            CaBundleError::Empty => "fill `ca.crt` with the target's CA certificate as PEM, or leave certSecretRef out to use the system's roots",
+            CaBundleError::TooLarge(_) | CaBundleError::TooManyMarkers | CaBundleError::TooManyCertificates(_) => {
+                "keep only the CA certificates that signed the target's serving certificate"
+            }
+            CaBundleError::Der => "convert it with `openssl x509 -inform der -in ca.der -out ca.crt`",
+            CaBundleError::NotPem => {
+                "write the certificate with its BEGIN CERTIFICATE and END CERTIFICATE lines, and check that it is not base64-encoded twice"
+            }
+            CaBundleError::BrokenMarker(_) => "let each BEGIN and END line stand on a line of its own, in pairs with the same label",
+            CaBundleError::NoCertificate(_) => "put the CA's certificate there; a private key or a request is not read",
+            CaBundleError::NotBase64(_) | CaBundleError::NotX509(_) => "copy that certificate again, complete and unchanged",
+            CaBundleError::NotAuthority { .. } => {
+                "give the CA that signed the target's serving certificate, not the serving or client certificate itself"
+            }
+            CaBundleError::Expired { .. } => "remove that certificate, and add the one that replaces it",
+            CaBundleError::NotYetValid { .. } => "check the clock here, or add that certificate once it is valid",
+            CaBundleError::WeakKey { .. } | CaBundleError::UnsupportedKey { .. } => {
+                "issue a CA with RSA of 2048 bits or more, or ECDSA on P-256, and serve the target with it"
+            }
+            CaBundleError::WeakSignature { .. } => "have that CA certificate issued again with SHA-256 or better",
+        }
+    }
+}

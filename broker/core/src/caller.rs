@@ -1,0 +1,138 @@
+//! Who the caller is: its own token, the hub's TokenReview of it, and the comparison of the two.
+//!
+//! A TokenReview alone is not enough: it accepts tokens for several audiences, and for some seconds the tokens of a ServiceAccount
+//! that was deleted and made anew.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::audience::Audience;
+use crate::claims::ServiceAccountClaims;
+use crate::issuer::Issuer;
+use crate::jwt::UnverifiedJwt;
+use crate::reason::Reason;
+use crate::service_account::ServiceAccountIdentity;
+
+/// How far ahead of our clock `nbf` and `iat` may be.
+const LEEWAY: Duration = Duration::from_secs(30);
+
+/// What every caller's token must be.
+#[derive(Clone, Debug)]
+pub struct CallerRules {
+    /// The hub's issuer, byte for byte.
+    pub issuer: Issuer,
+    /// Keyferry's audience: the token's only one.
+    pub audience: Audience,
+    /// Whether the token must be bound to a Pod.
+    pub require_pod_bound: bool,
+}
+
+/// `status` of a TokenReview (authentication.k8s.io/v1).
+#[derive(Clone, Debug, Default)]
+pub struct TokenReviewAnswer {
+    /// `authenticated`.
+    pub authenticated: bool,
+    /// `audiences`.
+    pub audiences: Vec<String>,
+    /// `user`.
+    pub user: ReviewedUser,
+}
+
+/// `status.user` of a TokenReview, kept as it came so that a SubjectAccessReview asks about exactly this user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReviewedUser {
+    /// `username`.
+    pub username: String,
+    /// `uid`.
+    pub uid: String,
+    /// `groups`.
+    pub groups: Vec<String>,
+    /// `extra`.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+/// A caller that proved itself. Only [`accept`] makes it.
+#[derive(Clone, Debug)]
+pub struct VerifiedCaller {
+    identity: ServiceAccountIdentity,
+    user: ReviewedUser,
+    token_id: Option<String>,
+    expires_at: Timestamp,
+}
+
+impl VerifiedCaller {
+    /// The ServiceAccount, by name and UID.
+    pub fn identity(&self) -> &ServiceAccountIdentity {
+        &self.identity
+    }
+
+    /// The user as the hub sees it.
+    pub fn user(&self) -> &ReviewedUser {
+        &self.user
+    }
+
+    /// The `jti` of its token, which joins our audit record to the hub's.
+    pub fn token_id(&self) -> Option<&str> {
+        self.token_id.as_deref()
+    }
+
+    /// The `exp` of its token.
+    pub fn expires_at(&self) -> Timestamp {
+        self.expires_at
+    }
+}
+
+/// Reads a caller's token and refuses what no TokenReview has to be spent on.
+///
+/// # Errors
+/// One of the `Caller…` reasons. Nothing read here is trusted before [`accept`].
+pub fn read(token: &str, rules: &CallerRules, now: Timestamp) -> Result<ServiceAccountClaims, Reason> {
+    if token.is_empty() {
+        return Err(Reason::CallerMissing);
+    }
+    let jwt = UnverifiedJwt::parse(token).map_err(|_| Reason::CallerMalformed)?;
+    let claims = ServiceAccountClaims::read(&jwt).map_err(|_| Reason::CallerMalformed)?;
+    if claims.issuer != rules.issuer.as_str() {
+        return Err(Reason::CallerIssuerMismatch);
+    }
+    if claims.audiences.len() != 1 || claims.audiences.first().map(String::as_str) != Some(rules.audience.as_str()) {
+        return Err(Reason::CallerAudienceMismatch);
+    }
+    if claims.expires_at <= now {
+        return Err(Reason::CallerExpired);
+    }
+    let latest = now.saturating_add(LEEWAY).unwrap_or(Timestamp::MAX);
+    if claims.issued_at > latest || claims.not_before.is_some_and(|not_before| not_before > latest) || claims.issued_at > claims.expires_at {
+        return Err(Reason::CallerMalformed);
+    }
+    if rules.require_pod_bound && claims.pod.is_none() {
+        return Err(Reason::CallerNotPodBound);
+    }
+    Ok(claims)
+}
+
+/// Holds the hub's answer against the token that it is about.
+///
+/// # Errors
+/// [`Reason::CallerRejected`] unless the hub authenticated the token for exactly our audience, and as exactly the ServiceAccount
+/// that the token itself names.
+pub fn accept(claims: &ServiceAccountClaims, answer: TokenReviewAnswer, rules: &CallerRules) -> Result<VerifiedCaller, Reason> {
+    let ours = answer.audiences.len() == 1 && answer.audiences.first().map(String::as_str) == Some(rules.audience.as_str());
+    if !answer.authenticated || !ours {
+        return Err(Reason::CallerRejected);
+    }
+    if answer.user.username != claims.identity.account.username() || answer.user.uid != claims.identity.uid.as_str() {
+        return Err(Reason::CallerRejected);
+    }
+    Ok(VerifiedCaller {
+        identity: claims.identity.clone(),
+        user: answer.user,
+        token_id: claims.token_id.clone(),
+        expires_at: claims.expires_at,
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,111 @@
+//! `namespaceSelector`, kept to label keys that tenants cannot set on their own namespace.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::check::Check;
+
+/// The label that the apiserver itself puts on every namespace.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+/// Labels that an admission policy reserves to platform admins.
+const GUARDED_PREFIX: &str = "access.keyferry.dev/";
+
+/// A `metav1.LabelSelector` as written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct LabelSelector {
+    #[serde(default)]
+    match_labels: BTreeMap<String, String>,
+    #[serde(default)]
+    match_expressions: Vec<Requirement>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Requirement {
+    key: String,
+    operator: String,
+    #[serde(default)]
+    values: Vec<String>,
+}
+
+/// A checked selector. It is never empty: an empty one would mean every namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceSelector {
+    terms: Vec<Term>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Term {
+    In(String, Vec<String>),
+    NotIn(String, Vec<String>),
+    Exists(String),
+    DoesNotExist(String),
+}
+
+impl NamespaceSelector {
+    /// Whether a namespace with these labels is selected. All terms must hold, as in `metav1.LabelSelector`.
+    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        !self.terms.is_empty()
+            && self.terms.iter().all(|term| match term {
+                Term::In(key, values) => labels.get(key).is_some_and(|value| values.contains(value)),
+                Term::NotIn(key, values) => labels.get(key).is_none_or(|value| !values.contains(value)),
+                Term::Exists(key) => labels.contains_key(key),
+                Term::DoesNotExist(key) => !labels.contains_key(key),
+            })
+    }
+
+    pub(super) fn read(selector: LabelSelector, path: &str, check: &mut Check<'_>) -> Option<NamespaceSelector> {
+        let mut terms = Vec::new();
+        for (key, value) in selector.match_labels {
+            guarded(&key, &format!("{path}.matchLabels"), check);
+            terms.push(Term::In(key, vec![value]));
+        }
+        for (index, requirement) in selector.match_expressions.into_iter().enumerate() {
+            let path = format!("{path}.matchExpressions[{index}]");
+            guarded(&requirement.key, &format!("{path}.key"), check);
+            terms.extend(term(requirement, &path, check));
+        }
+        if terms.is_empty() {
+            check.wrong(path, "is empty, which would select every namespace", "name a label, or list the namespaces by name");
+        }
+        // Only negative terms would select every namespace that lacks a label, new ones included.
+        if !terms.is_empty() && terms.iter().all(|term| matches!(term, Term::NotIn(..) | Term::DoesNotExist(..))) {
+            check.wrong(path, "has only negative terms, so it would select every new namespace", "add a term with In or Exists");
+        }
+        check.clean().then_some(NamespaceSelector { terms })
+    }
+}
+
+fn guarded(key: &str, path: &str, check: &mut Check<'_>) {
+    if key != NAME_LABEL && !key.starts_with(GUARDED_PREFIX) {
+        check.wrong(
+            path,
+            format!("the label key {key:?} can be set by whoever may edit a namespace"),
+            format!("use {NAME_LABEL} or a key that begins with {GUARDED_PREFIX}, which an admission policy guards"),
+        );
+    }
+}
+
+fn term(requirement: Requirement, path: &str, check: &mut Check<'_>) -> Option<Term> {
+    let Requirement { key, operator, values } = requirement;
+    match (operator.as_str(), values.is_empty()) {
+        ("In", false) => Some(Term::In(key, values)),
+        ("NotIn", false) => Some(Term::NotIn(key, values)),
+        ("Exists", true) => Some(Term::Exists(key)),
+        ("DoesNotExist", true) => Some(Term::DoesNotExist(key)),
+        ("In" | "NotIn", true) => {
+            check.wrong(&format!("{path}.values"), "is empty", "In and NotIn need at least one value");
+            None
+        }
+        ("Exists" | "DoesNotExist", false) => {
+            check.wrong(&format!("{path}.values"), "is not empty", "Exists and DoesNotExist take no values");
+            None
+        }
+        _ => {
+            check.wrong(&format!("{path}.operator"), format!("{operator:?} is no operator"), "use In, NotIn, Exists or DoesNotExist");
+            None
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! `ServerConfiguration`: how one Keyferry process serves.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::check::{Check, Mistake};
+use super::document::Document;
+use super::span;
+use crate::audience::Audience;
+use crate::issuer::{Issuer, PublicUrl};
+use crate::name::{self, Namespace, ObjectName};
+
+/// The API group and version of the ServerConfiguration.
+pub(super) const API_VERSION: &str = "config.keyferry.dev/v1alpha1";
+
+/// A ServerConfiguration, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerConfiguration {
+    /// The hub's name; `<hubName>:` begins every username at the targets. Never changes.
+    pub hub_name: String,
+    /// The origin under which targets reach the published documents. Never changes.
+    pub public_url: PublicUrl,
+    /// The audience that callers' tokens must be for, alone. Default `keyferry.dev`.
+    pub caller_audience: Audience,
+    /// Keyferry's namespace, with the Secrets that targets name. Default `keyferry-system`.
+    pub cluster_resource_namespace: Namespace,
+    /// The rightless ServiceAccount by which audiences are checked, in that namespace. Default `keyferry-canary`.
+    pub canary_service_account: ObjectName,
+    /// The hub's issuer, where it is pinned; else the first one that the hub states.
+    pub hub_issuer: Option<Issuer>,
+    /// The listener of the published documents. Default `0.0.0.0:8443`.
+    pub discovery: Listener,
+    /// The listener of the token API. Default `0.0.0.0:9443`.
+    pub api: Listener,
+    /// The plain-HTTP listener of health and metrics. Default `127.0.0.1:8080`.
+    pub health_address: SocketAddr,
+    /// The `max-age` of every published document: 30 s to 1 h, default 60 s.
+    pub max_age: Duration,
+    /// How long an authorisation that succeeded stays good while the hub is unreachable: 0 to 1 h, default 5 min.
+    pub max_stale_authorization: Duration,
+    /// Whether callers' tokens must be bound to a Pod.
+    pub require_pod_bound: bool,
+    /// The file that audit records are appended to; standard output where absent.
+    pub audit_file: Option<PathBuf>,
+}
+
+/// An address and its certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// Where to listen.
+    pub address: SocketAddr,
+    /// The serving certificate; re-read when it changes.
+    pub tls: TlsFiles,
+}
+
+/// PEM files of a serving certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate chain, leaf first.
+    pub certificate: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Object {
+    #[serde(rename = "apiVersion")]
+    _api_version: String,
+    #[serde(rename = "kind")]
+    _kind: String,
+    #[serde(default, rename = "metadata")]
+    _metadata: BTreeMap<String, serde_json::Value>,
+    hub_name: String,
+    #[serde(rename = "publicURL")]
+    public_url: String,
+    caller_audience: Option<String>,
+    cluster_resource_namespace: Option<String>,
+    canary_service_account: Option<String>,
+    #[serde(default)]
+    hub: Hub,
+    discovery: ListenerSpec,
+    api: ListenerSpec,
+    #[serde(default)]
+    health: Health,
+    max_stale_authorization: Option<String>,
+    #[serde(default)]
+    require_pod_bound: bool,
+    #[serde(default)]
+    audit: Audit,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Hub {
+    issuer: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct ListenerSpec {
+    address: Option<String>,
+    tls: Tls,
+    max_age: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Tls {
+    cert_file: PathBuf,
+    key_file: PathBuf,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Health {
+    address: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Audit {
+    file: Option<PathBuf>,
+}
+
+/// Reads the ServerConfiguration.
+pub(super) fn read(document: &Document, mistakes: &mut Vec<Mistake>) -> Option<ServerConfiguration> {
+    let object: Object = document.read(mistakes)?;
+    let mut check = Check::new(document, mistakes);
+    let hub_name = name::label(&object.hub_name).map(|()| object.hub_name.clone());
+    let hub_name = check.take("hubName", hub_name, "write a short name such as hub; it begins every username at the targets");
+    let public_url = check.take("publicURL", PublicUrl::new(&object.public_url), "write the origin that targets reach");
+    let caller_audience = object.caller_audience.unwrap_or_else(|| "keyferry.dev".to_owned());
+    let caller_audience = check.take("callerAudience", Audience::new(caller_audience), "write one audience");
+    let namespace = object.cluster_resource_namespace.unwrap_or_else(|| "keyferry-system".to_owned());
+    let namespace = check.take("clusterResourceNamespace", Namespace::new(namespace), "name Keyferry's own namespace");
+    let canary = object.canary_service_account.unwrap_or_else(|| "keyferry-canary".to_owned());
+    let canary = check.take("canaryServiceAccount", ObjectName::new(canary), "name a ServiceAccount of Keyferry's namespace without rights");
+    let hub_issuer = object.hub.issuer.and_then(|text| check.take("hub.issuer", Issuer::new(text), "write the hub's --service-account-issuer"));
+    let max_age = duration(object.discovery.max_age.as_deref(), "discovery.maxAge", 60, 30..=3600, &mut check);
+    if object.api.max_age.is_some() {
+        check.wrong("api.maxAge", "tokens are never stored by caches", "set discovery.maxAge");
+    }
+    let discovery = listener(object.discovery, "discovery", 8443, &mut check);
+    let api = listener(object.api, "api", 9443, &mut check);
+    let health_address = address(object.health.address.as_deref(), "health.address", SocketAddr::from(([127, 0, 0, 1], 8080)), &mut check);
+    let stale = duration(object.max_stale_authorization.as_deref(), "maxStaleAuthorization", 300, 0..=3600, &mut check);
+    Some(ServerConfiguration {
+        hub_name: hub_name?,
+        public_url: public_url?,
+        caller_audience: caller_audience?,
+        cluster_resource_namespace: namespace?,
+        canary_service_account: canary?,
+        hub_issuer,
+        discovery: discovery?,
+        api: api?,
+        health_address: health_address?,
+        max_age: max_age?,
+        max_stale_authorization: stale?,
+        require_pod_bound: object.require_pod_bound,
+        audit_file: object.audit.file,
+    })
+}
+
+fn listener(spec: ListenerSpec, path: &str, port: u16, check: &mut Check<'_>) -> Option<Listener> {
+    let address = address(spec.address.as_deref(), &format!("{path}.address"), SocketAddr::from(([0, 0, 0, 0], port)), check)?;
+    Some(Listener { address, tls: TlsFiles { certificate: spec.tls.cert_file, key: spec.tls.key_file } })
+}
+
+fn address(text: Option<&str>, path: &str, default: SocketAddr, check: &mut Check<'_>) -> Option<SocketAddr> {
+    match text {
+        None => Some(default),
+        Some(text) => check.take(path, text.parse().map_err(|_| format!("{text:?} is not an address")), "write ip:port, such as 0.0.0.0:9443"),
+    }
+}
+
+fn duration(text: Option<&str>, path: &str, default: u64, range: std::ops::RangeInclusive<u64>, check: &mut Check<'_>) -> Option<Duration> {
+    let Some(text) = text else { return Some(Duration::from_secs(default)) };
+    let (low, high) = (span::print(Duration::from_secs(*range.start())), span::print(Duration::from_secs(*range.end())));
+    let mend = format!("write a duration from {low} to {high}");
+    let read = check.take(path, span::parse(text).map_err(|problem| format!("{text:?} {problem}")), &mend)?;
+    if !range.contains(&read.as_secs()) {
+        check.wrong(path, format!("{text:?} is out of range"), mend);
+        return None;
+    }
+    Some(read)
+}

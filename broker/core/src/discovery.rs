@@ -1,0 +1,101 @@
+//! The OpenID Connect discovery document: what is read of a hub's, and ours.
+//!
+//! A hub's `jwks_uri` is not even kept: it names an address that its cluster can reach, and following it would let whoever answers
+//! choose where we send requests.
+
+use serde_json::{Map, Value, json};
+
+use crate::json::{JsonError, JsonLimits, MAX_JSON_DEPTH, read_object};
+use crate::jwks::PublicKeySet;
+use crate::jwt::SigningAlgorithm;
+
+/// The longest upstream document that is read, in bytes.
+pub const MAX_DISCOVERY_BYTES: usize = 64 * 1024;
+
+/// Stands where OpenID Connect Discovery 1.0 section 3 requires an authorization endpoint. There is none: tokens come from TokenRequest.
+/// kube-apiserver neither writes nor reads the member, but strict clients refuse a document without it, and a URN cannot be visited.
+pub const NO_AUTHORIZATION_ENDPOINT: &str = "urn:keyferry:no-authorization-endpoint";
+
+/// Why an upstream's document is refused. No part of it is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DiscoveryError {
+    /// No strict JSON object.
+    #[error("discovery document cannot be read")]
+    Json(#[source] JsonError),
+    /// A member is absent, of another type or empty.
+    #[error("discovery document has no usable {0}")]
+    Member(&'static str),
+    /// `issuer` is not the expected one, byte for byte (OpenID Connect Discovery 1.0 section 4.3).
+    #[error("discovery document names another issuer than the expected one")]
+    IssuerMismatch,
+}
+
+/// What is kept of an upstream's document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderMetadata {
+    issuer: String,
+    signing_algorithms: Vec<SigningAlgorithm>,
+}
+
+impl ProviderMetadata {
+    /// Reads an upstream's document. Members other than the ones kept here are ignored, whatever they say.
+    ///
+    /// # Errors
+    /// [`DiscoveryError`] says why nothing of it is used.
+    pub fn from_upstream(bytes: &[u8], expected_issuer: &str) -> Result<ProviderMetadata, DiscoveryError> {
+        let limits = JsonLimits { bytes: MAX_DISCOVERY_BYTES, depth: MAX_JSON_DEPTH };
+        let document = read_object(bytes, limits).map_err(DiscoveryError::Json)?;
+        let issuer = document.get("issuer").and_then(Value::as_str).ok_or(DiscoveryError::Member("issuer"))?;
+        if issuer != expected_issuer {
+            return Err(DiscoveryError::IssuerMismatch);
+        }
+        Ok(ProviderMetadata { issuer: issuer.to_owned(), signing_algorithms: signing_algorithms(&document)? })
+    }
+
+    /// The issuer, equal to the expected one.
+    pub fn issuer(&self) -> &str {
+        &self.issuer
+    }
+
+    /// `id_token_signing_alg_values_supported`, sorted, without those that no target verifies with. May be empty.
+    pub fn signing_algorithms(&self) -> &[SigningAlgorithm] {
+        &self.signing_algorithms
+    }
+}
+
+/// Our document: the same bytes for the same issuer, address and keys.
+///
+/// The algorithms are those of `keys` and no others, as kube-apiserver writes them: naming RS256 for a set without an RSA key, as the
+/// specification asks, would announce tokens that nobody can sign.
+pub fn render(issuer: &str, jwks_uri: &str, keys: &PublicKeySet) -> Vec<u8> {
+    let algorithms: Vec<&str> = keys.algorithms().into_iter().map(SigningAlgorithm::as_str).collect();
+    let members = [
+        ("issuer", json!(issuer)),
+        ("authorization_endpoint", json!(NO_AUTHORIZATION_ENDPOINT)),
+        ("jwks_uri", json!(jwks_uri)),
+        ("response_types_supported", json!(["id_token"])),
+        ("subject_types_supported", json!(["public"])),
+        ("id_token_signing_alg_values_supported", json!(algorithms)),
+        ("claims_supported", json!(["aud", "exp", "iat", "iss", "jti", "kubernetes.io", "nbf", "sub"])),
+    ];
+    // Written member by member: the order of serde_json's own map depends on features that other crates switch on.
+    let members: Vec<String> = members.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+    format!("{{{}}}", members.join(",")).into_bytes()
+}
+
+fn signing_algorithms(document: &Map<String, Value>) -> Result<Vec<SigningAlgorithm>, DiscoveryError> {
+    const MEMBER: &str = "id_token_signing_alg_values_supported";
+    let Some(listed) = document.get(MEMBER) else { return Ok(Vec::new()) };
+    let listed = listed.as_array().ok_or(DiscoveryError::Member(MEMBER))?;
+    let mut known = Vec::new();
+    for name in listed {
+        let name = name.as_str().ok_or(DiscoveryError::Member(MEMBER))?;
+        known.extend(SigningAlgorithm::from_name(name));
+    }
+    known.sort_unstable();
+    known.dedup();
+    Ok(known)
+}
+
+#[cfg(test)]
+mod tests;

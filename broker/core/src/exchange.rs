@@ -1,0 +1,213 @@
+//! The token exchange's form (RFC 8693 section 2.1), read strictly.
+
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+use crate::name::AccessName;
+
+/// The grant type of RFC 8693.
+pub const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
+/// The only token type that goes in and out.
+pub const TOKEN_TYPE_JWT: &str = "urn:ietf:params:oauth:token-type:jwt";
+/// The most bytes a form may have.
+pub const MAX_FORM_BYTES: usize = 64 * 1024;
+
+/// A well-formed request.
+#[derive(Debug)]
+pub struct ExchangeRequest {
+    /// The caller's own token.
+    pub subject_token: SecretString,
+    /// What it asks for.
+    pub access: AccessName,
+    /// The least life that the answer must have.
+    pub min_ttl: Option<Duration>,
+}
+
+/// Why a form is refused. The text names the parameter, never its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExchangeError {
+    /// `invalid_request` (RFC 6749 section 5.2).
+    #[error("{parameter} {problem}")]
+    InvalidRequest {
+        /// The parameter.
+        parameter: &'static str,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// `invalid_target` (RFC 8693 section 2.2.2).
+    #[error("{parameter} {problem}")]
+    InvalidTarget {
+        /// The parameter.
+        parameter: &'static str,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+}
+
+#[derive(Default)]
+struct Parameters {
+    grant_type: Option<String>,
+    subject_token: Option<String>,
+    subject_token_type: Option<String>,
+    requested_token_type: Option<String>,
+    audience: Option<String>,
+    min_ttl: Option<String>,
+}
+
+/// Reads `application/x-www-form-urlencoded` bytes.
+///
+/// # Errors
+/// [`ExchangeError`]: an empty value counts as absent, unknown parameters are ignored, a repeated one is an error
+/// (RFC 6749 section 3.2).
+pub fn parse(form: &[u8]) -> Result<ExchangeRequest, ExchangeError> {
+    let parameters = parameters(form)?;
+    let invalid = |parameter, problem| ExchangeError::InvalidRequest { parameter, problem };
+    match parameters.grant_type.as_deref() {
+        Some(GRANT_TYPE) => {}
+        Some(_) => return Err(invalid("grant_type", "must be urn:ietf:params:oauth:grant-type:token-exchange")),
+        None => return Err(invalid("grant_type", "is missing; it must be urn:ietf:params:oauth:grant-type:token-exchange")),
+    }
+    let subject_token = parameters.subject_token.ok_or(invalid("subject_token", "is missing; send the caller's own token"))?;
+    if parameters.subject_token_type.as_deref() != Some(TOKEN_TYPE_JWT) {
+        return Err(invalid("subject_token_type", "must be urn:ietf:params:oauth:token-type:jwt"));
+    }
+    if parameters.requested_token_type.is_some_and(|requested| requested != TOKEN_TYPE_JWT) {
+        return Err(invalid("requested_token_type", "must be urn:ietf:params:oauth:token-type:jwt or absent"));
+    }
+    let audience = parameters.audience.ok_or(invalid("audience", "is missing; it names the access as <namespace>/<access>"))?;
+    let access = AccessName::parse(&audience).map_err(|_| invalid("audience", "must be <namespace>/<access>"))?;
+    let min_ttl = parameters.min_ttl.map(|text| seconds(&text)).transpose()?;
+    Ok(ExchangeRequest { subject_token: subject_token.into(), access, min_ttl })
+}
+
+fn seconds(text: &str) -> Result<Duration, ExchangeError> {
+    let problem = ExchangeError::InvalidRequest { parameter: "min_ttl", problem: "must be a whole number of seconds" };
+    if text.len() > 6 || text.bytes().any(|byte| !byte.is_ascii_digit()) {
+        return Err(problem);
+    }
+    text.parse().map(Duration::from_secs).map_err(|_| problem)
+}
+
+fn parameters(form: &[u8]) -> Result<Parameters, ExchangeError> {
+    let malformed = ExchangeError::InvalidRequest { parameter: "body", problem: "is not a form in UTF-8" };
+    if form.len() > MAX_FORM_BYTES {
+        return Err(ExchangeError::InvalidRequest { parameter: "body", problem: "is larger than 64 KiB" });
+    }
+    let mut read = Parameters::default();
+    for pair in form.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()) {
+        let mut halves = pair.splitn(2, |byte| *byte == b'=');
+        let key = decode(halves.next().unwrap_or_default()).ok_or(malformed)?;
+        let value = decode(halves.next().unwrap_or_default()).ok_or(malformed)?;
+        if value.is_empty() {
+            continue;
+        }
+        let (name, slot) = match key.as_str() {
+            "grant_type" => ("grant_type", &mut read.grant_type),
+            "subject_token" => ("subject_token", &mut read.subject_token),
+            "subject_token_type" => ("subject_token_type", &mut read.subject_token_type),
+            "requested_token_type" => ("requested_token_type", &mut read.requested_token_type),
+            "audience" if read.audience.is_some() => {
+                return Err(ExchangeError::InvalidTarget { parameter: "audience", problem: "must stand once: one access, one token" });
+            }
+            "audience" => ("audience", &mut read.audience),
+            "min_ttl" => ("min_ttl", &mut read.min_ttl),
+            "resource" => return Err(ExchangeError::InvalidTarget { parameter: "resource", problem: "is not supported; use audience" }),
+            "scope" => return Err(ExchangeError::InvalidRequest { parameter: "scope", problem: "is not supported" }),
+            "actor_token" => return Err(ExchangeError::InvalidRequest { parameter: "actor_token", problem: "is not supported" }),
+            "actor_token_type" => return Err(ExchangeError::InvalidRequest { parameter: "actor_token_type", problem: "is not supported" }),
+            "expiration_seconds" => {
+                return Err(ExchangeError::InvalidRequest { parameter: "expiration_seconds", problem: "is not for callers to choose; use min_ttl" });
+            }
+            _ => continue,
+        };
+        if slot.replace(value).is_some() {
+            return Err(ExchangeError::InvalidRequest { parameter: name, problem: "stands twice" });
+        }
+    }
+    Ok(read)
+}
+
+/// Percent-decoding that refuses what lenient decoders would repair.
+fn decode(text: &[u8]) -> Option<String> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.iter();
+    while let Some(byte) = rest.next() {
+        decoded.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let high = char::from(*rest.next()?).to_digit(16)?;
+                let low = char::from(*rest.next()?).to_digit(16)?;
+                u8::try_from(high * 16 + low).ok()?
+            }
+            plain => *plain,
+        });
+    }
+    String::from_utf8(decoded).ok().filter(|text| !text.contains('\0'))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{ExchangeError, parse};
+
+    const GOOD: &str = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange&subject_token=a.b.c\
+                        &subject_token_type=urn:ietf:params:oauth:token-type:jwt&audience=tenant-a%2Fprod";
+
+    fn problem(form: &str) -> &'static str {
+        match parse(form.as_bytes()).unwrap_err() {
+            ExchangeError::InvalidRequest { parameter, .. } | ExchangeError::InvalidTarget { parameter, .. } => parameter,
+        }
+    }
+
+    #[test]
+    fn a_good_form_is_read() {
+        let request = parse(format!("{GOOD}&min_ttl=600&unknown=x&unknown=y&scope=").as_bytes()).unwrap();
+        assert_eq!(request.access.to_string(), "tenant-a/prod");
+        assert_eq!(request.min_ttl.unwrap().as_secs(), 600);
+        assert!(!format!("{request:?}").contains("a.b.c"), "the token is not printed");
+    }
+
+    #[test]
+    fn repeated_parameters_are_refused() {
+        assert_eq!(problem(&format!("{GOOD}&subject_token=d.e.f")), "subject_token");
+        assert_eq!(problem(&format!("{GOOD}&grant_type=x")), "grant_type");
+        let twice = parse(format!("{GOOD}&audience=tenant-b/prod").as_bytes()).unwrap_err();
+        assert!(matches!(twice, ExchangeError::InvalidTarget { parameter: "audience", .. }));
+    }
+
+    #[test]
+    fn what_is_not_offered_is_refused_by_name() {
+        for parameter in ["scope", "actor_token", "actor_token_type", "expiration_seconds"] {
+            assert_eq!(problem(&format!("{GOOD}&{parameter}=x")), parameter);
+        }
+        let resource = parse(format!("{GOOD}&resource=https://other").as_bytes()).unwrap_err();
+        assert!(matches!(resource, ExchangeError::InvalidTarget { parameter: "resource", .. }));
+        assert_eq!(problem(&format!("{GOOD}&requested_token_type=urn:ietf:params:oauth:token-type:saml2")), "requested_token_type");
+    }
+
+    #[test]
+    fn hostile_values_are_refused() {
+        assert_eq!(problem(&GOOD.replace("tenant-a%2Fprod", "..%2Fx")), "audience");
+        assert_eq!(problem(&GOOD.replace("tenant-a%2Fprod", "tenant-a%252Fprod")), "audience");
+        assert_eq!(problem(&GOOD.replace("tenant-a%2Fprod", "t%d0%b5nant%2Fprod")), "audience");
+        assert_eq!(problem(&GOOD.replace("tenant-a%2Fprod", "")), "audience");
+        for bad in ["%", "%2", "%zz", "%ff", "%00", "%c0%af"] {
+            assert_eq!(problem(&format!("{GOOD}&x={bad}")), "body", "{bad}");
+        }
+        for ttl in ["-1", "1.5", "0x10", "9999999", "abc", "+60"] {
+            assert_eq!(problem(&format!("{GOOD}&min_ttl={ttl}")), "min_ttl", "{ttl}");
+        }
+        assert_eq!(problem(""), "grant_type");
+        assert_eq!(problem(&format!("{GOOD}&pad={}", "a".repeat(65_536))), "body");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..512)) {
+            let _ = parse(&bytes);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The issuer of bound tokens, and the address under which Keyferry publishes it.
+
+use std::fmt;
+
+use url::Url;
+
+/// The value of `iss`: compared byte for byte, never normalised.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Issuer(String);
+
+/// Why a text is no issuer that a target could trust.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IssuerError {
+    /// kube-apiserver accepts https issuers only.
+    #[error("is not an https URL; kube-apiserver trusts https issuers only, so give the hub a `--service-account-issuer` that is one")]
+    NotHttps,
+    /// Holds a query, a fragment or credentials.
+    #[error("holds a query, a fragment or credentials, which OpenID Connect Discovery 1.0 section 3 forbids")]
+    Decorated,
+    /// Longer than any verifier accepts.
+    #[error("is longer than 600 bytes")]
+    TooLong,
+}
+
+impl Issuer {
+    /// Checks and takes an issuer.
+    ///
+    /// # Errors
+    /// [`IssuerError`] says what a target would refuse.
+    pub fn new(text: impl Into<String>) -> Result<Issuer, IssuerError> {
+        let text = text.into();
+        if text.len() > 600 {
+            return Err(IssuerError::TooLong);
+        }
+        let url = Url::parse(&text).map_err(|_| IssuerError::NotHttps)?;
+        if url.scheme() != "https" || url.host_str().is_none_or(str::is_empty) {
+            return Err(IssuerError::NotHttps);
+        }
+        let decorated = url.query().is_some() || url.fragment().is_some() || !url.username().is_empty() || url.password().is_some();
+        if decorated || text.bytes().any(|byte| !byte.is_ascii_graphic()) {
+            return Err(IssuerError::Decorated);
+        }
+        Ok(Issuer(text))
+    }
+
+    /// The issuer as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether the issuer is one that Kubernetes distributions give every cluster: a target with the same default refuses it.
+    pub fn is_cluster_default(&self) -> bool {
+        let Ok(url) = Url::parse(&self.0) else { return false };
+        let host = url.host_str().unwrap_or_default();
+        host == "kubernetes.default" || host == "kubernetes" || host == "kubernetes.default.svc" || host.starts_with("kubernetes.default.svc.")
+    }
+}
+
+impl fmt::Display for Issuer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The origin under which targets reach the published documents: `https://host[:port]`, no path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicUrl(String);
+
+/// The text is no https origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("is not an https origin such as https://keyferry.example.com, without path, query, fragment or credentials")]
+pub struct PublicUrlError;
+
+impl PublicUrl {
+    /// Checks and takes an origin; one trailing slash is dropped.
+    ///
+    /// # Errors
+    /// [`PublicUrlError`] for anything but an https origin.
+    pub fn new(text: &str) -> Result<PublicUrl, PublicUrlError> {
+        let url = Url::parse(text).map_err(|_| PublicUrlError)?;
+        let bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
+        let anonymous = url.username().is_empty() && url.password().is_none();
+        if url.scheme() == "https" && bare && anonymous && !text.contains('@') && url.host_str().is_some_and(|host| !host.is_empty()) {
+            Ok(PublicUrl(url.origin().ascii_serialization()))
+        } else {
+            Err(PublicUrlError)
+        }
+    }
+
+    /// `<origin>/.well-known/openid-configuration`: what a target's `discoveryURL` names.
+    pub fn discovery_url(&self) -> String {
+        format!("{}/.well-known/openid-configuration", self.0)
+    }
+
+    /// `<origin>/openid/v1/jwks`: the published `jwks_uri`.
+    pub fn jwks_uri(&self) -> String {
+        format!("{}/openid/v1/jwks", self.0)
+    }
+}
+
+impl fmt::Display for PublicUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{Issuer, IssuerError, PublicUrl};
+
+    #[test]
+    fn an_issuer_is_kept_as_written() {
+        assert_eq!(Issuer::new("https://hub.example.com/").unwrap().as_str(), "https://hub.example.com/");
+        assert_eq!(Issuer::new("http://hub.example.com"), Err(IssuerError::NotHttps));
+        assert_eq!(Issuer::new("kubernetes/serviceaccount"), Err(IssuerError::NotHttps));
+        assert_eq!(Issuer::new("https://hub.example.com?a=b"), Err(IssuerError::Decorated));
+        assert_eq!(Issuer::new("https://user@hub.example.com"), Err(IssuerError::Decorated));
+    }
+
+    #[test]
+    fn the_defaults_of_distributions_are_known() {
+        for issuer in ["https://kubernetes.default.svc.cluster.local", "https://kubernetes.default.svc", "https://kubernetes.default.svc.corp"] {
+            assert!(Issuer::new(issuer).unwrap().is_cluster_default(), "{issuer}");
+        }
+        assert!(!Issuer::new("https://hub.example.com").unwrap().is_cluster_default());
+        assert!(!Issuer::new("https://kubernetes.default.svcs.example.com").unwrap().is_cluster_default());
+    }
+
+    #[test]
+    fn a_public_url_is_an_origin() {
+        assert_eq!(PublicUrl::new("https://keys.example.com:8443/").unwrap().jwks_uri(), "https://keys.example.com:8443/openid/v1/jwks");
+        for text in ["http://a", "https://a/b", "https://a?b", "https://a#b", "https://u@a", "https://u:p@a", "a", "https://@a"] {
+            assert!(PublicUrl::new(text).is_err(), "{text}");
+        }
+    }
+}

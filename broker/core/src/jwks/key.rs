@@ -1,0 +1,216 @@
+//! One public key, read strictly and printed in one spelling.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ECDSA_P521_SHA512_FIXED, EcdsaVerificationAlgorithm, ParsedPublicKey,
+};
+use base64::Engine;
+use serde_json::{Map, Value};
+
+use super::rejection::RejectReason;
+use super::rsa::{F4, check_signing_key};
+use crate::jwt::{BASE64URL, MAX_KID_BYTES, SigningAlgorithm};
+
+/// A key that a target can verify with. Equal keys have equal `kid`, `alg` and numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicKey {
+    kid: String,
+    algorithm: SigningAlgorithm,
+    material: KeyMaterial,
+}
+
+/// The numbers of a public key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyMaterial {
+    /// RSA with the exponent 65537.
+    Rsa {
+        /// The modulus, big-endian, no leading zero.
+        n: Vec<u8>,
+    },
+    /// A point on its curve.
+    Ec {
+        /// Which curve.
+        curve: Curve,
+        /// The first coordinate, big-endian, as wide as the curve.
+        x: Vec<u8>,
+        /// The second coordinate, likewise.
+        y: Vec<u8>,
+    },
+}
+
+/// A curve of RFC 7518 section 6.2.1.1. Each signs with one algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Curve {
+    /// NIST P-256, ES256.
+    P256,
+    /// NIST P-384, ES384.
+    P384,
+    /// NIST P-521, ES512.
+    P521,
+}
+
+impl PublicKey {
+    /// Reads one entry of `keys` that holds no private member.
+    pub(super) fn from_entry(entry: &Value) -> Result<PublicKey, RejectReason> {
+        let members = entry.as_object().ok_or(RejectReason::NotAnObject)?;
+        let kid = members.get("kid").and_then(Value::as_str).filter(|kid| (1..=MAX_KID_BYTES).contains(&kid.len()));
+        let kid = kid.ok_or(RejectReason::Kid)?.to_owned();
+        let kty = members.get("kty").and_then(Value::as_str);
+        let read: fn(&Map<String, Value>) -> Result<KeyMaterial, RejectReason> = match kty {
+            Some("RSA") => rsa,
+            Some("EC") => ec,
+            _ => return Err(RejectReason::KeyType),
+        };
+        check_purpose(members)?;
+        let material = read(members)?;
+        let algorithm = algorithm(members, &material)?;
+        Ok(PublicKey { kid, algorithm, material })
+    }
+
+    /// Its `kid`, 1 to 1024 bytes.
+    pub fn kid(&self) -> &str {
+        &self.kid
+    }
+
+    /// The one algorithm it verifies: as the upstream states it, else RS256 for RSA and the curve's own for EC.
+    pub fn algorithm(&self) -> SigningAlgorithm {
+        self.algorithm
+    }
+
+    /// Its numbers.
+    pub fn material(&self) -> &KeyMaterial {
+        &self.material
+    }
+
+    /// RFC 7638 thumbprint with SHA-256, base64url: names the numbers whatever their `kid`. For logs and metrics only.
+    pub fn thumbprint(&self) -> String {
+        let members = match &self.material {
+            KeyMaterial::Rsa { n } => format!(r#"{{"e":"{}","kty":"RSA","n":"{}"}}"#, encode(&F4), encode(n)),
+            KeyMaterial::Ec { curve, x, y } => {
+                format!(r#"{{"crv":"{}","kty":"EC","x":"{}","y":"{}"}}"#, curve.as_str(), encode(x), encode(y))
+            }
+        };
+        encode(digest(&SHA256, members.as_bytes()).as_ref())
+    }
+
+    /// The key as JSON: `kty`, `use`, `alg`, `kid`, then its numbers, always in this order.
+    pub(super) fn to_json(&self) -> String {
+        let (kty, numbers) = match &self.material {
+            KeyMaterial::Rsa { n } => ("RSA", format!(r#""n":"{}","e":"{}""#, encode(n), encode(&F4))),
+            KeyMaterial::Ec { curve, x, y } => {
+                ("EC", format!(r#""crv":"{}","x":"{}","y":"{}""#, curve.as_str(), encode(x), encode(y)))
+            }
+        };
+        let kid = Value::from(self.kid.as_str());
+        format!(r#"{{"kty":"{kty}","use":"sig","alg":"{}","kid":{kid},{numbers}}}"#, self.algorithm)
+    }
+}
+
+impl KeyMaterial {
+    /// SEC 1 section 2.3.3, uncompressed: 4, x, y.
+    pub(crate) fn point(x: &[u8], y: &[u8]) -> Vec<u8> {
+        [&[4], x, y].concat()
+    }
+}
+
+impl Curve {
+    /// Its name in `crv`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Curve::P256 => "P-256",
+            Curve::P384 => "P-384",
+            Curve::P521 => "P-521",
+        }
+    }
+
+    /// The algorithm that RFC 7518 section 3.4 pairs with it.
+    pub fn algorithm(self) -> SigningAlgorithm {
+        match self {
+            Curve::P256 => SigningAlgorithm::Es256,
+            Curve::P384 => SigningAlgorithm::Es384,
+            Curve::P521 => SigningAlgorithm::Es512,
+        }
+    }
+
+    fn coordinate_bytes(self) -> usize {
+        match self {
+            Curve::P256 => 32,
+            Curve::P384 => 48,
+            Curve::P521 => 66,
+        }
+    }
+
+    fn verifier(self) -> &'static EcdsaVerificationAlgorithm {
+        match self {
+            Curve::P256 => &ECDSA_P256_SHA256_FIXED,
+            Curve::P384 => &ECDSA_P384_SHA384_FIXED,
+            Curve::P521 => &ECDSA_P521_SHA512_FIXED,
+        }
+    }
+}
+
+/// RFC 7517 sections 4.2 and 4.3. Absent means any purpose, which is what verifiers assume too.
+fn check_purpose(members: &Map<String, Value>) -> Result<(), RejectReason> {
+    if members.get("use").is_some_and(|value| value != "sig") {
+        return Err(RejectReason::Use);
+    }
+    let Some(operations) = members.get("key_ops") else { return Ok(()) };
+    let operations = operations.as_array().ok_or(RejectReason::Operations)?;
+    let verifies = operations.iter().all(Value::is_string) && operations.iter().any(|operation| operation == "verify");
+    if verifies { Ok(()) } else { Err(RejectReason::Operations) }
+}
+
+fn rsa(members: &Map<String, Value>) -> Result<KeyMaterial, RejectReason> {
+    let n = number(members, "n")?;
+    let e = number(members, "e")?;
+    check_signing_key(&n, &e).map_err(RejectReason::Rsa)?;
+    Ok(KeyMaterial::Rsa { n })
+}
+
+fn ec(members: &Map<String, Value>) -> Result<KeyMaterial, RejectReason> {
+    let curve = match members.get("crv").and_then(Value::as_str) {
+        Some("P-256") => Curve::P256,
+        Some("P-384") => Curve::P384,
+        Some("P-521") => Curve::P521,
+        _ => return Err(RejectReason::Curve),
+    };
+    let x = coordinate(members, "x", curve)?;
+    let y = coordinate(members, "y", curve)?;
+    ParsedPublicKey::new(curve.verifier(), KeyMaterial::point(&x, &y)).map_err(|_| RejectReason::Point)?;
+    Ok(KeyMaterial::Ec { curve, x, y })
+}
+
+fn algorithm(members: &Map<String, Value>, material: &KeyMaterial) -> Result<SigningAlgorithm, RejectReason> {
+    use SigningAlgorithm::{Ps256, Ps384, Ps512, Rs256, Rs384, Rs512};
+    let stated = match members.get("alg") {
+        None => None,
+        Some(alg) => Some(alg.as_str().and_then(SigningAlgorithm::from_name).ok_or(RejectReason::Algorithm)?),
+    };
+    match (material, stated) {
+        (KeyMaterial::Rsa { .. }, None) => Ok(Rs256),
+        (KeyMaterial::Rsa { .. }, Some(stated @ (Rs256 | Rs384 | Rs512 | Ps256 | Ps384 | Ps512))) => Ok(stated),
+        (KeyMaterial::Ec { curve, .. }, None) => Ok(curve.algorithm()),
+        (KeyMaterial::Ec { curve, .. }, Some(stated)) if stated == curve.algorithm() => Ok(stated),
+        _ => Err(RejectReason::Algorithm),
+    }
+}
+
+/// RFC 7518 section 2, Base64urlUInt: as few bytes as the number needs.
+fn number(members: &Map<String, Value>, member: &'static str) -> Result<Vec<u8>, RejectReason> {
+    let bytes = decode(members, member)?;
+    if bytes.first().is_some_and(|byte| *byte != 0) { Ok(bytes) } else { Err(RejectReason::Encoding(member)) }
+}
+
+fn coordinate(members: &Map<String, Value>, member: &'static str, curve: Curve) -> Result<Vec<u8>, RejectReason> {
+    let bytes = decode(members, member)?;
+    if bytes.len() == curve.coordinate_bytes() { Ok(bytes) } else { Err(RejectReason::Encoding(member)) }
+}
+
+fn decode(members: &Map<String, Value>, member: &'static str) -> Result<Vec<u8>, RejectReason> {
+    let text = members.get(member).and_then(Value::as_str).ok_or(RejectReason::Member(member))?;
+    BASE64URL.decode(text).map_err(|_| RejectReason::Encoding(member))
+}
+
+fn encode(bytes: &[u8]) -> String {
+    BASE64URL.encode(bytes)
+}

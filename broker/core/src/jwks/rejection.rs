@@ -1,0 +1,79 @@
+//! Why one key of a set is left out.
+
+use serde_json::Value;
+
+use super::rsa::RsaFault;
+use crate::jwt::MAX_KID_BYTES;
+
+/// A key that is not given on, while the others are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RejectedKey {
+    /// Its `kid`, where that is a text of 1 to 1024 bytes. Written by the upstream: encode it before printing.
+    pub kid: Option<String>,
+    /// What is wrong with it.
+    pub why: RejectReason,
+}
+
+impl RejectedKey {
+    pub(super) fn new(entry: &Value, why: RejectReason) -> RejectedKey {
+        let kid = entry.get("kid").and_then(Value::as_str);
+        RejectedKey { kid: kid.filter(|kid| (1..=MAX_KID_BYTES).contains(&kid.len())).map(str::to_owned), why }
+    }
+}
+
+/// Why a key is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RejectReason {
+    /// The entry is no JSON object.
+    #[error("is no JSON object")]
+    NotAnObject,
+    /// `kty` is neither `RSA` nor `EC`. `AKP` and `OKP` make verifiers up to Kubernetes 1.37 drop the whole set.
+    #[error("has a kty other than RSA and EC")]
+    KeyType,
+    /// `kid` is absent, empty, no text or longer than 1024 bytes.
+    #[error("has no kid of 1 to 1024 bytes")]
+    Kid,
+    /// `use` is there and is not `sig`.
+    #[error("has a use other than sig")]
+    Use,
+    /// `key_ops` is there and is no list of texts with `verify`.
+    #[error("has key_ops without verify")]
+    Operations,
+    /// `crv` is none of P-256, P-384 and P-521.
+    #[error("has a crv other than P-256, P-384 and P-521")]
+    Curve,
+    /// `alg` is there and does not fit the key.
+    #[error("has an alg that does not fit its kty or crv")]
+    Algorithm,
+    /// A member that makes the key is absent or no text.
+    #[error("has no text {0}")]
+    Member(&'static str),
+    /// A member is not in the one spelling of RFC 7518 section 2 (numbers) or 6.2.1 (coordinates, full width).
+    #[error("has a {0} that is not canonically encoded")]
+    Encoding(&'static str),
+    /// The RSA key is too weak or too odd.
+    #[error("has an RSA key that {0}")]
+    Rsa(RsaFault),
+    /// The EC point does not lie on its curve.
+    #[error("has a point that is not on its curve")]
+    Point,
+}
+
+impl RejectReason {
+    /// A fixed word for a metric's label.
+    pub fn code(self) -> &'static str {
+        match self {
+            RejectReason::NotAnObject => "not_an_object",
+            RejectReason::KeyType => "kty",
+            RejectReason::Kid => "kid",
+            RejectReason::Use => "use",
+            RejectReason::Operations => "key_ops",
+            RejectReason::Curve => "crv",
+            RejectReason::Algorithm => "alg",
+            RejectReason::Member(_) => "member",
+            RejectReason::Encoding(_) => "encoding",
+            RejectReason::Rsa(_) => "rsa",
+            RejectReason::Point => "point",
+        }
+    }
+}

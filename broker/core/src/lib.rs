@@ -1,0 +1,29 @@
+//! Keyferry's decisions, as pure functions.
+//!
+//! A line in this crate is synchronous and total: it gets the time, bytes and objects as arguments and returns a value or a named
+//! error. It opens no socket, reads no file and asks no clock. The crate's manifest holds that wall.
+//!
+//! Where to look: who may have what is decided in [`authorise`]; what the configuration means is in [`config`]; signatures are
+//! checked in [`verify`]; the documents that leave are made in [`kubeconfig`], [`discovery`] and [`jwks`].
+
+pub mod audience;
+pub mod ca_bundle;
+pub mod caller;
+pub mod bound_token;
+pub mod audit;
+pub mod authorise;
+pub mod claims;
+pub mod config;
+pub mod discovery;
+pub mod exchange;
+pub mod issuer;
+pub mod json;
+pub mod jwks;
+pub mod jwt;
+pub mod kubeconfig;
+pub mod lifetime;
+pub mod moment;
+pub mod name;
+pub mod reason;
+pub mod service_account;
+pub mod verify;

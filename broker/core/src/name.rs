@@ -1,0 +1,155 @@
+//! Kubernetes object names, checked once and then trusted.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Why a name is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// Nothing stands there.
+    #[error("is empty")]
+    Empty,
+    /// Longer than Kubernetes allows.
+    #[error("is longer than {0} characters")]
+    TooLong(usize),
+    /// Holds something other than lower-case letters, digits, `-` (and `.` where a subdomain is allowed).
+    #[error("may hold only lower-case letters, digits, '-' and, in an object's name, '.', and starts and ends with a letter or digit")]
+    Grammar,
+}
+
+macro_rules! name_type {
+    ($(#[$doc:meta])* $name:ident, $check:path) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// Checks and takes a name.
+            ///
+            /// # Errors
+            /// [`NameError`] says which rule it breaks. Nothing is normalised.
+            pub fn new(text: impl Into<String>) -> Result<$name, NameError> {
+                let text = text.into();
+                $check(&text)?;
+                Ok($name(text))
+            }
+
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = NameError;
+
+            fn try_from(text: String) -> Result<$name, NameError> {
+                $name::new(text)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> String {
+                name.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+name_type!(
+    /// A namespace's name: an RFC 1123 label of at most 63 characters.
+    Namespace,
+    label
+);
+name_type!(
+    /// An object's name: an RFC 1123 subdomain of at most 253 characters.
+    ObjectName,
+    subdomain
+);
+
+/// A hub's name: an RFC 1123 label. It begins every username at the targets, so it never changes.
+pub fn label(text: &str) -> Result<(), NameError> {
+    if text.len() > 63 {
+        return Err(NameError::TooLong(63));
+    }
+    segment(text)
+}
+
+fn subdomain(text: &str) -> Result<(), NameError> {
+    if text.len() > 253 {
+        return Err(NameError::TooLong(253));
+    }
+    text.split('.').try_for_each(segment)
+}
+
+fn segment(text: &str) -> Result<(), NameError> {
+    let bytes = text.as_bytes();
+    let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else {
+        return Err(NameError::Empty);
+    };
+    let alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    if alphanumeric(first) && alphanumeric(last) && bytes.iter().all(|byte| alphanumeric(byte) || *byte == b'-') {
+        Ok(())
+    } else {
+        Err(NameError::Grammar)
+    }
+}
+
+/// The name of a TargetAccess as callers write it: `<namespace>/<name>`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AccessName {
+    /// The tenant's namespace.
+    pub namespace: Namespace,
+    /// The TargetAccess in it.
+    pub name: ObjectName,
+}
+
+impl AccessName {
+    /// Reads `<namespace>/<name>`: exactly one slash, nothing decoded or trimmed.
+    ///
+    /// # Errors
+    /// [`NameError`] of the part that is wrong.
+    pub fn parse(text: &str) -> Result<AccessName, NameError> {
+        let (namespace, name) = text.split_once('/').ok_or(NameError::Grammar)?;
+        Ok(AccessName { namespace: Namespace::new(namespace)?, name: ObjectName::new(name)? })
+    }
+}
+
+impl fmt::Display for AccessName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AccessName, NameError, Namespace, ObjectName};
+
+    #[test]
+    fn hostile_names_are_refused_as_they_stand() {
+        for text in ["", "../x", "a%2Fb", "Tenant-a", "tenant\u{0430}", "a_b", "-a", "a-", "a b", "a\0b", "a/b"] {
+            assert!(Namespace::new(text).is_err(), "{text:?} is no namespace");
+            assert!(ObjectName::new(text).is_err(), "{text:?} is no object name");
+        }
+        assert_eq!(Namespace::new("a".repeat(64)), Err(NameError::TooLong(63)));
+        assert_eq!(Namespace::new("a.b"), Err(NameError::Grammar), "a namespace holds no dot");
+        assert!(ObjectName::new("a.b").is_ok());
+        assert!(ObjectName::new("a..b").is_err());
+    }
+
+    #[test]
+    fn an_access_name_has_one_slash() {
+        assert!(AccessName::parse("tenant-a/prod").is_ok());
+        for text in ["tenant-a", "tenant-a/", "/prod", "tenant-a/prod/x", "tenant-a//prod", " tenant-a/prod"] {
+            assert!(AccessName::parse(text).is_err(), "{text:?}");
+        }
+    }
+}

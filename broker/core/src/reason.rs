@@ -1,0 +1,120 @@
+//! The stable codes by which Keyferry names a failure.
+//!
+//! One failure has one code, spelt the same in the log, the audit record, the metric label, the condition and the JSON answer.
+
+use std::fmt;
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// A stable PascalCase code. Codes are added, never renamed.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Reason {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Reason {
+            /// Every code, in alphabetical order.
+            pub const ALL: &'static [Reason] = &[$(Reason::$name,)*];
+
+            /// The code as it is printed.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Reason::$name => stringify!($name),)*
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// The target's audience is one that the hub's own apiserver accepts: a token for it would open the hub.
+    AudienceIsHubs,
+    /// It could not be learnt whether the hub's apiserver accepts the audience, so nothing is minted for it.
+    AudienceUnchecked,
+    /// The audit record could not be written, so nothing was handed out.
+    AuditUnavailable,
+    /// The caller's token is not for Keyferry's audience alone.
+    CallerAudienceMismatch,
+    /// The caller's token has expired.
+    CallerExpired,
+    /// The caller's token names another ServiceAccount UID than the live one.
+    CallerIdentityChanged,
+    /// The caller's token was issued by another issuer than the hub's.
+    CallerIssuerMismatch,
+    /// The caller's token is no bound ServiceAccount token that can be read.
+    CallerMalformed,
+    /// The caller sent no token.
+    CallerMissing,
+    /// The caller's token is not bound to a Pod, and the configuration requires that.
+    CallerNotPodBound,
+    /// The hub's TokenReview did not accept the caller's token.
+    CallerRejected,
+    /// The target's CA certificate is missing or cannot be used.
+    CertificateAuthorityInvalid,
+    /// The hub's clock and ours differ by more than 30 s.
+    ClockSkew,
+    /// The configuration has an error.
+    ConfigurationInvalid,
+    /// A delegated caller may not create tokens for the ServiceAccount by the hub's own RBAC.
+    DelegationForbidden,
+    /// What allowed the request changed while it was on its way.
+    GrantSuperseded,
+    /// The hub refuses Keyferry its discovery documents.
+    HubDiscoveryForbidden,
+    /// The hub's discovery documents cannot be used.
+    HubDiscoveryInvalid,
+    /// The hub does not answer.
+    HubUnreachable,
+    /// The target would have to refuse the hub's issuer, because it is also its own.
+    IssuerCollision,
+    /// The hub signed with a key that is not published yet.
+    KeyNotPublished,
+    /// The token that the hub minted is not the one that was asked for.
+    MintMismatch,
+    /// The hub refuses Keyferry the TokenRequest.
+    MintForbidden,
+    /// The hub could not carry out the TokenRequest.
+    MintFailed,
+    /// Keyferry's own account may mint for any ServiceAccount of the hub.
+    MintUnbounded,
+    /// All is well.
+    Ready,
+    /// The request is malformed.
+    RequestInvalid,
+    /// The hub refuses Keyferry a TokenReview or a SubjectAccessReview.
+    ReviewForbidden,
+    /// The ServiceAccount that was to be minted for was deleted or made anew.
+    ServiceAccountChanged,
+    /// What Keyferry knows of the hub's ServiceAccounts or Namespaces is too old to decide on.
+    StateTooOld,
+    /// The caller's own ServiceAccount is paired with no such target: absent, forbidden and not allowed are one answer.
+    TargetNotGranted,
+    /// The target cannot be used at the moment.
+    TargetNotReady,
+    /// The target or the access is suspended.
+    TargetSuspended,
+    /// The tenant holds as many tokens as one namespace may.
+    TenantLimitReached,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Reason;
+
+    #[test]
+    fn codes_are_pascal_case_and_distinct() {
+        let mut seen = std::collections::BTreeSet::new();
+        for reason in Reason::ALL {
+            let code = reason.as_str();
+            assert!(code.starts_with(|c: char| c.is_ascii_uppercase()), "{code}");
+            assert!(code.chars().all(|c| c.is_ascii_alphanumeric()), "{code}");
+            assert!(seen.insert(code), "{code} stands twice");
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The main job: a caller asks for its access, and gets a token or a reason.
+//!
+//! The order is fixed: authenticate, pair, review, rest. Only an authorised caller learns in what state its target is, and what
+//! allowed the request is looked at once more at the moment of hand-out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keyferry_core::audit::AuditRecord;
+use keyferry_core::authorise::{self, Grant, Pair, Requester, Review, Via};
+use keyferry_core::bound_token::BoundToken;
+use keyferry_core::caller::CallerRules;
+use keyferry_core::config::{DeliveryType, Policy, TargetCluster};
+use keyferry_core::lifetime;
+use keyferry_core::name::AccessName;
+use keyferry_core::reason::Reason;
+use secrecy::SecretString;
+
+use crate::authenticate::{Authentication, Authenticator};
+use crate::clock::Clock;
+use crate::delegate::Delegations;
+use crate::live::LiveObjects;
+use crate::metrics::Metrics;
+use crate::mint::{FromCache, Mint, Minted};
+use crate::policy_store::PolicyReader;
+use crate::ports::AuditSink;
+use crate::publication::PublicationReader;
+use crate::random::Random;
+use crate::settings::CallerSettings;
+use crate::targets::{Readiness, TargetReader};
+
+/// One request on the token API.
+pub struct Request {
+    /// `exchange` or `kubeconfig`.
+    pub route: &'static str,
+    /// The caller's own token.
+    pub caller_token: SecretString,
+    /// What it asks for.
+    pub access: AccessName,
+    /// The least life that the answer must have.
+    pub min_ttl: Option<Duration>,
+    /// The shapes in which the answer may leave; one that policy allows is enough.
+    pub deliveries: &'static [DeliveryType],
+    /// Joins the answer to its audit record.
+    pub request_id: String,
+}
+
+/// What an authorised caller gets.
+#[derive(Debug)]
+pub struct HandOut {
+    /// The token.
+    pub token: Arc<BoundToken>,
+    /// How long the caller may use it.
+    pub usable: Duration,
+    /// The target it is for.
+    pub target: TargetCluster,
+    /// The target's CA certificates as PEM.
+    pub ca_pem: Option<Arc<str>>,
+}
+
+/// Why a request got nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The stable code.
+    pub reason: Reason,
+    /// What an authorised caller is told beside it; nobody else gets any.
+    pub detail: Option<String>,
+}
+
+impl From<Reason> for Refusal {
+    fn from(reason: Reason) -> Refusal {
+        Refusal { reason, detail: None }
+    }
+}
+
+/// What the broker works with.
+pub struct BrokerParts {
+    /// The policy in force.
+    pub policy: PolicyReader,
+    /// The hub's live objects.
+    pub live: Arc<LiveObjects>,
+    /// The published issuer.
+    pub published: PublicationReader,
+    /// The targets' CA certificates.
+    pub targets: TargetReader,
+    /// Who calls.
+    pub authenticator: Authenticator,
+    /// Whether a delegated caller may.
+    pub delegations: Delegations,
+    /// The mint.
+    pub mint: Mint,
+    /// Where every decision is recorded.
+    pub audit: Arc<dyn AuditSink>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness, for request ids.
+    pub random: Arc<dyn Random>,
+    /// Metrics.
+    pub metrics: Metrics,
+    /// What every caller must be.
+    pub callers: CallerSettings,
+}
+
+/// Decides and hands out.
+pub struct Broker {
+    parts: BrokerParts,
+}
+
+/// What is known of a request that was granted, for its record.
+struct Granted {
+    hand_out: HandOut,
+    grant: Grant,
+    from_cache: FromCache,
+}
+
+impl Broker {
+    /// A broker of these parts.
+    pub fn new(parts: BrokerParts) -> Broker {
+        Broker { parts }
+    }
+
+    /// An id for a request.
+    pub fn request_id(&self) -> String {
+        self.parts.random.request_id()
+    }
+
+    /// Decides on a request, records the decision, and only then hands out.
+    ///
+    /// # Errors
+    /// [`Refusal`]. Every request leaves one audit record; if that cannot be written there is no hand-out.
+    pub async fn hand_out(&self, request: Request) -> Result<HandOut, Refusal> {
+        let mut record = AuditRecord { request_id: request.request_id.clone(), route: request.route, ..AuditRecord::default() };
+        record.with_access(&request.access);
+        let outcome = self.decide(&request, &mut record).await;
+        record.time = self.parts.clock.now().wall.to_string();
+        match &outcome {
+            Ok(granted) => {
+                record.with_grant(&granted.grant);
+                record.with_token(&granted.hand_out.token);
+                record.cache = Some(if granted.from_cache == FromCache::Hit { "hit" } else { "miss" });
+                record.ended("granted", Reason::Ready);
+            }
+            Err(refusal) => record.ended(decision(refusal.reason), refusal.reason),
+        }
+        let recorded = self.parts.audit.record(&record).await;
+        let outcome = match (outcome, recorded) {
+            (Ok(_), Err(_)) => Err(Reason::AuditUnavailable.into()),
+            (outcome, _) => outcome.map(|granted| granted.hand_out),
+        };
+        match &outcome {
+            Ok(_) => self.parts.metrics.request("granted", Reason::Ready),
+            Err(refusal) => self.parts.metrics.request(decision(refusal.reason), refusal.reason),
+        }
+        outcome
+    }
+
+    async fn decide(&self, request: &Request, record: &mut AuditRecord) -> Result<Granted, Refusal> {
+        let caller = self.authenticate(&request.caller_token).await?;
+        record.with_caller(&caller.caller);
+        record.stale = caller.stale;
+        // Once more if the configuration changed to another grant on the way: what was minted is for the earlier one.
+        match self.attempt(&caller, request, record).await {
+            Err(refusal) if refusal.reason == Reason::GrantSuperseded => self.attempt(&caller, request, record).await,
+            outcome => outcome,
+        }
+    }
+
+    async fn authenticate(&self, token: &SecretString) -> Result<Authentication, Refusal> {
+        let published = self.parts.published.current().ok_or(Reason::HubUnreachable)?;
+        let CallerSettings { audience, require_pod_bound, .. } = &self.parts.callers;
+        let rules = CallerRules { issuer: published.issuer.clone(), audience: audience.clone(), require_pod_bound: *require_pod_bound };
+        Ok(self.parts.authenticator.authenticate(token, &rules).await?)
+    }
+
+    async fn attempt(&self, caller: &Authentication, request: &Request, record: &mut AuditRecord) -> Result<Granted, Refusal> {
+        let requester = Requester::Caller((*caller.caller).clone());
+        let policy = self.parts.policy.current();
+        self.check_current()?;
+        let pair = self.pair(&policy, &requester, request)?;
+        let review = match pair.via() {
+            Via::Itself => Review::NotAsked,
+            Via::Delegate => {
+                let delegation = self.parts.delegations.review(caller, &pair.service_account().account).await?;
+                record.stale |= delegation.stale;
+                delegation.review
+            }
+        };
+        let grant = authorise::grant(&policy, requester, pair, review)?;
+        let target = policy.targets.get(grant.pair().target()).ok_or(Reason::TargetNotGranted)?;
+        let ca_pem = self.ready(target)?;
+        let min_ttl = request.min_ttl.unwrap_or_default();
+        if min_ttl > lifetime::greatest_min_ttl(grant.pair().lifetime()) {
+            let most = lifetime::greatest_min_ttl(grant.pair().lifetime()).as_secs();
+            return Err(Refusal { reason: Reason::RequestInvalid, detail: Some(format!("min_ttl may be at most {most} for this target")) });
+        }
+        let Minted { token, from_cache } = self.parts.mint.token(&grant, min_ttl).await?;
+        self.check_current()?;
+        authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, &grant)?;
+        let usable = token.usable(self.parts.clock.now()).ok_or(Reason::MintFailed)?;
+        Ok(Granted { hand_out: HandOut { token, usable, target: target.clone(), ca_pem }, grant, from_cache })
+    }
+
+    /// The first of the request's shapes that policy allows.
+    fn pair(&self, policy: &Policy, requester: &Requester, request: &Request) -> Result<Pair, Reason> {
+        let mut outcome = Err(Reason::TargetNotGranted);
+        for delivery in request.deliveries {
+            outcome = authorise::pair(policy, &*self.parts.live, requester, &request.access, *delivery);
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome
+    }
+
+    /// Whether what the watches have seen is recent enough to decide on.
+    fn check_current(&self) -> Result<(), Reason> {
+        let limit = self.parts.callers.max_stale;
+        if self.parts.live.is_current(limit, self.parts.clock.now()) { Ok(()) } else { Err(Reason::HubUnreachable) }
+    }
+
+    fn ready(&self, target: &TargetCluster) -> Result<Option<Arc<str>>, Refusal> {
+        let published = self.parts.published.current().ok_or(Reason::HubUnreachable)?;
+        if authorise::issuer_collides(&published.issuer, target) {
+            let detail = format!("a target whose own issuer is {} refuses it; {}", published.issuer, crate::settings::SECOND_ISSUER_MEND);
+            return Err(Refusal { reason: Reason::IssuerCollision, detail: Some(detail) });
+        }
+        match self.parts.targets.readiness(target) {
+            Readiness::Ready(ca_pem) => Ok(ca_pem),
+            Readiness::NotReady { reason, message } => Err(Refusal { reason, detail: Some(message) }),
+        }
+    }
+}
+
+/// Whether a refusal is a decision about the caller or a failure to carry out what was allowed.
+fn decision(reason: Reason) -> &'static str {
+    use Reason as R;
+    match reason {
+        R::CallerAudienceMismatch
+        | R::CallerExpired
+        | R::CallerIdentityChanged
+        | R::CallerIssuerMismatch
+        | R::CallerMalformed
+        | R::CallerMissing
+        | R::CallerNotPodBound
+        | R::CallerRejected
+        | R::DelegationForbidden
+        | R::RequestInvalid
+        | R::TargetNotGranted
+        | R::TargetSuspended => "denied",
+        _ => "failed",
+    }
+}

@@ -1,0 +1,6 @@
+//! What runs beside the listeners: reading the configuration, the targets' CA certificates and the hub's keys again and again.
+
+pub mod certificates;
+pub mod config_file;
+pub mod publish;
+pub mod renew;

@@ -1,0 +1,115 @@
+//! The targets' CA certificates, read again every half minute and after each change of the policy.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use keyferry_core::ca_bundle::CaBundle;
+use keyferry_core::config::{CertificateSource, TargetCluster};
+use keyferry_core::name::ObjectName;
+use keyferry_core::reason::Reason;
+
+use crate::clock::Clock;
+use crate::policy_store::PolicyReader;
+use crate::ports::{CertificateSecrets, HubError};
+use crate::targets::{Readiness, TargetState, TargetWriter};
+
+const INTERVAL: Duration = Duration::from_secs(30);
+
+/// Follows the targets until the task is dropped.
+pub async fn follow(policy: PolicyReader, secrets: Arc<dyn CertificateSecrets>, targets: TargetWriter, clock: Arc<dyn Clock>) {
+    let mut changes = policy.changes();
+    loop {
+        resolve_all(&policy, &*secrets, &targets, &*clock).await;
+        tokio::select! {
+            () = tokio::time::sleep(INTERVAL) => {}
+            changed = changes.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+/// Finds out each target's readiness. One target's bad certificate touches no other's.
+pub async fn resolve_all(policy: &PolicyReader, secrets: &dyn CertificateSecrets, targets: &TargetWriter, clock: &dyn Clock) {
+    let policy = policy.current();
+    let reader = targets.reader();
+    let mut read: HashMap<&ObjectName, Readiness> = HashMap::new();
+    let mut states = HashMap::new();
+    for target in policy.targets.values() {
+        let before = reader.last(&target.name).filter(|state| state.generation == target.generation);
+        let readiness = match &target.certificate {
+            CertificateSource::System => Readiness::Ready(None),
+            CertificateSource::Inline(pem) => bundle(pem.as_bytes(), clock.now().wall),
+            CertificateSource::Secret(name) => {
+                let known = match read.get(name) {
+                    Some(readiness) => readiness.clone(),
+                    None => from_secret(secrets, name, clock.now().wall).await.unwrap_or_else(|_| unreachable_hub(before.as_ref())),
+                };
+                read.insert(name, known.clone());
+                known
+            }
+        };
+        report(target, before.as_ref(), &readiness);
+        states.insert(target.name.clone(), TargetState { generation: target.generation, readiness });
+    }
+    targets.replace(states);
+}
+
+/// A hub that does not answer takes no certificate away.
+fn unreachable_hub(before: Option<&TargetState>) -> Readiness {
+    match before {
+        Some(state) => state.readiness.clone(),
+        None => Readiness::NotReady {
+            reason: Reason::TargetNotReady,
+            message: "its CA certificates could not be read: the hub did not answer".to_owned(),
+        },
+    }
+}
+
+async fn from_secret(secrets: &dyn CertificateSecrets, name: &ObjectName, now: Timestamp) -> Result<Readiness, HubError> {
+    let invalid = |message: String| Readiness::NotReady { reason: Reason::CertificateAuthorityInvalid, message };
+    match secrets.certificate(name).await {
+        Ok(entry) => {
+            if entry.legacy_key {
+                tracing::warn!(secret = %name, "the Secret holds its CA under the legacy key caFile; rename it to ca.crt");
+            }
+            if entry.client_certificate {
+                tracing::warn!(secret = %name, "the Secret also holds a client certificate or key; it is ignored and never handed out");
+            }
+            Ok(match entry.pem {
+                Some(pem) => bundle(&pem, now),
+                None => invalid("the Secret of certSecretRef has no ca.crt; add the target's CA certificates under that key".to_owned()),
+            })
+        }
+        Err(error) if error.proves_unreachable() => Err(error),
+        Err(HubError::NotFound(_)) => {
+            Ok(invalid("the Secret of certSecretRef does not exist in Keyferry's namespace; create it there with ca.crt".to_owned()))
+        }
+        Err(HubError::Forbidden(_)) => {
+            Ok(invalid("Keyferry may not read the Secret of certSecretRef; bind the Role that it ships in its own namespace".to_owned()))
+        }
+        Err(_) => Ok(invalid("the Secret of certSecretRef could not be read; its data must be base64".to_owned())),
+    }
+}
+
+fn bundle(pem: &[u8], now: Timestamp) -> Readiness {
+    match CaBundle::from_pem(pem, now) {
+        Ok(bundle) => Readiness::Ready(Some(bundle.to_pem().into())),
+        Err(error) => Readiness::NotReady { reason: Reason::CertificateAuthorityInvalid, message: format!("ca.crt: {error}") },
+    }
+}
+
+fn report(target: &TargetCluster, before: Option<&TargetState>, readiness: &Readiness) {
+    if before.is_some_and(|state| state.readiness == *readiness) {
+        return;
+    }
+    match readiness {
+        Readiness::Ready(Some(_)) => tracing::info!(target_cluster = %target.name, "the target's CA certificates are read"),
+        Readiness::Ready(None) => {
+            tracing::warn!(target_cluster = %target.name, "the target names no CA: its clients use their own roots");
+        }
+        Readiness::NotReady { reason, message } => {
+            tracing::error!(target_cluster = %target.name, %reason, message, "the target is not ready")
+        }
+    }
+}

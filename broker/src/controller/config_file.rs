@@ -1,0 +1,103 @@
+//! The configuration file, read again whenever its bytes change. A bad one changes nothing.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use keyferry_core::config::{self, ConfigError, Configuration, MAX_CONFIG_BYTES, ServerConfiguration};
+use keyferry_core::reason::Reason;
+
+use crate::metrics::Metrics;
+use crate::policy_store::PolicyWriter;
+
+/// How often the file is looked at.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// The file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigFileError {
+    /// It cannot be read.
+    #[error("reading the configuration file {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// It has mistakes.
+    #[error("the configuration file {path} has {count} mistake(s):\n{error}", count = error.mistakes.len())]
+    Mistakes {
+        /// The file.
+        path: PathBuf,
+        /// Each of them.
+        error: ConfigError,
+    },
+}
+
+/// Reads the file once.
+///
+/// # Errors
+/// [`ConfigFileError`].
+pub fn read(path: &Path) -> Result<Configuration, ConfigFileError> {
+    parse(path, &read_text(path)?)
+}
+
+fn read_text(path: &Path) -> Result<String, ConfigFileError> {
+    let wrong = |source| ConfigFileError::Read { path: path.to_owned(), source };
+    let size = std::fs::metadata(path).map_err(wrong)?.len();
+    if size > MAX_CONFIG_BYTES as u64 {
+        return Err(wrong(std::io::ErrorKind::FileTooLarge.into()));
+    }
+    std::fs::read_to_string(path).map_err(wrong)
+}
+
+fn parse(path: &Path, text: &str) -> Result<Configuration, ConfigFileError> {
+    config::read(text).map_err(|error| ConfigFileError::Mistakes { path: path.to_owned(), error })
+}
+
+/// Follows the file until the task is dropped.
+pub async fn follow(path: PathBuf, in_force: ServerConfiguration, policy: PolicyWriter, metrics: Metrics) {
+    let mut last = read_text(&path).ok();
+    let mut ticks = tokio::time::interval(INTERVAL);
+    loop {
+        ticks.tick().await;
+        let text = match read_text(&path) {
+            Ok(text) => text,
+            Err(error) => {
+                if last.take().is_some() {
+                    tracing::error!(reason = %Reason::ConfigurationInvalid, %error, "the configuration in force stays");
+                    metrics.reload(false);
+                }
+                continue;
+            }
+        };
+        if last.as_deref() == Some(text.as_str()) {
+            continue;
+        }
+        match parse(&path, &text) {
+            Ok(configuration) => {
+                report_server_changes(&in_force, &configuration.server);
+                let mut policy_read = configuration.policy;
+                policy_read.own_namespace = Some(in_force.cluster_resource_namespace.clone());
+                policy.replace(policy_read);
+                tracing::info!("a changed configuration is in force");
+                metrics.reload(true);
+            }
+            Err(error) => {
+                tracing::error!(reason = %Reason::ConfigurationInvalid, %error, "the configuration in force stays");
+                metrics.reload(false);
+            }
+        }
+        last = Some(text);
+    }
+}
+
+fn report_server_changes(in_force: &ServerConfiguration, read: &ServerConfiguration) {
+    if in_force.public_url != read.public_url || in_force.hub_name != read.hub_name {
+        tracing::error!(
+            reason = %Reason::ConfigurationInvalid,
+            "publicURL or hubName changed: every target pins them, so the change takes effect only after a restart and breaks each target until its own configuration follows"
+        );
+    } else if in_force != read {
+        tracing::warn!("the ServerConfiguration changed: it takes effect after a restart");
+    }
+}

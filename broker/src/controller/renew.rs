@@ -1,0 +1,22 @@
+//! Renewal of held tokens before they end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keyferry_core::authorise;
+
+use crate::live::LiveObjects;
+use crate::mint::Mint;
+use crate::policy_store::PolicyReader;
+
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// Renews until the task is dropped. A grant that no longer holds is not renewed.
+pub async fn follow(mint: Mint, policy: PolicyReader, live: Arc<LiveObjects>) {
+    let mut ticks = tokio::time::interval(INTERVAL);
+    loop {
+        ticks.tick().await;
+        let policy = policy.current();
+        mint.renew_due(|grant| authorise::still_holds(&policy, &*live, grant).is_ok());
+    }
+}

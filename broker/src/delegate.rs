@@ -1,0 +1,93 @@
+//! Whether a delegated caller may mint for another ServiceAccount, by the hub's own RBAC.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keyferry_core::authorise::Review;
+use keyferry_core::moment::Deadline;
+use keyferry_core::reason::Reason;
+use keyferry_core::service_account::ServiceAccount;
+use moka::sync::Cache;
+
+use crate::authenticate::{Authentication, TokenKey};
+use crate::clock::Clock;
+use crate::flight::Flights;
+use crate::metrics::Metrics;
+use crate::ports::{Hub, HubError};
+
+/// How long a SubjectAccessReview stands.
+pub const REVIEW_LIFETIME: Duration = Duration::from_secs(10);
+const CAPACITY: u64 = 20_000;
+
+type Key = (TokenKey, ServiceAccount);
+
+/// The hub's answer and how it is known.
+#[derive(Clone, Copy, Debug)]
+pub struct Delegation {
+    /// The answer.
+    pub review: Review,
+    /// Whether the hub could not be asked and an earlier answer of it stands.
+    pub stale: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Known {
+    review: Review,
+    fresh: Deadline,
+    stale: Deadline,
+}
+
+/// Asks the hub about delegated callers.
+pub struct Delegations {
+    hub: Arc<dyn Hub>,
+    clock: Arc<dyn Clock>,
+    metrics: Metrics,
+    max_stale: Duration,
+    known: Cache<Key, Known>,
+    flights: Flights<Key, Result<Review, HubError>>,
+}
+
+impl Delegations {
+    /// Asks `hub`.
+    pub fn new(hub: Arc<dyn Hub>, clock: Arc<dyn Clock>, metrics: Metrics, max_stale: Duration) -> Delegations {
+        let known = Cache::builder().max_capacity(CAPACITY).time_to_live(max_stale.max(REVIEW_LIFETIME)).build();
+        Delegations { hub, clock, metrics, max_stale, known, flights: Flights::default() }
+    }
+
+    /// Whether the caller may create tokens for `account`.
+    ///
+    /// # Errors
+    /// [`Reason::HubUnreachable`] without an earlier answer that still stands; [`Reason::ReviewForbidden`].
+    pub async fn review(&self, caller: &Authentication, account: &ServiceAccount) -> Result<Delegation, Reason> {
+        let key = (caller.key, account.clone());
+        let known = self.known.get(&key);
+        if let Some(known) = known.filter(|known| !known.fresh.passed(self.clock.now())) {
+            return Ok(Delegation { review: known.review, stale: false });
+        }
+        match self.flights.join(key.clone(), || self.ask(key, caller)).await {
+            Ok(Ok(review)) => Ok(Delegation { review, stale: false }),
+            Ok(Err(error)) if error.proves_unreachable() => match known {
+                Some(known) if !known.stale.passed(self.clock.now()) => Ok(Delegation { review: known.review, stale: true }),
+                _ => Err(Reason::HubUnreachable),
+            },
+            Ok(Err(error)) => {
+                tracing::error!(reason = %Reason::ReviewForbidden, %error, "the hub refuses Keyferry a SubjectAccessReview");
+                Err(Reason::ReviewForbidden)
+            }
+            Err(_) => Err(Reason::HubUnreachable),
+        }
+    }
+
+    fn ask(&self, key: Key, caller: &Authentication) -> impl Future<Output = Result<Review, HubError>> + use<> {
+        let (hub, clock, known, max_stale) = (Arc::clone(&self.hub), Arc::clone(&self.clock), self.known.clone(), self.max_stale);
+        let (caller, metrics) = (Arc::clone(&caller.caller), self.metrics.clone());
+        async move {
+            let answer = hub.access_review(caller.user(), &key.1).await;
+            metrics.access_review(answer.is_ok());
+            let review = if answer? { Review::Allowed } else { Review::Refused };
+            let now = clock.now();
+            known.insert(key, Known { review, fresh: Deadline::after(REVIEW_LIFETIME, now), stale: Deadline::after(max_stale, now) });
+            Ok(review)
+        }
+    }
+}

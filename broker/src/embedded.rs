@@ -1,0 +1,75 @@
+//! An embedded hub and an embedded target: two loopback servers that speak real TLS, real
+//! signatures and the few Kubernetes calls that the broker and `kubectl` make.
+//!
+//! They carry `keyferry demo` and stand in for apiservers in tests. They are no apiservers:
+//! nothing is stored, admitted or validated beyond what is described here.
+
+pub mod clock;
+pub mod hub;
+pub mod pki;
+pub mod target;
+
+mod api_index;
+mod identity;
+mod jws;
+mod server;
+mod status;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use clock::Clock;
+pub use hub::{DiscoveryAccess, EmbeddedHub, Fault, Grant, HubOptions, KeyAlgorithm, PodBinding, Route, Subject};
+pub use pki::{Authority, ServerIdentity};
+pub use target::{EmbeddedTarget, Fetch, FetchedDocument, Outcome, SeenRequest, TargetOptions};
+
+/// Why an embedded server could not be started or asked for something.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EmbeddedError {
+    /// A certificate could not be made.
+    #[error("could not make a certificate for the embedded server")]
+    Certificate(#[from] rcgen::Error),
+    /// The certificate and key were refused by the TLS library.
+    #[error("could not build the TLS configuration of the embedded server")]
+    Tls(#[from] rustls::Error),
+    /// The private key of a certificate could not be read back.
+    #[error("could not read the private key of the embedded server")]
+    PrivateKey,
+    /// No loopback port could be opened.
+    #[error("could not listen on 127.0.0.1")]
+    Listen(#[source] std::io::Error),
+    /// A signing key or random bytes could not be made.
+    #[error("could not make a signing key or random bytes")]
+    Crypto,
+    /// The client for discovery could not be built from the given CA.
+    #[error("could not build the discovery client from the given CA")]
+    DiscoveryClient(#[source] reqwest::Error),
+    /// The hub has no such ServiceAccount.
+    #[error("the embedded hub has no ServiceAccount {namespace}/{name}")]
+    NoServiceAccount {
+        /// Namespace that was asked for.
+        namespace: String,
+        /// Name that was asked for.
+        name: String,
+    },
+    /// The hub has no such signing key.
+    #[error("the embedded hub has no signing key {kid}")]
+    NoKey {
+        /// Key ID that was asked for.
+        kid: String,
+    },
+}
+
+impl From<aws_lc_rs::error::Unspecified> for EmbeddedError {
+    fn from(_: aws_lc_rs::error::Unspecified) -> Self {
+        Self::Crypto
+    }
+}
+
+/// A test that panicked while it held a lock must not hide its own message behind a poisoned lock.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! The discovery documents of the Kubernetes API (`/api`, `/apis`, …) that kubectl reads first.
+
+use axum::routing::get;
+use axum::{Json, Router};
+use serde_json::{Value, json};
+
+/// One resource that an embedded server answers for.
+pub(super) struct ApiResource {
+    /// `v1`, or `<group>/v1`.
+    pub(super) group_version: &'static str,
+    pub(super) name: &'static str,
+    pub(super) kind: &'static str,
+    pub(super) namespaced: bool,
+    pub(super) verbs: &'static [&'static str],
+}
+
+/// Routes for `/version`, `/readyz` and the discovery documents of `resources`.
+pub(super) fn routes<S>(resources: &'static [ApiResource]) -> Router<S>
+where
+    S: Clone + Send + Sync + 'static,
+{
+    let mut router = Router::new()
+        .route("/version", get(async || Json(version())))
+        .route("/readyz", get(async || "ok"))
+        .route("/api", get(async || Json(core_versions())))
+        .route("/apis", get(move || async { Json(groups(resources)) }));
+    let mut seen: Vec<&str> = Vec::new();
+    for resource in resources {
+        let group_version = resource.group_version;
+        if seen.contains(&group_version) {
+            continue;
+        }
+        seen.push(group_version);
+        let prefix = if group_version == "v1" { "/api" } else { "/apis" };
+        router =
+            router.route(&format!("{prefix}/{group_version}"), get(move || async move { Json(resource_list(group_version, resources)) }));
+    }
+    router
+}
+
+fn version() -> Value {
+    json!({
+        "major": "1",
+        "minor": "36",
+        "gitVersion": "v1.36.0+keyferry-embedded",
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "2026-01-01T00:00:00Z",
+        "goVersion": "none",
+        "compiler": "rustc",
+        "platform": "embedded",
+    })
+}
+
+fn core_versions() -> Value {
+    json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
+}
+
+fn groups(resources: &[ApiResource]) -> Value {
+    let mut groups: Vec<Value> = Vec::new();
+    let mut seen: Vec<&str> = Vec::new();
+    for resource in resources {
+        let Some((group, version)) = resource.group_version.split_once('/') else {
+            continue;
+        };
+        if seen.contains(&group) {
+            continue;
+        }
+        seen.push(group);
+        let served = json!({"groupVersion": resource.group_version, "version": version});
+        groups.push(json!({"name": group, "versions": [served], "preferredVersion": served}));
+    }
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+}
+
+fn resource_list(group_version: &str, resources: &[ApiResource]) -> Value {
+    let listed: Vec<Value> = resources
+        .iter()
+        .filter(|resource| resource.group_version == group_version)
+        .map(|resource| {
+            json!({
+                "name": resource.name,
+                "singularName": resource.kind.to_lowercase(),
+                "namespaced": resource.namespaced,
+                "kind": resource.kind,
+                "verbs": resource.verbs,
+            })
+        })
+        .collect();
+    json!({
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": group_version,
+        "resources": listed,
+    })
+}

@@ -1,0 +1,253 @@
+//! The embedded hub: the subset of kube-apiserver that the broker calls, over real TLS, with
+//! real keys, programmable from outside.
+//!
+//! The broker token may do everything. Any other caller is a ServiceAccount of this hub with a
+//! token for the hub's own issuer, and may do what a [`Grant`] says.
+
+mod access;
+mod api;
+mod callers;
+mod claims;
+mod faults;
+mod keys;
+mod kubeconfig;
+mod objects;
+mod oidc;
+mod reviews;
+mod state;
+mod token_request;
+mod tokens;
+mod verify;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+use super::clock::{self, Clock};
+use super::pki::Authority;
+use super::server::{Bound, Running};
+use super::{EmbeddedError, locked};
+pub use access::{Grant, Subject};
+pub use claims::PodBinding;
+pub use faults::{Fault, Route};
+pub use keys::KeyAlgorithm;
+pub(super) use kubeconfig::document as kubeconfig_document;
+use objects::Resource;
+use state::HubState;
+pub(super) use state::random_token;
+
+/// Who may read the hub's discovery documents without proving an identity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DiscoveryAccess {
+    /// Everybody, so that a target can read them straight from the hub.
+    #[default]
+    Anonymous,
+    /// Only callers with a token, as Kubernetes ships; others get 403.
+    Authenticated,
+}
+
+/// How a hub is made. `HubOptions::default()` is a hub of today with everything on.
+#[derive(Clone)]
+pub struct HubOptions {
+    /// `--service-account-issuer`; none = the hub's own URL.
+    pub issuer: Option<String>,
+    /// Type of every signing key. Default ES256.
+    pub algorithm: KeyAlgorithm,
+    /// Whether TokenRequest compares `metadata.uid`; hubs up to 1.33 do not. Default true.
+    pub checks_uid: bool,
+    /// `--service-account-max-token-expiration`; longer requests are shortened. Default none.
+    pub max_token_lifetime: Option<Duration>,
+    /// Who may read discovery and JWKS. Default everybody.
+    pub discovery_access: DiscoveryAccess,
+    /// The CA that signs the hub's server certificate, and so the one a target needs to read
+    /// discovery from this hub; none = a new one, readable as [`EmbeddedHub::ca_pem`].
+    pub discovery_ca: Option<Authority>,
+    /// Where the hub takes the time of tokens and objects from. Default the machine's clock.
+    pub clock: Clock,
+}
+
+impl Default for HubOptions {
+    fn default() -> Self {
+        Self {
+            issuer: None,
+            algorithm: KeyAlgorithm::default(),
+            checks_uid: true,
+            max_token_lifetime: None,
+            discovery_access: DiscoveryAccess::default(),
+            discovery_ca: None,
+            clock: clock::system(),
+        }
+    }
+}
+
+/// A running hub. Dropping it closes its port.
+pub struct EmbeddedHub {
+    state: Arc<HubState>,
+    server: Running,
+    ca_pem: String,
+}
+
+impl EmbeddedHub {
+    /// Starts a hub on a free port of 127.0.0.1. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// When a key or certificate cannot be made, or no port can be opened.
+    pub async fn start(options: HubOptions) -> Result<Self, EmbeddedError> {
+        let authority = match &options.discovery_ca {
+            Some(authority) => authority.clone(),
+            None => Authority::new("keyferry embedded hub CA")?,
+        };
+        let bound = Bound::loopback()?;
+        let state = Arc::new(HubState::new(bound.url(), options)?);
+        let server = bound.serve(&authority.loopback_identity()?, api::router(Arc::clone(&state)))?;
+        Ok(Self { state, server, ca_pem: authority.ca_pem().to_owned() })
+    }
+
+    /// Closes the port and all connections; waits until that is done.
+    pub async fn stop(&self) {
+        self.server.stop().await;
+    }
+
+    /// `https://127.0.0.1:<port>`.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.state.url
+    }
+
+    /// The issuer in every token of this hub, and its one API audience.
+    #[must_use]
+    pub fn issuer(&self) -> &str {
+        &self.state.issuer
+    }
+
+    /// URL of the discovery document.
+    #[must_use]
+    pub fn discovery_url(&self) -> String {
+        format!("{}{}", self.state.url, oidc::DISCOVERY_PATH)
+    }
+
+    /// The CA certificate of the hub's own TLS, PEM.
+    #[must_use]
+    pub fn ca_pem(&self) -> &str {
+        &self.ca_pem
+    }
+
+    /// The bearer token that may do everything; random at each start.
+    #[must_use]
+    pub fn broker_token(&self) -> &SecretString {
+        &self.state.broker_token
+    }
+
+    /// Adds a namespace, or replaces the labels of one that exists.
+    pub fn add_namespace(&self, name: &str, labels: &[(&str, &str)]) {
+        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        self.state.objects.put_namespace(name, labels);
+    }
+
+    /// Removes a namespace and everything in it.
+    pub fn delete_namespace(&self, name: &str) {
+        self.state.objects.delete_namespace(name);
+    }
+
+    /// Adds a ServiceAccount (and its namespace, if missing) and returns its UID; one that exists
+    /// is left alone and keeps its UID.
+    pub fn add_service_account(&self, namespace: &str, name: &str) -> String {
+        self.state.objects.put(Resource::ServiceAccounts, namespace, name, BTreeMap::new())
+    }
+
+    /// Removes a ServiceAccount; its tokens stop passing TokenReview at once. False if absent.
+    pub fn delete_service_account(&self, namespace: &str, name: &str) -> bool {
+        self.state.objects.delete(Resource::ServiceAccounts, namespace, name)
+    }
+
+    /// Deletes a ServiceAccount and adds one of the same name; returns the new UID.
+    pub fn recreate_service_account(&self, namespace: &str, name: &str) -> String {
+        self.delete_service_account(namespace, name);
+        self.add_service_account(namespace, name)
+    }
+
+    /// Adds a Secret (and its namespace, if missing), or replaces its data.
+    pub fn add_secret(&self, namespace: &str, name: &str, data: &[(&str, &[u8])]) {
+        let data = data.iter().map(|(key, value)| ((*key).to_owned(), value.to_vec())).collect();
+        self.state.objects.put(Resource::Secrets, namespace, name, data);
+    }
+
+    /// Forgets the history of changes, so that a watch from an older resourceVersion gets
+    /// `410 Gone` and has to list again.
+    pub fn compact(&self) {
+        self.state.objects.compact();
+    }
+
+    /// Allows what the grant says, from now on.
+    pub fn grant(&self, grant: Grant) {
+        locked(&self.state.grants).push(grant);
+    }
+
+    /// Takes back every grant equal to this one.
+    pub fn revoke(&self, grant: &Grant) {
+        locked(&self.state.grants).retain(|held| held != grant);
+    }
+
+    /// Makes `route` misbehave until it is told otherwise.
+    pub fn set_fault(&self, route: Route, fault: Fault) {
+        self.state.faults.set(route, fault);
+    }
+
+    /// Makes the next `times` requests of `route` misbehave.
+    pub fn set_fault_for(&self, route: Route, fault: Fault, times: u32) {
+        self.state.faults.set_for(route, fault, times);
+    }
+
+    /// Makes every route misbehave alike: an outage.
+    pub fn set_fault_everywhere(&self, fault: &Fault) {
+        for route in Route::ALL {
+            self.state.faults.set(route, fault.clone());
+        }
+    }
+
+    /// Ends all misbehaviour.
+    pub fn clear_faults(&self) {
+        self.state.faults.clear();
+    }
+
+    /// Requests of one route since the start, those that met a fault included.
+    #[must_use]
+    pub fn requests(&self, route: Route) -> u64 {
+        self.state.faults.count(route)
+    }
+
+    /// TokenRequests since the start.
+    #[must_use]
+    pub fn token_requests(&self) -> u64 {
+        self.requests(Route::TokenRequest)
+    }
+
+    /// TokenReviews since the start.
+    #[must_use]
+    pub fn token_reviews(&self) -> u64 {
+        self.requests(Route::TokenReview)
+    }
+
+    /// SubjectAccessReviews and SelfSubjectAccessReviews since the start.
+    #[must_use]
+    pub fn access_reviews(&self) -> u64 {
+        self.requests(Route::AccessReview)
+    }
+
+    fn service_account(&self, namespace: &str, name: &str) -> Result<objects::Object, EmbeddedError> {
+        self.state
+            .objects
+            .get(Resource::ServiceAccounts, namespace, name)
+            .ok_or_else(|| EmbeddedError::NoServiceAccount { namespace: namespace.to_owned(), name: name.to_owned() })
+    }
+}
+
+impl fmt::Debug for EmbeddedHub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmbeddedHub").field("url", &self.state.url).finish_non_exhaustive()
+    }
+}

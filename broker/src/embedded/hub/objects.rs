@@ -1,0 +1,286 @@
+//! The objects of a hub, with the resourceVersions and the history that list and watch need.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::claims::random_uuid;
+use crate::embedded::clock::Clock;
+use crate::embedded::locked;
+
+/// The kinds that a hub holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Resource {
+    Namespaces,
+    ServiceAccounts,
+    Secrets,
+}
+
+/// One object. No `Debug`: the data of a Secret is in it.
+#[derive(Clone)]
+pub(super) struct Object {
+    pub(super) resource: Resource,
+    /// Empty for a namespace.
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+    labels: BTreeMap<String, String>,
+    data: BTreeMap<String, Vec<u8>>,
+    created: Timestamp,
+    version: u64,
+}
+
+/// Whether an answer carries whole objects or their metadata.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    Full,
+    MetadataOnly,
+}
+
+/// What happened to an object.
+#[derive(Clone)]
+pub(super) struct Change {
+    /// ADDED, MODIFIED or DELETED.
+    pub(super) kind: &'static str,
+    pub(super) object: Object,
+}
+
+/// The history no longer reaches back to the asked resourceVersion.
+pub(super) struct Expired;
+
+pub(super) struct Objects {
+    inner: Mutex<Inner>,
+    latest: watch::Sender<u64>,
+    clock: Clock,
+}
+
+#[derive(Default)]
+struct Inner {
+    objects: BTreeMap<(Resource, String, String), Object>,
+    history: Vec<Change>,
+    version: u64,
+    compacted: u64,
+}
+
+impl Resource {
+    /// Plural name in the API.
+    pub(super) fn plural(self) -> &'static str {
+        match self {
+            Self::Namespaces => "namespaces",
+            Self::ServiceAccounts => "serviceaccounts",
+            Self::Secrets => "secrets",
+        }
+    }
+
+    pub(super) fn kind(self) -> &'static str {
+        match self {
+            Self::Namespaces => "Namespace",
+            Self::ServiceAccounts => "ServiceAccount",
+            Self::Secrets => "Secret",
+        }
+    }
+}
+
+impl Objects {
+    pub(super) fn new(clock: Clock) -> Self {
+        let inner = Inner { version: 1, ..Inner::default() };
+        Self { inner: Mutex::new(inner), latest: watch::Sender::new(1), clock }
+    }
+
+    pub(super) fn put_namespace(&self, name: &str, mut labels: BTreeMap<String, String>) {
+        labels.insert("kubernetes.io/metadata.name".to_owned(), name.to_owned());
+        let now = (self.clock)();
+        self.change(|inner| {
+            let key = (Resource::Namespaces, String::new(), name.to_owned());
+            let mut object = inner.existing_or_new(&key, now);
+            if inner.objects.contains_key(&key) && object.labels == labels {
+                return;
+            }
+            object.labels = labels;
+            inner.store(key, object);
+        });
+    }
+
+    /// Adds an object, or replaces the data of one that exists; its namespace comes into being
+    /// with it. Returns the UID.
+    pub(super) fn put(&self, resource: Resource, namespace: &str, name: &str, data: BTreeMap<String, Vec<u8>>) -> String {
+        if self.get(Resource::Namespaces, "", namespace).is_none() {
+            self.put_namespace(namespace, BTreeMap::new());
+        }
+        let now = (self.clock)();
+        self.change(|inner| {
+            let key = (resource, namespace.to_owned(), name.to_owned());
+            let mut object = inner.existing_or_new(&key, now);
+            let uid = object.uid.clone();
+            if !inner.objects.contains_key(&key) || object.data != data {
+                object.data = data;
+                inner.store(key, object);
+            }
+            uid
+        })
+    }
+
+    pub(super) fn delete(&self, resource: Resource, namespace: &str, name: &str) -> bool {
+        let key = (resource, namespace.to_owned(), name.to_owned());
+        self.change(|inner| inner.remove(&key))
+    }
+
+    pub(super) fn delete_namespace(&self, name: &str) {
+        self.change(|inner| {
+            let inside: Vec<_> = inner.objects.keys().filter(|(_, namespace, _)| namespace == name).cloned().collect();
+            for key in inside {
+                inner.remove(&key);
+            }
+            inner.remove(&(Resource::Namespaces, String::new(), name.to_owned()));
+        });
+    }
+
+    pub(super) fn compact(&self) {
+        let mut inner = locked(&self.inner);
+        inner.compacted = inner.version;
+        inner.history.clear();
+    }
+
+    pub(super) fn get(&self, resource: Resource, namespace: &str, name: &str) -> Option<Object> {
+        let key = (resource, namespace.to_owned(), name.to_owned());
+        locked(&self.inner).objects.get(&key).cloned()
+    }
+
+    /// All objects of a resource, with the resourceVersion of the list. An empty `namespace` means
+    /// every namespace.
+    pub(super) fn list(&self, resource: Resource, namespace: &str) -> (Vec<Object>, u64) {
+        let inner = locked(&self.inner);
+        let listed = inner.objects.values().filter(|object| object.is(resource, namespace)).cloned().collect();
+        (listed, inner.version)
+    }
+
+    /// The changes after `version`, and the version they lead to.
+    pub(super) fn changes_since(&self, resource: Resource, namespace: &str, version: u64) -> Result<(Vec<Change>, u64), Expired> {
+        let inner = locked(&self.inner);
+        if version < inner.compacted {
+            return Err(Expired);
+        }
+        let changes = inner
+            .history
+            .iter()
+            .filter(|change| change.object.version > version)
+            .filter(|change| change.object.is(resource, namespace))
+            .cloned()
+            .collect();
+        Ok((changes, inner.version))
+    }
+
+    /// Tells each new resourceVersion.
+    pub(super) fn versions(&self) -> watch::Receiver<u64> {
+        self.latest.subscribe()
+    }
+
+    fn change<T>(&self, edit: impl FnOnce(&mut Inner) -> T) -> T {
+        let mut inner = locked(&self.inner);
+        let result = edit(&mut inner);
+        self.latest.send_replace(inner.version);
+        result
+    }
+}
+
+impl Inner {
+    fn existing_or_new(&self, key: &(Resource, String, String), now: Timestamp) -> Object {
+        if let Some(object) = self.objects.get(key) {
+            return object.clone();
+        }
+        Object {
+            resource: key.0,
+            namespace: key.1.clone(),
+            name: key.2.clone(),
+            // Without random bytes nothing of this hub works; its keys would have failed first.
+            uid: random_uuid().unwrap_or_default(),
+            labels: BTreeMap::new(),
+            data: BTreeMap::new(),
+            created: now,
+            version: 0,
+        }
+    }
+
+    fn store(&mut self, key: (Resource, String, String), mut object: Object) {
+        self.version += 1;
+        object.version = self.version;
+        let kind = match self.objects.insert(key, object.clone()) {
+            None => "ADDED",
+            Some(_) => "MODIFIED",
+        };
+        self.history.push(Change { kind, object });
+    }
+
+    fn remove(&mut self, key: &(Resource, String, String)) -> bool {
+        let Some(mut object) = self.objects.remove(key) else {
+            return false;
+        };
+        self.version += 1;
+        object.version = self.version;
+        self.history.push(Change { kind: "DELETED", object });
+        true
+    }
+}
+
+impl Object {
+    /// The object as JSON, with its apiVersion and kind.
+    pub(super) fn to_json(&self, shape: Shape) -> Value {
+        let metadata = self.metadata();
+        if shape == Shape::MetadataOnly {
+            return json!({
+                "kind": "PartialObjectMetadata",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": metadata,
+            });
+        }
+        let kind = self.resource.kind();
+        match self.resource {
+            Resource::Namespaces => json!({
+                "kind": kind, "apiVersion": "v1", "metadata": metadata,
+                "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"},
+            }),
+            Resource::ServiceAccounts => {
+                json!({"kind": kind, "apiVersion": "v1", "metadata": metadata})
+            }
+            Resource::Secrets => {
+                let data: BTreeMap<_, _> = self.data.iter().map(|(key, value)| (key, STANDARD.encode(value))).collect();
+                json!({
+                    "kind": kind, "apiVersion": "v1", "metadata": metadata,
+                    "data": data, "type": "Opaque",
+                })
+            }
+        }
+    }
+
+    fn metadata(&self) -> Value {
+        let mut metadata = json!({
+            "name": self.name,
+            "uid": self.uid,
+            "resourceVersion": self.version.to_string(),
+            "creationTimestamp": whole_seconds(self.created),
+        });
+        if let Some(fields) = metadata.as_object_mut() {
+            if !self.namespace.is_empty() {
+                fields.insert("namespace".to_owned(), json!(self.namespace));
+            }
+            if !self.labels.is_empty() {
+                fields.insert("labels".to_owned(), json!(self.labels));
+            }
+        }
+        metadata
+    }
+
+    fn is(&self, resource: Resource, namespace: &str) -> bool {
+        self.resource == resource && (namespace.is_empty() || self.namespace == namespace)
+    }
+}
+
+/// RFC 3339 without fractions, as `metav1.Time`.
+pub(super) fn whole_seconds(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

@@ -1,0 +1,40 @@
+//! Who a request or a token speaks for, in the form of Kubernetes' `UserInfo`.
+
+use std::collections::BTreeMap;
+
+use axum::http::{HeaderMap, header};
+use serde::Serialize;
+
+/// Extra key under which an apiserver names the token (`JTI=<jti>`).
+pub(super) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+/// Group of everybody who proved an identity.
+pub(super) const AUTHENTICATED: &str = "system:authenticated";
+
+/// `UserInfo` of authentication.k8s.io/v1.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct UserInfo {
+    pub(super) username: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) uid: String,
+    pub(super) groups: Vec<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) extra: BTreeMap<String, Vec<String>>,
+}
+
+impl UserInfo {
+    /// Names the token in `extra`, as an apiserver does for a non-empty `jti`.
+    pub(super) fn with_credential_id(mut self, jti: Option<&str>) -> Self {
+        if let Some(jti) = jti.filter(|jti| !jti.is_empty()) {
+            self.extra.insert(CREDENTIAL_ID.to_owned(), vec![format!("JTI={jti}")]);
+        }
+        self
+    }
+}
+
+/// The bearer token of a request, if it carries one.
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}

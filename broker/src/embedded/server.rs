@@ -1,0 +1,84 @@
+//! The TLS listener on loopback that hub and target share.
+
+use std::convert::Infallible;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex};
+
+use axum::extract::Request;
+use axum::response::Response;
+use axum::{Router, ServiceExt as AxumServiceExt};
+use axum_server::Handle;
+use axum_server::tls_rustls::RustlsConfig;
+use tokio::task::JoinHandle;
+
+use super::pki::ServerIdentity;
+use super::{EmbeddedError, locked};
+
+/// Response extension: the connection is to be cut instead of answered.
+#[derive(Clone, Copy)]
+pub(super) struct CutConnection;
+
+/// A bound port that does not answer yet, so that its URL can go into what it will serve.
+pub(super) struct Bound {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+/// A running server. Dropping it closes the port and every connection.
+pub(super) struct Running {
+    handle: Handle<SocketAddr>,
+    task: Mutex<Option<JoinHandle<std::io::Result<()>>>>,
+}
+
+impl Bound {
+    pub(super) fn loopback() -> Result<Self, EmbeddedError> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(EmbeddedError::Listen)?;
+        listener.set_nonblocking(true).map_err(EmbeddedError::Listen)?;
+        let address = listener.local_addr().map_err(EmbeddedError::Listen)?;
+        Ok(Self { listener, address })
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    pub(super) fn serve(self, identity: &ServerIdentity, router: Router) -> Result<Running, EmbeddedError> {
+        let tls = RustlsConfig::from_config(Arc::new(identity.tls_config()?));
+        let handle = Handle::new();
+        let server = axum_server::from_tcp_rustls(self.listener, tls).map_err(EmbeddedError::Listen)?.handle(handle.clone());
+        // An error of the service makes hyper drop the connection, which no response can do.
+        let service = tower::ServiceExt::<Request>::map_result(router, cut_if_marked);
+        let make_service = AxumServiceExt::<Request>::into_make_service(service);
+        let task = tokio::spawn(server.serve(make_service));
+        Ok(Running { handle, task: Mutex::new(Some(task)) })
+    }
+}
+
+/// What a service may fail with: tower asks for a type that `Infallible` turns into.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+fn cut_if_marked(answer: Result<Response, Infallible>) -> Result<Response, Failure> {
+    let response = answer?;
+    match response.extensions().get::<CutConnection>() {
+        Some(_) => Err("connection cut by a fault".into()),
+        None => Ok(response),
+    }
+}
+
+impl Running {
+    /// Closes the port and every connection, and returns once the port is closed.
+    pub(super) async fn stop(&self) {
+        self.handle.shutdown();
+        let task = locked(&self.task).take();
+        if let Some(task) = task {
+            // The task ends with the listener's own result; after a shutdown there is none to tell.
+            let _ = task.await;
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.handle.shutdown();
+    }
+}

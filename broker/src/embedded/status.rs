@@ -1,0 +1,106 @@
+//! Refusals as Kubernetes writes them: a `Status` object of v1.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+/// One refusal. Its message is public and never holds a token.
+#[derive(Debug)]
+pub(super) struct ApiError {
+    code: StatusCode,
+    reason: &'static str,
+    message: String,
+    details: Option<Value>,
+    retry_after: Option<u64>,
+}
+
+impl ApiError {
+    pub(super) fn unauthorized() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized".to_owned())
+    }
+
+    pub(super) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "BadRequest", message.into())
+    }
+
+    pub(super) fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message.into())
+    }
+
+    pub(super) fn no_such_path() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource".to_owned())
+    }
+
+    pub(super) fn not_found(resource: &str, name: &str) -> Self {
+        let mut error = Self::new(StatusCode::NOT_FOUND, "NotFound", format!("{resource} {name:?} not found"));
+        error.details = Some(json!({"name": name, "kind": resource}));
+        error
+    }
+
+    pub(super) fn conflict(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "Conflict", message.into())
+    }
+
+    pub(super) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message.into())
+    }
+
+    /// A watch or list from a resourceVersion that is no longer kept.
+    pub(super) fn expired(version: u64) -> Self {
+        Self::new(StatusCode::GONE, "Expired", format!("too old resource version: {version}"))
+    }
+
+    pub(super) fn internal() -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "the embedded server failed".to_owned())
+    }
+
+    /// Any code, for faults. `retry_after` is in seconds.
+    pub(super) fn fault(code: u16, retry_after: Option<u64>) -> Self {
+        let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let reason = match code.as_u16() {
+            401 => "Unauthorized",
+            403 => "Forbidden",
+            404 => "NotFound",
+            409 => "Conflict",
+            429 => "TooManyRequests",
+            503 => "ServiceUnavailable",
+            504 => "Timeout",
+            _ => "InternalError",
+        };
+        let mut error = Self::new(code, reason, "fault set on the embedded server".to_owned());
+        error.retry_after = retry_after;
+        error
+    }
+
+    /// The `Status` object itself, as it also stands in an ERROR event of a watch.
+    pub(super) fn to_status(&self) -> Value {
+        let mut status = json!({
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.code.as_u16(),
+        });
+        if let (Some(details), Some(fields)) = (&self.details, status.as_object_mut()) {
+            fields.insert("details".to_owned(), details.clone());
+        }
+        status
+    }
+
+    fn new(code: StatusCode, reason: &'static str, message: String) -> Self {
+        Self { code, reason, message, details: None, retry_after: None }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = (self.code, Json(self.to_status())).into_response();
+        if let Some(seconds) = self.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}

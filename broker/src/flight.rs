@@ -1,0 +1,140 @@
+//! One call for many that want the same: the first starts it, in a task of its own, and all wait for its end.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+/// Calls under way, by what they are for.
+///
+/// The call runs in its own task: a caller that hangs up neither stops it nor makes the next one start again, and no lock is held
+/// while it runs.
+pub struct Flights<K, V> {
+    under_way: Arc<Mutex<HashMap<K, watch::Receiver<Option<V>>>>>,
+}
+
+/// The task that made the call died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the shared call ended without an answer")]
+pub struct Lost;
+
+impl<K, V> Default for Flights<K, V> {
+    fn default() -> Flights<K, V> {
+        Flights { under_way: Arc::default() }
+    }
+}
+
+impl<K, V> Flights<K, V>
+where
+    K: Clone + Eq + Hash + Send + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    /// Waits for the call for `key`, starting `call` if none is under way.
+    ///
+    /// # Errors
+    /// [`Lost`] if the call's task panicked; the next one starts anew.
+    pub async fn join<F>(&self, key: K, call: impl FnOnce() -> F) -> Result<V, Lost>
+    where
+        F: Future<Output = V> + Send + 'static,
+    {
+        let mut answer = {
+            let mut under_way = lock(&self.under_way);
+            match under_way.get(&key) {
+                Some(answer) => answer.clone(),
+                None => {
+                    let (sender, answer) = watch::channel(None);
+                    under_way.insert(key.clone(), answer.clone());
+                    let landing = Landing { under_way: Arc::clone(&self.under_way), key };
+                    let call = call();
+                    tokio::spawn(async move {
+                        let value = call.await;
+                        // Off the board before the answer is out: whoever comes after must not join a call that has ended.
+                        drop(landing);
+                        sender.send_replace(Some(value));
+                    });
+                    answer
+                }
+            }
+        };
+        let value = answer.wait_for(Option::is_some).await.map_err(|_| Lost)?;
+        value.clone().ok_or(Lost)
+    }
+
+    /// How many calls are under way.
+    pub fn len(&self) -> usize {
+        lock(&self.under_way).len()
+    }
+
+    /// Whether no call is under way.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Takes the call off the board, also when its task panics.
+struct Landing<K: Eq + Hash, V> {
+    under_way: Arc<Mutex<HashMap<K, watch::Receiver<Option<V>>>>>,
+    key: K,
+}
+
+impl<K: Eq + Hash, V> Drop for Landing<K, V> {
+    fn drop(&mut self) {
+        lock(&self.under_way).remove(&self.key);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use futures::future::join_all;
+
+    use super::{Flights, Lost};
+
+    async fn slow(calls: Arc<AtomicUsize>) -> usize {
+        calls.fetch_add(1, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        7
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_want_it_and_one_call_is_made() {
+        let (flights, calls) = (Flights::default(), Arc::new(AtomicUsize::new(0)));
+        let waits = (0..10_000).map(|_| flights.join("key", || slow(Arc::clone(&calls))));
+        let answers = join_all(waits).await;
+        assert!(answers.into_iter().all(|answer| answer == Ok(7)));
+        assert_eq!(calls.load(Ordering::SeqCst), 1);
+        assert!(flights.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_caller_hangs_up_and_the_call_goes_on() {
+        let (flights, calls) = (Arc::new(Flights::default()), Arc::new(AtomicUsize::new(0)));
+        let first = tokio::spawn({
+            let (flights, calls) = (Arc::clone(&flights), Arc::clone(&calls));
+            async move { flights.join("key", || slow(calls)).await }
+        });
+        while flights.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        first.abort();
+        assert_eq!(flights.join("key", || slow(Arc::clone(&calls))).await, Ok(7));
+        assert_eq!(calls.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test]
+    async fn a_panic_loses_one_call_and_frees_the_key() {
+        let flights: Flights<&str, usize> = Flights::default();
+        let lost = flights.join("key", || async { panic!("on purpose") }).await;
+        assert_eq!(lost, Err(Lost));
+        assert_eq!(flights.join("key", || async { 1 }).await, Ok(1));
+    }
+}

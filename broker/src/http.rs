@@ -1,0 +1,9 @@
+//! What Keyferry answers over HTTP: the published documents, the token API, and health, each on a listener of its own.
+
+pub mod discovery;
+pub mod exchange;
+pub mod health;
+pub mod kubeconfig;
+pub mod listener;
+pub mod refusal;
+pub mod token_api;

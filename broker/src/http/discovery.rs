@@ -1,0 +1,91 @@
+//! The published documents: anonymous, prebuilt, cacheable. No request causes anything but an answer.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use axum::routing::any;
+
+use crate::publication::{Document, PublicationReader, Published};
+
+#[derive(Clone)]
+struct Shared {
+    published: PublicationReader,
+    cache_control: HeaderValue,
+}
+
+/// The routes of the discovery listener. `max_age` is the same in every answer.
+pub fn routes(published: PublicationReader, max_age: Duration) -> Router {
+    let cache_control = HeaderValue::from_str(&format!("public, max-age={}", max_age.as_secs()));
+    let shared = Shared { published, cache_control: cache_control.unwrap_or(HeaderValue::from_static("public, max-age=60")) };
+    Router::new()
+        .route("/.well-known/openid-configuration", any(metadata))
+        .route("/openid/v1/jwks", any(jwks))
+        .fallback(not_found)
+        .with_state(shared)
+}
+
+async fn metadata(State(shared): State<Shared>, method: Method, headers: HeaderMap) -> Response<Body> {
+    answer(&shared, &method, &headers, "application/json", |published| &published.metadata)
+}
+
+async fn jwks(State(shared): State<Shared>, method: Method, headers: HeaderMap) -> Response<Body> {
+    answer(&shared, &method, &headers, "application/jwk-set+json", |published| &published.jwks)
+}
+
+async fn not_found() -> Response<Body> {
+    plain(StatusCode::NOT_FOUND, "not found\n")
+}
+
+/// Whatever the client accepts, it gets the one form there is: verifiers ask for all kinds of things here.
+fn answer(
+    shared: &Shared,
+    method: &Method,
+    headers: &HeaderMap,
+    content_type: &'static str,
+    document: impl Fn(&Published) -> &Document,
+) -> Response<Body> {
+    if method != Method::GET && method != Method::HEAD {
+        let mut refused = plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
+        refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return refused;
+    }
+    let Some(published) = shared.published.current() else {
+        return plain(StatusCode::SERVICE_UNAVAILABLE, "no key set has been read from the hub yet\n");
+    };
+    let document = document(&published);
+    let unchanged = headers.get_all(header::IF_NONE_MATCH).iter().any(|value| names(value, &document.etag));
+    // hyper leaves the body away for HEAD and keeps its length.
+    let (status, body) = if unchanged { (StatusCode::NOT_MODIFIED, Bytes::new()) } else { (StatusCode::OK, document.bytes.clone()) };
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, shared.cache_control.clone());
+    if let Ok(etag) = HeaderValue::from_str(&document.etag) {
+        headers.insert(header::ETAG, etag);
+    }
+    if !unchanged {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    }
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// Weak comparison (RFC 9110 section 13.1.2).
+fn names(if_none_match: &HeaderValue, etag: &str) -> bool {
+    let Ok(list) = if_none_match.to_str() else { return false };
+    list.split(',').map(str::trim).any(|item| item == "*" || item.strip_prefix("W/").unwrap_or(item) == etag)
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}

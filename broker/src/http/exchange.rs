@@ -1,0 +1,103 @@
+//! `POST /v1/token`: token exchange (RFC 8693).
+
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Method, Response, StatusCode, header};
+use keyferry_core::config::DeliveryType;
+use keyferry_core::exchange::{self, ExchangeError, MAX_FORM_BYTES, TOKEN_TYPE_JWT};
+use secrecy::ExposeSecret;
+use serde::Serialize;
+
+use super::refusal::{self, Surface};
+use super::token_api::not_allowed;
+use crate::broker::{self, Broker, HandOut};
+
+/// The answer of RFC 8693 section 2.2.1.
+#[derive(Serialize)]
+struct Answer<'a> {
+    access_token: &'a str,
+    issued_token_type: &'static str,
+    token_type: &'static str,
+    expires_in: u64,
+}
+
+/// Answers an exchange.
+pub(super) async fn answer(State(broker): State<Arc<Broker>>, request: Request) -> Response<Body> {
+    if request.method() != Method::POST {
+        return not_allowed("POST");
+    }
+    let id = broker.request_id();
+    match read(request).await {
+        Ok(form) => exchange(&broker, form, id).await,
+        Err(Unreadable { status, error, description }) => refusal::malformed(status, error, &description, &id),
+    }
+}
+
+async fn exchange(broker: &Broker, form: exchange::ExchangeRequest, id: String) -> Response<Body> {
+    let request = broker::Request {
+        route: "exchange",
+        caller_token: form.subject_token,
+        access: form.access,
+        min_ttl: form.min_ttl,
+        // An exec plugin fetches by this route too; the shape it makes of the token is its own.
+        deliveries: &[DeliveryType::HTTP, DeliveryType::Exec],
+        request_id: id.clone(),
+    };
+    match broker.hand_out(request).await {
+        Ok(HandOut { token, usable, .. }) => {
+            let answer = Answer {
+                access_token: token.secret().expose_secret(),
+                issued_token_type: TOKEN_TYPE_JWT,
+                token_type: "Bearer",
+                expires_in: usable.as_secs(),
+            };
+            let body = serde_json::to_string(&answer).unwrap_or_default();
+            refusal::secret_answer(StatusCode::OK, "application/json", body, &id)
+        }
+        Err(refused) => refusal::answer(&refused, Surface::Exchange, &id),
+    }
+}
+
+struct Unreadable {
+    status: StatusCode,
+    error: &'static str,
+    description: String,
+}
+
+fn invalid(description: impl Into<String>) -> Unreadable {
+    Unreadable { status: StatusCode::BAD_REQUEST, error: "invalid_request", description: description.into() }
+}
+
+async fn read(request: Request) -> Result<exchange::ExchangeRequest, Unreadable> {
+    if request.uri().query().is_some() {
+        return Err(invalid("parameters belong in the body, not in the query string"));
+    }
+    if request.headers().contains_key(header::AUTHORIZATION) {
+        return Err(invalid("the caller proves itself by subject_token alone; send no Authorization header"));
+    }
+    if !is_form(request.headers()) {
+        let description = "the body must be application/x-www-form-urlencoded in UTF-8".to_owned();
+        return Err(Unreadable { status: StatusCode::UNSUPPORTED_MEDIA_TYPE, error: "invalid_request", description });
+    }
+    let body = to_bytes(request.into_body(), MAX_FORM_BYTES).await;
+    let body = body.map_err(|_| Unreadable {
+        status: StatusCode::PAYLOAD_TOO_LARGE,
+        error: "invalid_request",
+        description: "the body is larger than 64 KiB or broke off".to_owned(),
+    })?;
+    exchange::parse(&body).map_err(|error| match error {
+        ExchangeError::InvalidRequest { .. } => invalid(error.to_string()),
+        ExchangeError::InvalidTarget { .. } => {
+            Unreadable { status: StatusCode::BAD_REQUEST, error: "invalid_target", description: error.to_string() }
+        }
+    })
+}
+
+fn is_form(headers: &HeaderMap) -> bool {
+    let Some(content_type) = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()) else { return false };
+    let mut parts = content_type.split(';').map(str::trim);
+    let form = parts.next().is_some_and(|media_type| media_type.eq_ignore_ascii_case("application/x-www-form-urlencoded"));
+    form && parts.all(|parameter| parameter.is_empty() || parameter.eq_ignore_ascii_case("charset=utf-8"))
+}

@@ -1,0 +1,73 @@
+//! `GET /v1/namespaces/{ns}/accesses/{name}/kubeconfig`: a self-contained kubeconfig, never an exec stanza.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, Method, Response, StatusCode, header};
+use keyferry_core::config::DeliveryType;
+use keyferry_core::kubeconfig::{self, KubeconfigParts};
+use keyferry_core::name::{AccessName, Namespace, ObjectName};
+use keyferry_core::reason::Reason;
+use secrecy::{ExposeSecret, SecretString};
+
+use super::refusal::{self, Surface};
+use super::token_api::not_allowed;
+use crate::broker::{self, Broker, HandOut};
+
+/// Answers with a kubeconfig.
+pub(super) async fn answer(
+    State(broker): State<Arc<Broker>>,
+    Path((namespace, name)): Path<(String, String)>,
+    request: Request,
+) -> Response<Body> {
+    if request.method() != Method::GET {
+        return not_allowed("GET");
+    }
+    let id = broker.request_id();
+    if request.uri().query().is_some() {
+        return refusal::malformed(StatusCode::BAD_REQUEST, "invalid_request", "no query is taken; the token goes into Authorization", &id);
+    }
+    let refuse = |reason: Reason| refusal::answer(&reason.into(), Surface::Resource, &id);
+    let caller_token = match bearer(request.headers()) {
+        Ok(token) => token,
+        Err(reason) => return refuse(reason),
+    };
+    let (Ok(namespace), Ok(name)) = (Namespace::new(namespace), ObjectName::new(name)) else {
+        return refusal::malformed(StatusCode::BAD_REQUEST, "invalid_request", "the path names no namespace and access", &id);
+    };
+    let access = AccessName { namespace, name };
+    let request = broker::Request {
+        route: "kubeconfig",
+        caller_token,
+        access: access.clone(),
+        min_ttl: None,
+        deliveries: &[DeliveryType::HTTP],
+        request_id: id.clone(),
+    };
+    match broker.hand_out(request).await {
+        Ok(HandOut { token, target, ca_pem, .. }) => {
+            let parts = KubeconfigParts { target: &target, ca_pem: ca_pem.as_deref(), access: &access, token: token.secret() };
+            match kubeconfig::render(&parts) {
+                Ok(document) => refusal::secret_answer(StatusCode::OK, "application/yaml", document.expose_secret().to_owned(), &id),
+                Err(_) => refuse(Reason::MintFailed),
+            }
+        }
+        Err(refused) => refusal::answer(&refused, Surface::Resource, &id),
+    }
+}
+
+/// The one bearer token of the request (RFC 6750 section 2.1).
+fn bearer(headers: &HeaderMap) -> Result<SecretString, Reason> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let value = values.next().ok_or(Reason::CallerMissing)?;
+    if values.next().is_some() {
+        return Err(Reason::CallerMalformed);
+    }
+    let value = value.to_str().map_err(|_| Reason::CallerMalformed)?;
+    let (scheme, token) = value.split_once(' ').ok_or(Reason::CallerMalformed)?;
+    if !scheme.eq_ignore_ascii_case("bearer") || token.is_empty() {
+        return Err(Reason::CallerMalformed);
+    }
+    Ok(token.to_owned().into())
+}

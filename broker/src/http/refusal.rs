@@ -1,0 +1,114 @@
+//! How a refusal looks from outside: few bodies, the same bytes for the absent and the forbidden.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, Response, StatusCode, header};
+use keyferry_core::reason::Reason;
+use serde_json::json;
+
+use crate::broker::Refusal;
+
+/// On which route a refusal is answered: OAuth's token endpoint has other codes than a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surface {
+    /// `POST /v1/token` (RFC 8693 section 2.2.2, RFC 6749 section 5.2).
+    Exchange,
+    /// A GET with a bearer token (RFC 6750 section 3).
+    Resource,
+}
+
+enum Outside {
+    /// The caller's token was not accepted.
+    Caller,
+    /// Denied, for whatever reason.
+    Denied,
+    /// The hub is needed and does not answer.
+    Unavailable,
+    /// The request itself.
+    Request,
+    /// Allowed, but it cannot be carried out; only an authorised caller gets here.
+    NotReady,
+}
+
+fn outside(reason: Reason) -> Outside {
+    use Reason as R;
+    match reason {
+        R::CallerAudienceMismatch
+        | R::CallerExpired
+        | R::CallerIdentityChanged
+        | R::CallerIssuerMismatch
+        | R::CallerMalformed
+        | R::CallerMissing
+        | R::CallerNotPodBound
+        | R::CallerRejected => Outside::Caller,
+        R::DelegationForbidden | R::TargetNotGranted => Outside::Denied,
+        R::HubUnreachable | R::ReviewForbidden | R::AuditUnavailable | R::StateTooOld | R::GrantSuperseded => Outside::Unavailable,
+        R::RequestInvalid => Outside::Request,
+        _ => Outside::NotReady,
+    }
+}
+
+/// The answer to a refusal.
+pub fn answer(refusal: &Refusal, surface: Surface, request_id: &str) -> Response<Body> {
+    let detail = refusal.detail.as_deref();
+    let exchange = surface == Surface::Exchange;
+    let (status, error, description) = match outside(refusal.reason) {
+        Outside::Caller if exchange => (StatusCode::BAD_REQUEST, "invalid_request", "the subject_token was not accepted".to_owned()),
+        Outside::Caller => (StatusCode::UNAUTHORIZED, "invalid_token", "the bearer token was not accepted".to_owned()),
+        Outside::Denied if exchange => {
+            (StatusCode::BAD_REQUEST, "invalid_target", "the audience names no access that this caller may use".to_owned())
+        }
+        Outside::Denied => (StatusCode::FORBIDDEN, "access_denied", "this caller may use no such access".to_owned()),
+        Outside::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable", "try again shortly".to_owned()),
+        Outside::Request => (StatusCode::BAD_REQUEST, "invalid_request", detail.unwrap_or("the request is malformed").to_owned()),
+        Outside::NotReady => {
+            let text = detail.map_or_else(|| refusal.reason.to_string(), |detail| format!("{}: {detail}", refusal.reason));
+            (StatusCode::SERVICE_UNAVAILABLE, "target_not_ready", text)
+        }
+    };
+    let mut response = json_answer(status, &json!({ "error": error, "error_description": description }), request_id);
+    let headers = response.headers_mut();
+    if status == StatusCode::UNAUTHORIZED {
+        // Without a code where no token was sent (RFC 6750 section 3).
+        let missing = refusal.reason == Reason::CallerMissing;
+        let challenge = if missing { "Bearer" } else { "Bearer error=\"invalid_token\"" };
+        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+    }
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+    }
+    response
+}
+
+/// A malformed request, told by the name of its parameter.
+pub fn malformed(status: StatusCode, error: &'static str, description: &str, request_id: &str) -> Response<Body> {
+    json_answer(status, &json!({ "error": error, "error_description": description }), request_id)
+}
+
+/// A JSON body under the headers of everything that may hold a secret.
+pub fn json_answer(status: StatusCode, body: &serde_json::Value, request_id: &str) -> Response<Body> {
+    secret_answer(status, "application/json", body.to_string(), request_id)
+}
+
+/// A body that must not be stored, sniffed, framed or passed on.
+pub fn secret_answer(status: StatusCode, content_type: &'static str, body: String, request_id: &str) -> Response<Body> {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_TYPE, content_type),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::PRAGMA, "no-cache"),
+        (header::EXPIRES, "0"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::STRICT_TRANSPORT_SECURITY, "max-age=31536000"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if let Ok(id) = HeaderValue::from_str(request_id) {
+        headers.insert("x-request-id", id);
+    }
+    response
+}

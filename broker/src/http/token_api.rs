@@ -1,0 +1,49 @@
+//! The token API's listener: which paths there are, and what every request must fit into.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderValue, Response, StatusCode, header};
+use axum::routing::any;
+use keyferry_core::exchange::MAX_FORM_BYTES;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::limit::RequestBodyLimitLayer;
+use tower_http::timeout::TimeoutLayer;
+
+use super::{exchange, kubeconfig, refusal};
+use crate::broker::Broker;
+
+/// How long one request may take, its body included.
+const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
+
+/// The routes of the API listener.
+pub fn routes(broker: Arc<Broker>) -> Router {
+    Router::new()
+        .route("/v1/token", any(exchange::answer))
+        .route("/v1/namespaces/{namespace}/accesses/{name}/kubeconfig", any(kubeconfig::answer))
+        .fallback(not_found)
+        .with_state(broker)
+        .layer(RequestBodyLimitLayer::new(MAX_FORM_BYTES))
+        .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, REQUEST_DEADLINE))
+        .layer(CatchPanicLayer::custom(panicked))
+}
+
+async fn not_found(_: Request) -> Response<Body> {
+    refusal::malformed(StatusCode::NOT_FOUND, "not_found", "there is no such path", "")
+}
+
+/// A 405 that says what is allowed (RFC 9110 section 15.5.6).
+pub(super) fn not_allowed(allow: &'static str) -> Response<Body> {
+    let mut response = refusal::malformed(StatusCode::METHOD_NOT_ALLOWED, "invalid_request", "the method is not allowed here", "");
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
+    response
+}
+
+/// A panic's message may hold anything, so it goes nowhere.
+fn panicked(_: Box<dyn std::any::Any + Send + 'static>) -> Response<Body> {
+    tracing::error!("a request handler panicked");
+    refusal::malformed(StatusCode::INTERNAL_SERVER_ERROR, "server_error", "the request could not be handled", "")
+}

@@ -1,0 +1,11 @@
+//! The hub's API, one call per room. A line here knows how to ask and nothing of who may.
+
+pub mod access_review;
+pub mod certificate_secret;
+pub mod client;
+pub mod hub;
+pub mod issuer_documents;
+pub mod self_review;
+pub mod token_request;
+pub mod token_review;
+pub mod watch;

@@ -1,0 +1,82 @@
+//! SubjectAccessReview (authorization.k8s.io/v1): may this caller mint for that ServiceAccount by the hub's own RBAC?
+
+use std::collections::BTreeMap;
+
+use keyferry_core::caller::ReviewedUser;
+use keyferry_core::service_account::ServiceAccount;
+use serde::{Deserialize, Serialize};
+
+use super::client::HubClient;
+use crate::ports::HubError;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SubjectAccessReview<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    spec: Spec<'a>,
+}
+
+// The user goes in whole: leaving out the groups would lose a right that was granted to one, and ask another question.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec<'a> {
+    user: &'a str,
+    uid: &'a str,
+    groups: &'a [String],
+    extra: &'a BTreeMap<String, Vec<String>>,
+    resource_attributes: ResourceAttributes<'a>,
+}
+
+#[derive(Serialize)]
+struct ResourceAttributes<'a> {
+    verb: &'static str,
+    group: &'static str,
+    version: &'static str,
+    resource: &'static str,
+    subresource: &'static str,
+    namespace: &'a str,
+    name: &'a str,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    allowed: bool,
+    denied: bool,
+}
+
+/// Asks the hub. True only for `allowed` without `denied`.
+///
+/// # Errors
+/// [`HubError`].
+pub(super) async fn create(client: &HubClient, user: &ReviewedUser, account: &ServiceAccount) -> Result<bool, HubError> {
+    let review = SubjectAccessReview {
+        api_version: "authorization.k8s.io/v1",
+        kind: "SubjectAccessReview",
+        spec: Spec {
+            user: &user.username,
+            uid: &user.uid,
+            groups: &user.groups,
+            extra: &user.extra,
+            resource_attributes: ResourceAttributes {
+                verb: "create",
+                group: "",
+                version: "v1",
+                resource: "serviceaccounts",
+                subresource: "token",
+                namespace: account.namespace.as_str(),
+                name: account.name.as_str(),
+            },
+        },
+    };
+    let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    let answer: Answer = client.create(path, &review, "SubjectAccessReview").await?;
+    Ok(answer.status.allowed && !answer.status.denied)
+}

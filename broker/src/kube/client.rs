@@ -1,0 +1,162 @@
+//! The client of the hub's API: bounded in time and size, never retried by the library, and with errors that repeat nothing secret.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::ports::HubError;
+
+/// How long one call may take.
+pub const CALL_DEADLINE: Duration = Duration::from_secs(5);
+/// The most bytes of an answer that are read.
+const MAX_ANSWER_BYTES: usize = 3 * 1024 * 1024;
+
+/// Where the hub is and as whom to speak to it.
+#[derive(Clone, Debug, Default)]
+pub struct HubAccess {
+    /// A kubeconfig file. Without one, the Pod's own ServiceAccount.
+    pub kubeconfig: Option<PathBuf>,
+    /// A context of it, instead of its current one.
+    pub context: Option<String>,
+}
+
+/// The client could not be made. The texts name the file and the step, never what stands in it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClientError {
+    /// The kubeconfig cannot be read. The library's own message is withheld: it prints the lines around a fault, tokens included.
+    #[error("reading the kubeconfig {0}: it is missing or not a kubeconfig")]
+    Kubeconfig(PathBuf),
+    /// The kubeconfig has no such context, or the context names no usable cluster or user.
+    #[error("reading the kubeconfig {0}: its context names no usable cluster and user")]
+    Context(PathBuf),
+    /// Not in a Pod.
+    #[error("finding the hub: this is not a Pod with a ServiceAccount; give --kubeconfig")]
+    NotInCluster,
+    /// The TLS or authentication part of the configuration cannot be used.
+    #[error("preparing the client of the hub: its certificates or credentials cannot be used")]
+    Credentials,
+}
+
+impl HubAccess {
+    /// The library's configuration, without retries and without anything taken from the environment.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn config(&self) -> Result<kube::Config, ClientError> {
+        let mut config = match &self.kubeconfig {
+            Some(path) => {
+                let kubeconfig = Kubeconfig::read_from(path).map_err(|_| ClientError::Kubeconfig(path.clone()))?;
+                let options = KubeConfigOptions { context: self.context.clone(), cluster: None, user: None };
+                let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
+                config.map_err(|_| ClientError::Context(path.clone()))?
+            }
+            None => kube::Config::incluster_env().map_err(|_| ClientError::NotInCluster)?,
+        };
+        config.default_retry = false;
+        config.connect_timeout = Some(CALL_DEADLINE);
+        Ok(config)
+    }
+}
+
+/// A bounded client.
+#[derive(Clone)]
+pub struct HubClient {
+    client: kube::Client,
+}
+
+impl HubClient {
+    /// A client with its own connections.
+    ///
+    /// # Errors
+    /// [`ClientError::Credentials`].
+    pub fn new(mut config: kube::Config) -> Result<HubClient, ClientError> {
+        config.read_timeout = Some(CALL_DEADLINE);
+        config.write_timeout = Some(CALL_DEADLINE);
+        let client = kube::Client::try_from(config).map_err(|_| ClientError::Credentials)?;
+        Ok(HubClient { client })
+    }
+
+    /// GET, for the bytes of the answer.
+    ///
+    /// # Errors
+    /// [`HubError`] by the status of the answer or the lack of one.
+    pub async fn get(&self, path: &str, accept: &'static str) -> Result<Vec<u8>, HubError> {
+        let request = Request::builder().method(Method::GET).uri(path).header(http::header::ACCEPT, accept).body(Body::empty());
+        self.call(request, "GET").await
+    }
+
+    /// GET of a JSON object.
+    ///
+    /// # Errors
+    /// As [`HubClient::get`]; [`HubError::Unreadable`] if it is no such object.
+    pub async fn get_object<T: DeserializeOwned>(&self, path: &str, what: &'static str) -> Result<T, HubError> {
+        let bytes = self.get(path, "application/json").await?;
+        serde_json::from_slice(&bytes).map_err(|_| HubError::Unreadable(what))
+    }
+
+    /// POST of a JSON object, for the object that comes back.
+    ///
+    /// # Errors
+    /// As [`HubClient::get_object`].
+    pub async fn create<Q: Serialize, T: DeserializeOwned>(&self, path: &str, object: &Q, what: &'static str) -> Result<T, HubError> {
+        let body = serde_json::to_vec(object).map_err(|_| HubError::Unreadable(what))?;
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(path)
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .header(http::header::ACCEPT, "application/json")
+            .body(Body::from(body));
+        let bytes = self.call(request, what).await?;
+        serde_json::from_slice(&bytes).map_err(|_| HubError::Unreadable(what))
+    }
+
+    async fn call(&self, request: Result<Request<Body>, http::Error>, what: &'static str) -> Result<Vec<u8>, HubError> {
+        let request = request.map_err(|_| HubError::Unreadable(what))?;
+        // One deadline over the whole call: a byte a second would keep any timeout between bytes content.
+        let answered = tokio::time::timeout(CALL_DEADLINE, self.exchange(request)).await;
+        let (status, bytes) = answered.map_err(|_| HubError::Unreachable(format!("{what} took longer than {CALL_DEADLINE:?}")))??;
+        if status.is_success() { Ok(bytes) } else { Err(refusal(status, &bytes)) }
+    }
+
+    async fn exchange(&self, request: Request<Body>) -> Result<(StatusCode, Vec<u8>), HubError> {
+        let response = self.client.send(request).await.map_err(|error| HubError::Unreachable(transport_fault(&error)))?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await;
+        let body = body.map_err(|_| HubError::Unreachable("its answer broke off or is too large".to_owned()))?;
+        Ok((status, body.to_bytes().to_vec()))
+    }
+}
+
+/// Says what kind of fault it was without repeating a library's text, which may quote credentials of the configuration.
+fn transport_fault(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Auth(_) => "Keyferry's own credentials could not be read".to_owned(),
+        kube::Error::Service(_) | kube::Error::HyperError(_) => "the connection failed".to_owned(),
+        _ => "the request could not be sent".to_owned(),
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct ApiStatus {
+    #[serde(default)]
+    message: String,
+}
+
+fn refusal(status: StatusCode, body: &[u8]) -> HubError {
+    let message = serde_json::from_slice::<ApiStatus>(body).map(|status| status.message).unwrap_or_default();
+    let message: String = message.chars().filter(|character| !character.is_control()).take(400).collect();
+    let message = if message.is_empty() { format!("HTTP {}", status.as_u16()) } else { message };
+    match status.as_u16() {
+        401 | 403 => HubError::Forbidden(message),
+        404 => HubError::NotFound(message),
+        409 => HubError::Conflict(message),
+        429 | 500.. => HubError::Unreachable(format!("HTTP {}: {message}", status.as_u16())),
+        _ => HubError::Refused(message),
+    }
+}

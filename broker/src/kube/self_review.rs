@@ -1,0 +1,34 @@
+//! SelfSubjectAccessReview (authorization.k8s.io/v1): what Keyferry's own account may do.
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::client::HubClient;
+use crate::ports::HubError;
+
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    allowed: bool,
+}
+
+/// Whether our account may mint for every ServiceAccount of the hub: more than a configuration file should be trusted with.
+///
+/// # Errors
+/// [`HubError`].
+pub async fn may_mint_for_all(client: &HubClient) -> Result<bool, HubError> {
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": { "resourceAttributes": { "verb": "create", "group": "", "resource": "serviceaccounts", "subresource": "token" } },
+    });
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let answer: Answer = client.create(path, &review, "SelfSubjectAccessReview").await?;
+    Ok(answer.status.allowed)
+}

@@ -1,0 +1,123 @@
+//! Watches of the hub's ServiceAccounts and Namespaces, metadata only.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1;
+use keyferry_core::name::{Namespace, ObjectName};
+use keyferry_core::service_account::{ServiceAccount, Uid};
+use kube::core::PartialObjectMeta;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, Client, Resource, ResourceExt};
+
+use crate::clock::Clock;
+use crate::live::{LiveObjects, Watched};
+
+/// How long the hub keeps a watch open. Shorter than the idle limit of common load balancers, which cut a watch without a word.
+const WATCH_SECONDS: u32 = 200;
+
+/// Keeps `live` current until the task is dropped.
+pub async fn service_accounts(client: Client, live: Arc<LiveObjects>, clock: Arc<dyn Clock>) {
+    let api: Api<PartialObjectMeta<v1::ServiceAccount>> = Api::all(client);
+    let mut listing = HashMap::new();
+    follow(&api, Watched::ServiceAccounts, &live, &*clock, |event| match event {
+        Change::Listing => listing.clear(),
+        Change::Listed(object) => {
+            if let Some((account, Some(uid))) = identity(&object) {
+                listing.insert(account, uid);
+            }
+        }
+        Change::ListingDone => live.replace_service_accounts(std::mem::take(&mut listing)),
+        Change::Set(object) => {
+            if let Some((account, uid)) = identity(&object) {
+                live.set_service_account(account, uid);
+            }
+        }
+        Change::Gone(object) => {
+            if let Some((account, _)) = identity(&object) {
+                live.set_service_account(account, None);
+            }
+        }
+    })
+    .await;
+}
+
+/// Keeps `live` current until the task is dropped.
+pub async fn namespaces(client: Client, live: Arc<LiveObjects>, clock: Arc<dyn Clock>) {
+    let api: Api<PartialObjectMeta<v1::Namespace>> = Api::all(client);
+    let mut listing = HashMap::new();
+    follow(&api, Watched::Namespaces, &live, &*clock, |event| match event {
+        Change::Listing => listing.clear(),
+        Change::Listed(object) => {
+            if let (Ok(name), true) = (Namespace::new(object.name_any()), is_live(&object)) {
+                listing.insert(name, object.labels().clone());
+            }
+        }
+        Change::ListingDone => live.replace_namespaces(std::mem::take(&mut listing)),
+        Change::Set(object) => {
+            if let Ok(name) = Namespace::new(object.name_any()) {
+                live.set_namespace(name, is_live(&object).then(|| object.labels().clone()));
+            }
+        }
+        Change::Gone(object) => {
+            if let Ok(name) = Namespace::new(object.name_any()) {
+                live.set_namespace(name, None);
+            }
+        }
+    })
+    .await;
+}
+
+enum Change<K> {
+    Listing,
+    Listed(PartialObjectMeta<K>),
+    ListingDone,
+    Set(PartialObjectMeta<K>),
+    Gone(PartialObjectMeta<K>),
+}
+
+async fn follow<K>(api: &Api<PartialObjectMeta<K>>, watched: Watched, live: &LiveObjects, clock: &dyn Clock, mut act: impl FnMut(Change<K>))
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + 'static,
+{
+    let config = watcher::Config::default().timeout(WATCH_SECONDS);
+    let mut events = pin!(kube::runtime::watcher(api.clone(), config).default_backoff());
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => act(Change::Listing),
+            Ok(Event::InitApply(object)) => act(Change::Listed(object)),
+            Ok(Event::InitDone) => {
+                act(Change::ListingDone);
+                live.watch_listed(watched);
+            }
+            Ok(Event::Apply(object)) => {
+                act(Change::Set(object));
+                live.watch_answered(watched);
+            }
+            Ok(Event::Delete(object)) => {
+                act(Change::Gone(object));
+                live.watch_answered(watched);
+            }
+            Err(_) => {
+                // The library's text may quote an object; which watch failed is what matters.
+                tracing::warn!(?watched, "watching the hub failed; trying again");
+                live.watch_failed(watched, clock.now());
+            }
+        }
+    }
+}
+
+/// Being deleted is as good as gone.
+fn is_live<K>(object: &PartialObjectMeta<K>) -> bool {
+    object.metadata.deletion_timestamp.is_none()
+}
+
+fn identity(object: &PartialObjectMeta<v1::ServiceAccount>) -> Option<(ServiceAccount, Option<Uid>)> {
+    let namespace = Namespace::new(object.namespace()?).ok()?;
+    let name = ObjectName::new(object.name_any()).ok()?;
+    let uid = object.metadata.uid.clone().and_then(|uid| Uid::new(uid).ok()).filter(|_| is_live(object));
+    Some((ServiceAccount { namespace, name }, uid))
+}

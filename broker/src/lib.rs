@@ -1,0 +1,30 @@
+//! Keyferry, the cross-cluster workload-identity token broker.
+//!
+//! The way of a request: [`http`] reads it, [`broker`] decides on it with [`authenticate`] and [`delegate`], [`mint`] gets or holds
+//! the token, and [`serve`] is the one place that joins them. What is decided, and how documents look, is in `keyferry_core`; how the
+//! hub is asked is in [`kube`].
+
+pub mod audience_guard;
+pub mod audit;
+pub mod authenticate;
+pub mod broker;
+pub mod circuit;
+pub mod cli;
+pub mod clock;
+pub mod controller;
+pub mod delegate;
+#[cfg(feature = "embedded")]
+pub mod embedded;
+pub mod flight;
+pub mod http;
+pub mod kube;
+pub mod live;
+pub mod metrics;
+pub mod mint;
+pub mod policy_store;
+pub mod ports;
+pub mod publication;
+pub mod random;
+pub mod serve;
+pub mod settings;
+pub mod targets;

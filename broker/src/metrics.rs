@@ -1,0 +1,113 @@
+//! The metrics, all named in one place. Labels come only from fixed sets: reasons, results, routes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64};
+
+use keyferry_core::reason::Reason;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+type Labels = Vec<(&'static str, &'static str)>;
+
+/// Counters and gauges; a clone counts into the same ones.
+#[derive(Clone)]
+pub struct Metrics {
+    registry: Arc<Registry>,
+    requests: Family<Labels, Counter<u64, AtomicU64>>,
+    mints: Family<Labels, Counter<u64, AtomicU64>>,
+    token_reviews: Family<Labels, Counter<u64, AtomicU64>>,
+    access_reviews: Family<Labels, Counter<u64, AtomicU64>>,
+    publications: Family<Labels, Counter<u64, AtomicU64>>,
+    published_at: Gauge<i64, AtomicI64>,
+    reloads: Family<Labels, Counter<u64, AtomicU64>>,
+    cached: Gauge<i64, AtomicI64>,
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        let mut registry = Registry::with_prefix("keyferry");
+        let requests = Family::default();
+        registry.register("requests", "Requests on the token API, by decision and reason", requests.clone());
+        let mints = Family::default();
+        registry.register("token_requests", "TokenRequests sent to the hub, by result and reason", mints.clone());
+        let token_reviews = Family::default();
+        registry.register("token_reviews", "TokenReviews sent to the hub, by result", token_reviews.clone());
+        let access_reviews = Family::default();
+        registry.register("access_reviews", "SubjectAccessReviews sent to the hub, by result", access_reviews.clone());
+        let publications = Family::default();
+        registry.register("issuer_reads", "Readings of the hub's discovery documents, by result and reason", publications.clone());
+        let published_at = Gauge::default();
+        registry.register(
+            "issuer_read_success_timestamp_seconds",
+            "When the hub's discovery documents were last read well",
+            published_at.clone(),
+        );
+        let reloads = Family::default();
+        registry.register("configuration_reloads", "Readings of a changed configuration file, by result", reloads.clone());
+        let cached = Gauge::default();
+        registry.register("cached_tokens", "Tokens held", cached.clone());
+        let build: Family<Labels, Gauge<i64, AtomicI64>> = Family::default();
+        build.get_or_create(&vec![("version", env!("CARGO_PKG_VERSION"))]).set(1);
+        registry.register("build_info", "The version that runs", build);
+        let registry = Arc::new(registry);
+        Metrics { registry, requests, mints, token_reviews, access_reviews, publications, published_at, reloads, cached }
+    }
+}
+
+impl Metrics {
+    /// A request was decided.
+    pub fn request(&self, decision: &'static str, reason: Reason) {
+        self.requests.get_or_create(&vec![("decision", decision), ("reason", reason.as_str())]).inc();
+    }
+
+    /// A TokenRequest was sent.
+    pub fn mint(&self, outcome: Result<(), Reason>) {
+        let reason = outcome.err().unwrap_or(Reason::Ready);
+        self.mints.get_or_create(&vec![("result", result(outcome.is_ok())), ("reason", reason.as_str())]).inc();
+    }
+
+    /// A TokenReview was sent.
+    pub fn token_review(&self, answered: bool) {
+        self.token_reviews.get_or_create(&vec![("result", result(answered))]).inc();
+    }
+
+    /// A SubjectAccessReview was sent.
+    pub fn access_review(&self, answered: bool) {
+        self.access_reviews.get_or_create(&vec![("result", result(answered))]).inc();
+    }
+
+    /// The hub's documents were read.
+    pub fn issuer_read(&self, outcome: Result<i64, Reason>) {
+        let reason = outcome.err().unwrap_or(Reason::Ready);
+        self.publications.get_or_create(&vec![("result", result(outcome.is_ok())), ("reason", reason.as_str())]).inc();
+        if let Ok(at) = outcome {
+            self.published_at.set(at);
+        }
+    }
+
+    /// The configuration file was read again.
+    pub fn reload(&self, good: bool) {
+        self.reloads.get_or_create(&vec![("result", result(good))]).inc();
+    }
+
+    /// How many tokens are held.
+    pub fn cached_tokens(&self, count: u64) {
+        self.cached.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// The text exposition (OpenMetrics).
+    pub fn exposition(&self) -> String {
+        let mut text = String::new();
+        if encode(&mut text, &self.registry).is_err() {
+            text.clear();
+        }
+        text
+    }
+}
+
+fn result(good: bool) -> &'static str {
+    if good { "success" } else { "failure" }
+}

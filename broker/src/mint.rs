@@ -1,0 +1,176 @@
+//! Minting and holding bound tokens: one TokenRequest for many callers, renewed before it is too late, checked before it is kept.
+
+mod held;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keyferry_core::audience::Audience;
+use keyferry_core::authorise::{Grant, Requester};
+use keyferry_core::bound_token::{self, BoundToken, MintExpectation};
+use keyferry_core::moment::Deadline;
+use keyferry_core::reason::Reason;
+use keyferry_core::service_account::{ServiceAccountIdentity, Uid};
+use moka::sync::Cache;
+
+use self::held::HeldTokens;
+use crate::audience_guard::AudienceGuard;
+use crate::clock::Clock;
+use crate::flight::Flights;
+use crate::metrics::Metrics;
+use crate::ports::Hub;
+use crate::publication::Publisher;
+use crate::random::Random;
+
+/// How long a failure stands for the caller that met it.
+const FAILURE_LIFETIME: Duration = Duration::from_secs(2);
+
+/// What a held token is kept by. The hub is one per process.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MintKey {
+    identity: ServiceAccountIdentity,
+    audience: Audience,
+    lifetime: Duration,
+    issuer: String,
+}
+
+/// A token and where it came from.
+#[derive(Clone, Debug)]
+pub struct Minted {
+    /// The token.
+    pub token: Arc<BoundToken>,
+    /// Whether it was held already.
+    pub from_cache: FromCache,
+}
+
+/// Whether a token was held already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FromCache {
+    /// It was.
+    Hit,
+    /// It was minted for this call, or for one at the same time.
+    Miss,
+}
+
+/// What the mint works with.
+pub struct MintParts {
+    /// The hub.
+    pub hub: Arc<dyn Hub>,
+    /// The keys that are published, and the means to read them anew.
+    pub publisher: Publisher,
+    /// The check that an audience is not the hub's.
+    pub guard: AudienceGuard,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness, for the jitter of renewals.
+    pub random: Arc<dyn Random>,
+    /// Metrics.
+    pub metrics: Metrics,
+}
+
+/// Mints and holds tokens.
+#[derive(Clone)]
+pub struct Mint {
+    parts: Arc<MintParts>,
+    held: HeldTokens,
+    failures: Cache<(MintKey, Option<Uid>), (Reason, Deadline)>,
+    flights: Arc<Flights<MintKey, Result<Arc<BoundToken>, Reason>>>,
+}
+
+impl Mint {
+    /// A mint that holds nothing yet.
+    pub fn new(parts: MintParts) -> Mint {
+        let failures = Cache::builder().max_capacity(10_000).time_to_live(FAILURE_LIFETIME * 2).build();
+        Mint { parts: Arc::new(parts), held: HeldTokens::default(), failures, flights: Arc::default() }
+    }
+
+    /// A token for this grant with at least `min_ttl` to use: a held one, or one minted now.
+    ///
+    /// # Errors
+    /// A `Mint…` reason, [`Reason::HubUnreachable`], or what the audience check says.
+    pub async fn token(&self, grant: &Grant, min_ttl: Duration) -> Result<Minted, Reason> {
+        let now = self.parts.clock.now();
+        let issuer = self.parts.publisher.reader().current().ok_or(Reason::HubUnreachable)?.issuer.to_string();
+        let pair = grant.pair();
+        let key =
+            MintKey { identity: pair.service_account().clone(), audience: pair.audience().clone(), lifetime: pair.lifetime(), issuer };
+        if let Some(token) = self.held.get(&key, min_ttl, now) {
+            return Ok(Minted { token, from_cache: FromCache::Hit });
+        }
+        let asker = match grant.requester() {
+            Requester::Caller(caller) => Some(caller.identity().uid.clone()),
+            Requester::Operator => None,
+        };
+        let failure = (key.clone(), asker);
+        if let Some((reason, until)) = self.failures.get(&failure)
+            && !until.passed(now)
+        {
+            return Err(reason);
+        }
+        match self.flights.join(key.clone(), || self.clone().mint(key, grant.clone())).await.unwrap_or(Err(Reason::MintFailed)) {
+            Ok(token) => Ok(Minted { token, from_cache: FromCache::Miss }),
+            Err(reason) => {
+                // A missing right or a changed ServiceAccount is mended at once; the rest is not asked again for a moment.
+                if !matches!(reason, Reason::MintForbidden | Reason::ServiceAccountChanged) {
+                    self.failures.insert(failure, (reason, Deadline::after(FAILURE_LIFETIME, self.parts.clock.now())));
+                }
+                Err(reason)
+            }
+        }
+    }
+
+    /// The one place that asks the hub for a token that may leave. It takes the proof that only the authoriser makes.
+    async fn mint(self, key: MintKey, grant: Grant) -> Result<Arc<BoundToken>, Reason> {
+        let outcome = self.mint_checked(&grant).await;
+        self.parts.metrics.mint(outcome.as_ref().map(|_| ()).map_err(|reason| *reason));
+        let token = Arc::new(outcome?);
+        self.held.insert(key, Arc::clone(&token), grant, self.parts.random.unit(), self.parts.clock.now())?;
+        self.parts.metrics.cached_tokens(self.held.len());
+        Ok(token)
+    }
+
+    async fn mint_checked(&self, grant: &Grant) -> Result<BoundToken, Reason> {
+        let (parts, pair) = (&self.parts, grant.pair());
+        parts.guard.check(pair.audience()).await?;
+        let answer = parts.hub.token_request(pair.service_account(), pair.audience(), pair.lifetime()).await.map_err(|error| {
+            let reason = error.mint_reason();
+            tracing::warn!(%reason, %error, service_account = %pair.service_account().account, target = %pair.target(), "TokenRequest failed");
+            reason
+        })?;
+        let mut published = parts.publisher.reader().current().ok_or(Reason::HubUnreachable)?;
+        if !bound_token::is_signed_by_any(&answer, &published.keys) {
+            // The first sight of a new key: read the hub's documents at once instead of at the next poll.
+            if let Err(error) = parts.publisher.refresh().await {
+                tracing::warn!(reason = %error.reason(), %error, "the hub signed with a key that is not published");
+            }
+            published = parts.publisher.reader().current().ok_or(Reason::HubUnreachable)?;
+        }
+        let expected = MintExpectation::of(pair, &published.issuer, &published.keys);
+        bound_token::check(answer, &expected, parts.clock.now()).map_err(|fault| {
+            let reason = fault.reason();
+            tracing::error!(%reason, %fault, service_account = %pair.service_account().account, target = %pair.target(), "a minted token was dropped");
+            reason
+        })
+    }
+
+    /// Renews what is due and was used within its last lifetime; forgets the rest. `allowed` says which grants still hold.
+    pub fn renew_due(&self, allowed: impl Fn(&Grant) -> bool) {
+        let now = self.parts.clock.now();
+        for (key, grant) in self.held.due(now) {
+            if !allowed(&grant) {
+                self.held.remove(&key);
+                continue;
+            }
+            let this = self.clone();
+            tokio::spawn(async move {
+                let again = this.clone();
+                // A failure leaves the held token as it is: it is good until it ends, and the next round tries again.
+                let renewed = this.flights.join(key.clone(), || again.mint(key, grant)).await;
+                if let Ok(Err(reason)) = renewed {
+                    tracing::warn!(%reason, "renewing a held token failed; it is used until it ends");
+                }
+            });
+        }
+        self.parts.metrics.cached_tokens(self.held.len());
+    }
+}

@@ -1,0 +1,117 @@
+//! What Keyferry needs of the world, as interfaces. `kube/` and `audit.rs` implement them; tests bring their own.
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use keyferry_core::audience::Audience;
+use keyferry_core::audit::AuditRecord;
+use keyferry_core::bound_token::MintAnswer;
+use keyferry_core::caller::{ReviewedUser, TokenReviewAnswer};
+use keyferry_core::name::ObjectName;
+use keyferry_core::reason::Reason;
+use keyferry_core::service_account::{ServiceAccount, ServiceAccountIdentity};
+use secrecy::SecretString;
+
+/// Why a call to the hub failed. The texts hold nothing that the hub sent but its own status message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HubError {
+    /// No answer, a broken one, 429 or 5xx: the hub is proven unreachable.
+    #[error("the hub could not be reached: {0}")]
+    Unreachable(String),
+    /// 401 or 403: Keyferry itself lacks a right.
+    #[error("the hub refused Keyferry: {0}")]
+    Forbidden(String),
+    /// 404.
+    #[error("the hub does not have it: {0}")]
+    NotFound(String),
+    /// 409.
+    #[error("the hub has another object of that name: {0}")]
+    Conflict(String),
+    /// Any other refusal.
+    #[error("the hub refused the request: {0}")]
+    Refused(String),
+    /// An answer that cannot be read.
+    #[error("the hub's answer to {0} could not be read")]
+    Unreadable(&'static str),
+}
+
+impl HubError {
+    /// Whether the failure proves the hub unreachable, so that an earlier answer may stand for a while.
+    pub fn proves_unreachable(&self) -> bool {
+        matches!(self, HubError::Unreachable(_))
+    }
+
+    /// The stable code of this failure of a TokenRequest.
+    pub fn mint_reason(&self) -> Reason {
+        match self {
+            HubError::Unreachable(_) => Reason::HubUnreachable,
+            HubError::Forbidden(_) => Reason::MintForbidden,
+            HubError::NotFound(_) | HubError::Conflict(_) => Reason::ServiceAccountChanged,
+            HubError::Refused(_) | HubError::Unreadable(_) => Reason::MintFailed,
+        }
+    }
+}
+
+/// The hub's token and review APIs. Every call has a deadline of its own and is never repeated by the client library.
+pub trait Hub: Send + Sync {
+    /// TokenRequest, pinned to the ServiceAccount's UID, for exactly one audience.
+    fn token_request<'a>(
+        &'a self,
+        identity: &'a ServiceAccountIdentity,
+        audience: &'a Audience,
+        lifetime: Duration,
+    ) -> BoxFuture<'a, Result<MintAnswer, HubError>>;
+
+    /// TokenReview; without an audience it asks for the hub's own ones.
+    fn token_review<'a>(
+        &'a self,
+        token: &'a SecretString,
+        audience: Option<&'a Audience>,
+    ) -> BoxFuture<'a, Result<TokenReviewAnswer, HubError>>;
+
+    /// SubjectAccessReview: may this user create tokens for that ServiceAccount?
+    fn access_review<'a>(&'a self, user: &'a ReviewedUser, account: &'a ServiceAccount) -> BoxFuture<'a, Result<bool, HubError>>;
+}
+
+/// The hub's discovery documents, read anew at each call.
+pub trait IssuerDocuments: Send + Sync {
+    /// Reads both documents over a fresh connection.
+    fn fetch(&self) -> BoxFuture<'_, Result<UpstreamDocuments, HubError>>;
+}
+
+/// The hub's discovery documents as they came.
+#[derive(Clone, Debug)]
+pub struct UpstreamDocuments {
+    /// `/.well-known/openid-configuration`.
+    pub metadata: Vec<u8>,
+    /// `/openid/v1/jwks`.
+    pub jwks: Vec<u8>,
+}
+
+/// The CA certificates in Secrets of Keyferry's namespace.
+pub trait CertificateSecrets: Send + Sync {
+    /// The bytes of `ca.crt`, or of the legacy `caFile`; no other member is ever read out.
+    fn certificate<'a>(&'a self, secret: &'a ObjectName) -> BoxFuture<'a, Result<CertificateEntry, HubError>>;
+}
+
+/// What a `certSecretRef` Secret holds, as far as Keyferry looks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CertificateEntry {
+    /// The certificate bytes, if the Secret has any.
+    pub pem: Option<Vec<u8>>,
+    /// Whether they stood under the legacy key `caFile`.
+    pub legacy_key: bool,
+    /// Whether the Secret also holds a client certificate or key, which is ignored.
+    pub client_certificate: bool,
+}
+
+/// Where audit records go.
+pub trait AuditSink: Send + Sync {
+    /// Writes a record; it is written when the future ends well.
+    fn record<'a>(&'a self, record: &'a AuditRecord) -> BoxFuture<'a, Result<(), AuditError>>;
+}
+
+/// The record could not be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("writing the audit record")]
+pub struct AuditError;

@@ -1,0 +1,20 @@
+//! What the process was told, beside the policy.
+
+use std::time::Duration;
+
+use keyferry_core::audience::Audience;
+
+/// What every caller must be.
+#[derive(Clone, Debug)]
+pub struct CallerSettings {
+    /// Keyferry's audience.
+    pub audience: Audience,
+    /// Whether tokens must be bound to a Pod.
+    pub require_pod_bound: bool,
+    /// How long earlier answers of the hub stand while it is unreachable.
+    pub max_stale: Duration,
+}
+
+/// How a hub gets an issuer that no target has already.
+pub const SECOND_ISSUER_MEND: &str = "give the hub's kube-apiserver a new https --service-account-issuer first and keep the old one second: \
+                                      new tokens carry the new issuer, and old ones stay valid on the hub";

@@ -1,0 +1,136 @@
+//! Passing one request on, with its fault.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use futures::stream;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+
+use super::ProxyState;
+use super::rules::Fault;
+use crate::https::Connection;
+
+const REQUEST_BODY_LIMIT: usize = 16 * 1024 * 1024;
+
+pub(super) async fn answer(State(state): State<ProxyState>, Extension(connection): Extension<Connection>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    *state.counts().entry((parts.method.to_string(), parts.uri.path().to_owned())).or_default() += 1;
+    // The sender lives in the state, so this ends only when nothing is paused.
+    let _ = state.paused.subscribe().wait_for(|paused| !*paused).await;
+    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    let fault = state.rules().fault_for(&parts.method, &path);
+    let Ok(body) = to_bytes(body, REQUEST_BODY_LIMIT).await else {
+        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+    };
+    let passed_on = PassedOn { state, connection, method: parts.method, headers: parts.headers, path, body };
+    passed_on.with_fault(fault).await
+}
+
+struct PassedOn {
+    state: ProxyState,
+    connection: Connection,
+    method: Method,
+    headers: HeaderMap,
+    path: String,
+    body: Bytes,
+}
+
+impl PassedOn {
+    async fn with_fault(mut self, fault: Option<Fault>) -> Response {
+        match fault {
+            None => self.send().await,
+            Some(Fault::Delay(time)) => {
+                tokio::time::sleep(time).await;
+                self.send().await
+            }
+            Some(Fault::Status { status, headers, body }) => {
+                let mut response = (status, body).into_response();
+                response.headers_mut().extend(headers);
+                response
+            }
+            Some(Fault::ByteASecond) => slowly(self.send().await),
+            Some(Fault::RewritePath { from, to }) => {
+                self.path = self.path.replace(&from, &to);
+                self.send().await
+            }
+            Some(Fault::Drop) => self.cut(),
+            Some(Fault::ReplaceBody { body, content_type }) => replace_body(self.send().await, body, content_type),
+        }
+    }
+
+    /// A server that cannot be reached looks like one that broke the connection, as it would without the proxy.
+    async fn send(self) -> Response {
+        let url = format!("{}{}", self.state.upstream, self.path);
+        let answer = self
+            .state
+            .client
+            .request(self.method.clone(), url)
+            .headers(end_to_end(self.headers.clone()))
+            .body(self.body.clone())
+            .send()
+            .await;
+        match answer {
+            Ok(answer) => {
+                let (mut parts, body) = http::Response::from(answer).into_parts();
+                parts.headers = end_to_end_answer(parts.headers);
+                parts.version = http::Version::default();
+                Response::from_parts(parts, Body::new(body))
+            }
+            Err(_) => self.cut(),
+        }
+    }
+
+    fn cut(&self) -> Response {
+        self.connection.cut();
+        // Nobody reads this: there is no connection.
+        StatusCode::BAD_GATEWAY.into_response()
+    }
+}
+
+fn slowly(response: Response) -> Response {
+    let (parts, body) = response.into_parts();
+    let bytes = stream::unfold((body.into_data_stream(), Bytes::new()), |(mut body, mut rest)| async move {
+        use futures::StreamExt as _;
+        while rest.is_empty() {
+            rest = body.next().await?.ok()?;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let one = rest.split_to(1);
+        Some((Ok::<_, Infallible>(one), (body, rest)))
+    });
+    Response::from_parts(parts, Body::from_stream(bytes))
+}
+
+fn replace_body(response: Response, body: Vec<u8>, content_type: HeaderValue) -> Response {
+    let (mut parts, _) = response.into_parts();
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.remove(header::CONTENT_ENCODING);
+    parts.headers.insert(header::CONTENT_TYPE, content_type);
+    Response::from_parts(parts, Body::from(body))
+}
+
+/// Without the headers of one hop (RFC 9110, 7.6.1), and those that the client sets itself.
+fn end_to_end(mut headers: HeaderMap) -> HeaderMap {
+    headers.remove(header::HOST);
+    headers.remove(header::CONTENT_LENGTH);
+    end_to_end_answer(headers)
+}
+
+fn end_to_end_answer(mut headers: HeaderMap) -> HeaderMap {
+    for name in [
+        header::CONNECTION,
+        header::TE,
+        header::TRAILER,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+        HeaderName::from_static("keep-alive"),
+        HeaderName::from_static("proxy-connection"),
+    ] {
+        headers.remove(name);
+    }
+    headers
+}

@@ -1,0 +1,193 @@
+//! One real control plane: a kube-apiserver on loopback, with a kube-controller-manager when asked for.
+
+mod audit;
+mod authentication;
+mod error;
+mod forge;
+mod kubectl;
+mod objects;
+mod running;
+mod spec;
+mod tokens;
+
+use std::path::{Path, PathBuf};
+
+use tokio::sync::Mutex;
+
+pub use error::ControlPlaneError;
+pub use spec::{ControlPlaneSpec, TokenSigning};
+pub use tokens::MintedToken;
+
+use crate::apiserver::AuditFiles;
+use crate::kubeconfig::{Credential, write_kubeconfig};
+use crate::parts::{Minor, Parts};
+use crate::pki::{CertifiedKey, SigningKey, SigningKeyKind, TestCa};
+use crate::ports::free_port;
+use crate::rest::RestClient;
+use running::Running;
+
+const ATTEMPTS: usize = 3;
+
+/// A running control plane. Dropping it kills its processes.
+#[derive(Debug)]
+pub struct ControlPlane {
+    spec: ControlPlaneSpec,
+    parts: Parts,
+    etcd_url: String,
+    folder: PathBuf,
+    port: u16,
+    ca: TestCa,
+    serving: CertifiedKey,
+    admin: RestClient,
+    admin_kubeconfig: PathBuf,
+    authentication_config: Option<PathBuf>,
+    audit: Option<AuditFiles>,
+    /// Read at each start, so that keys and issuers change by a restart.
+    signing: Mutex<TokenSigning>,
+    running: Mutex<Running>,
+}
+
+impl ControlPlane {
+    /// Starts it with its files in `<folder>/<name>` and its data in the etcd; ready when it comes back.
+    pub async fn start(spec: ControlPlaneSpec, parts: &Parts, etcd_url: &str, folder: &Path) -> Result<Self, ControlPlaneError> {
+        let mut attempt = 1;
+        loop {
+            let port = free_port().map_err(ControlPlaneError::Port)?;
+            let plane = Self::prepare(spec.clone(), parts, etcd_url, folder, port)?;
+            match plane.run().await {
+                Ok(()) => return Ok(plane),
+                Err(error) if error.lost_port() && attempt < ATTEMPTS => {
+                    eprintln!("{} lost the race for port {port}, trying another", spec.name);
+                    attempt += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The name it was given.
+    pub fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    /// The minor version it runs.
+    pub fn minor(&self) -> Minor {
+        self.spec.minor
+    }
+
+    /// `https://127.0.0.1:<port>`, the same after a restart.
+    pub fn url(&self) -> String {
+        url_of(self.port)
+    }
+
+    /// PEM of the authority that signed its serving certificate.
+    pub fn ca_pem(&self) -> &str {
+        self.ca.cert_pem()
+    }
+
+    /// Its authority, for serving certificates of things that stand in front of it.
+    pub fn ca(&self) -> &TestCa {
+        &self.ca
+    }
+
+    /// Folder for its files; gone with the fleet.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A kubeconfig of a member of `system:masters`: for the harness, never for what is tested.
+    pub fn admin_kubeconfig(&self) -> &Path {
+        &self.admin_kubeconfig
+    }
+
+    /// A client with that identity.
+    pub fn admin(&self) -> &RestClient {
+        &self.admin
+    }
+
+    /// A client with a bearer token.
+    pub fn as_bearer(&self, token: &str) -> Result<RestClient, ControlPlaneError> {
+        Ok(RestClient::with_bearer(&self.url(), self.ca_pem(), token)?)
+    }
+
+    /// Stops its processes in good order; its port, data and keys stay for [`Self::restart`].
+    pub async fn stop(&self) -> Result<(), ControlPlaneError> {
+        self.running.lock().await.stop().await
+    }
+
+    /// Kills its processes.
+    pub async fn kill(&self) -> Result<(), ControlPlaneError> {
+        self.running.lock().await.kill().await
+    }
+
+    /// Stops it when it runs, and starts it on the same port, with the same data and the present keys and issuers.
+    pub async fn restart(&self) -> Result<(), ControlPlaneError> {
+        self.stop().await?;
+        self.run_on_kept_port().await
+    }
+
+    /// Suspends the kube-apiserver: connections stand, nothing is answered.
+    pub async fn suspend(&self) -> Result<(), ControlPlaneError> {
+        self.running.lock().await.suspend().await
+    }
+
+    /// Ends [`Self::suspend`].
+    pub async fn resume(&self) -> Result<(), ControlPlaneError> {
+        self.running.lock().await.resume().await
+    }
+
+    /// A further key pair, in use only once [`Self::set_signing`] names it.
+    pub fn create_signing_key(&self, kind: SigningKeyKind, name: &str) -> Result<SigningKey, ControlPlaneError> {
+        Ok(SigningKey::create(kind, name, &self.folder)?)
+    }
+
+    /// The keys and issuers of the next start.
+    pub async fn signing(&self) -> TokenSigning {
+        self.signing.lock().await.clone()
+    }
+
+    /// Other keys and issuers, from the next [`Self::restart`] on.
+    pub async fn set_signing(&self, signing: TokenSigning) {
+        *self.signing.lock().await = signing;
+    }
+
+    fn prepare(spec: ControlPlaneSpec, parts: &Parts, etcd_url: &str, parent: &Path, port: u16) -> Result<Self, ControlPlaneError> {
+        if spec.controller_manager && spec.minor != Minor::V1_36 {
+            return Err(ControlPlaneError::NoControllerManager { minor: spec.minor.git_version() });
+        }
+        let folder = parent.join(&spec.name);
+        std::fs::create_dir_all(&folder).map_err(|source| ControlPlaneError::file(&folder, source))?;
+        let ca = TestCa::create(&format!("{} test CA", spec.name), &folder)?;
+        let serving = ca.serving("kube-apiserver", &[format!("{}.keyferry.test", spec.name), "kubernetes.default.svc".to_owned()])?;
+        let certificate = ca.client("harness-admin", "system:masters")?;
+        let admin = RestClient::with_certificate(&url_of(port), ca.cert_pem(), &certificate)?;
+        let kubeconfig = folder.join("admin.kubeconfig");
+        let credential = Credential::ClientCertificate { cert: &certificate.cert_path, key: &certificate.key_path };
+        let admin_kubeconfig = write_kubeconfig(kubeconfig.clone(), &url_of(port), ca.cert_pem(), &credential)
+            .map_err(|source| ControlPlaneError::file(&kubeconfig, source))?;
+        let signing = TokenSigning {
+            issuers: spec.issuers.clone(),
+            signing_key: SigningKey::create(spec.signing_key, "service-account", &folder)?,
+            further_keys: Vec::new(),
+        };
+        Ok(Self {
+            authentication_config: authentication::write_first(&spec, &folder)?,
+            audit: audit::write_policy(&spec, &folder)?,
+            parts: parts.clone(),
+            etcd_url: etcd_url.to_owned(),
+            signing: Mutex::new(signing),
+            running: Mutex::default(),
+            spec,
+            folder,
+            port,
+            ca,
+            serving,
+            admin,
+            admin_kubeconfig,
+        })
+    }
+}
+
+fn url_of(port: u16) -> String {
+    format!("https://127.0.0.1:{port}")
+}

@@ -1,0 +1,59 @@
+//! What a control plane is to be.
+
+use crate::parts::Minor;
+use crate::pki::{SigningKey, SigningKeyKind};
+
+/// A control plane to start.
+#[derive(Debug, Clone)]
+pub struct ControlPlaneSpec {
+    /// Its name: folder, etcd prefix and DNS name `<name>.keyferry.test` in its certificate.
+    pub name: String,
+    /// The version.
+    pub minor: Minor,
+    /// `--service-account-issuer`; the first signs, all are accepted. https URLs are served as discovery documents.
+    pub issuers: Vec<String>,
+    /// `--service-account-jwks-uri`; `None` leaves kube-apiserver's own.
+    pub jwks_uri: Option<String>,
+    /// `--api-audiences`; empty leaves the issuers.
+    pub api_audiences: Vec<String>,
+    /// An AuthenticationConfiguration (YAML or JSON); `None` starts without that flag.
+    pub authentication_config: Option<String>,
+    /// The kind of key that signs.
+    pub signing_key: SigningKeyKind,
+    /// Further flags, such as `--v=4`.
+    pub extra_args: Vec<String>,
+    /// Whether a kube-controller-manager runs: without it there are no `default` ServiceAccounts, no
+    /// `kube-root-ca.crt`, no garbage collection, and a deleted namespace stays terminating.
+    pub controller_manager: bool,
+    /// Whether every request is written to an audit log at level Metadata.
+    pub audit_log: bool,
+}
+
+impl ControlPlaneSpec {
+    /// The newest minor, RSA 2048, one issuer `https://<name>.keyferry.test`, nothing else.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            minor: Minor::V1_36,
+            issuers: vec![format!("https://{name}.keyferry.test")],
+            jwks_uri: None,
+            api_audiences: Vec::new(),
+            authentication_config: None,
+            signing_key: SigningKeyKind::Rsa2048,
+            extra_args: Vec::new(),
+            controller_manager: false,
+            audit_log: false,
+        }
+    }
+}
+
+/// What signs ServiceAccount tokens from one start to the next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenSigning {
+    /// The first signs, all are accepted.
+    pub issuers: Vec<String>,
+    /// The key that signs.
+    pub signing_key: SigningKey,
+    /// Keys that are published and accepted beside it: the old one after a rotation, or the next one before.
+    pub further_keys: Vec<SigningKey>,
+}

@@ -1,0 +1,115 @@
+//! Fixed documents over HTTPS, such as the discovery document and keys of an issuer.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, header};
+use serde_json::Value;
+
+use crate::control_plane::{ControlPlane, ControlPlaneError};
+use crate::https::HttpsServer;
+use crate::pki::{PkiError, TestCa};
+
+/// Why documents are not served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DocumentError {
+    /// No certificate.
+    #[error(transparent)]
+    Pki(#[from] PkiError),
+    /// The server did not start.
+    #[error("start a document server: {0}")]
+    Start(std::io::Error),
+    /// The issuer's own documents could not be read.
+    #[error(transparent)]
+    Issuer(#[from] ControlPlaneError),
+}
+
+/// Serves documents by exact path; everything else is 404.
+#[derive(Debug)]
+pub struct DocumentServer {
+    server: HttpsServer,
+    shelf: Shelf,
+}
+
+impl DocumentServer {
+    /// Starts an empty one with a certificate of the authority.
+    pub async fn start(ca: &TestCa) -> Result<Self, DocumentError> {
+        let certificate = ca.serving("document-server", &[])?;
+        let shelf = Shelf::default();
+        let routes = Router::new().fallback(answer).with_state(shelf.clone());
+        let server = HttpsServer::start(&certificate, routes).await.map_err(DocumentError::Start)?;
+        Ok(Self { server, shelf })
+    }
+
+    /// `https://127.0.0.1:<port>`.
+    pub fn url(&self) -> String {
+        self.server.url()
+    }
+
+    /// Puts a JSON document at a path, in place of the one that is there.
+    pub fn put(&self, path: &str, document: &Value) {
+        self.shelf.with(|shelves| {
+            let place = shelves.entry(path.to_owned()).or_default();
+            place.document = Some(document.to_string());
+        });
+    }
+
+    /// Takes the document away: its path answers 404.
+    pub fn remove(&self, path: &str) {
+        self.shelf.with(|shelves| {
+            if let Some(place) = shelves.get_mut(path) {
+                place.document = None;
+            }
+        });
+    }
+
+    /// How often a path was asked for.
+    pub fn reads(&self, path: &str) -> u64 {
+        self.shelf.with(|shelves| shelves.get(path).map_or(0, |place| place.reads))
+    }
+
+    /// Copies the discovery document and the keys of a control plane below `/<name>`, with `jwks_uri` rewritten to
+    /// here; returns the URL of the discovery document, for `issuer.discoveryURL`.
+    pub async fn publish(&self, issuer: &ControlPlane) -> Result<String, DocumentError> {
+        let read = async |path: &str| -> Result<Value, ControlPlaneError> { Ok(issuer.admin().get(path).await?) };
+        let mut discovery = read("/.well-known/openid-configuration").await?;
+        let keys = read("/openid/v1/jwks").await?;
+        let keys_path = format!("/{}/keys", issuer.name());
+        let path = format!("/{}/.well-known/openid-configuration", issuer.name());
+        discovery["jwks_uri"] = format!("{}{keys_path}", self.url()).into();
+        self.put(&keys_path, &keys);
+        self.put(&path, &discovery);
+        Ok(format!("{}{path}", self.url()))
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+struct Shelf(Arc<Mutex<HashMap<String, Place>>>);
+
+#[derive(Debug, Default)]
+struct Place {
+    document: Option<String>,
+    reads: u64,
+}
+
+impl Shelf {
+    fn with<R>(&self, work: impl FnOnce(&mut HashMap<String, Place>) -> R) -> R {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+async fn answer(State(shelf): State<Shelf>, request: Request) -> Response {
+    let document = shelf.with(|shelves| {
+        let place = shelves.entry(request.uri().path().to_owned()).or_default();
+        place.reads += 1;
+        place.document.clone()
+    });
+    match document {
+        Some(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
+        None => StatusCode::NOT_FOUND.into_response(),
+    }
+}

@@ -1,0 +1,102 @@
+//! One etcd for all control planes of a fleet; each has a key prefix of its own.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::http_client::plain_client;
+use crate::parts::{Part, PartError, Parts};
+use crate::ports::free_port;
+use crate::process::{Process, ProcessError, ProcessSpec, tail_of_file};
+use crate::readiness::{NotReady, wait_until_ready};
+use crate::rest::RestError;
+
+const READY_WITHIN: Duration = Duration::from_secs(60);
+const ATTEMPTS: usize = 3;
+
+/// Why etcd did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EtcdError {
+    /// There is no binary.
+    #[error(transparent)]
+    Part(#[from] PartError),
+    /// The process did not start.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// It did not answer.
+    #[error(transparent)]
+    NotReady(#[from] NotReady),
+    /// The client that asks for readiness could not be made.
+    #[error(transparent)]
+    Client(#[from] RestError),
+    /// No free port.
+    #[error("find a free port for etcd: {0}")]
+    Port(std::io::Error),
+}
+
+/// A running etcd, plain HTTP on loopback, without fsync.
+#[derive(Debug)]
+pub struct Etcd {
+    url: String,
+    log: PathBuf,
+    _process: Process,
+}
+
+impl Etcd {
+    /// Starts it with its data in `<folder>/etcd`.
+    pub async fn start(parts: &Parts, folder: &Path) -> Result<Self, EtcdError> {
+        let program = parts.locate(Part::Etcd).await?;
+        let mut attempt = 1;
+        loop {
+            match Self::start_once(&program, folder).await {
+                Err(EtcdError::NotReady(reason)) if reason.lost_port() && attempt < ATTEMPTS => {
+                    eprintln!("etcd lost the race for its port, trying another");
+                    attempt += 1;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// The client URL.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The end of its log.
+    pub fn logs_tail(&self, lines: usize) -> String {
+        tail_of_file(&self.log, lines)
+    }
+
+    async fn start_once(program: &Path, folder: &Path) -> Result<Self, EtcdError> {
+        let url = format!("http://127.0.0.1:{}", free_port().map_err(EtcdError::Port)?);
+        let peer = format!("http://127.0.0.1:{}", free_port().map_err(EtcdError::Port)?);
+        let log = folder.join("etcd.log");
+        let data = folder.join("etcd");
+        // What an attempt that lost its port left behind would be read as this one's.
+        let _ = std::fs::remove_file(&log);
+        let _ = std::fs::remove_dir_all(&data);
+        let mut process = Process::spawn(&ProcessSpec {
+            name: "etcd".to_owned(),
+            program: program.to_owned(),
+            args: vec![
+                "--name=fleet".into(),
+                format!("--data-dir={}", data.display()).into(),
+                format!("--listen-client-urls={url}").into(),
+                format!("--advertise-client-urls={url}").into(),
+                format!("--listen-peer-urls={peer}").into(),
+                format!("--initial-advertise-peer-urls={peer}").into(),
+                format!("--initial-cluster=fleet={peer}").into(),
+                "--unsafe-no-fsync".into(),
+                "--log-level=warn".into(),
+            ],
+            env: Vec::new(),
+            log: log.clone(),
+        })
+        .await?;
+        let client = plain_client()?;
+        let ready = format!("{url}/readyz");
+        wait_until_ready("etcd", &mut process, &client, &ready, READY_WITHIN).await?;
+        Ok(Self { url, log, _process: process })
+    }
+}

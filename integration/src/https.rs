@@ -1,0 +1,79 @@
+//! An HTTPS server in the test process, whose handlers can cut the connection that they answer on.
+
+use std::future::{Ready, ready};
+use std::io;
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use axum::middleware::AddExtension;
+use axum::{Extension, Router};
+use axum_server::Handle;
+use axum_server::accept::Accept;
+use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use tokio::net::TcpStream;
+use tower::Layer;
+
+use crate::pki::CertifiedKey;
+use crate::ports::bound_listener;
+
+/// A running server on a port of its own; ends when dropped, open connections included.
+#[derive(Debug)]
+pub struct HttpsServer {
+    address: SocketAddr,
+    handle: Handle<SocketAddr>,
+}
+
+impl HttpsServer {
+    /// Serves the routes over HTTP/1.1 and HTTP/2. Handlers can ask for `Extension<Connection>`.
+    pub async fn start(certificate: &CertifiedKey, routes: Router) -> io::Result<Self> {
+        let tls = RustlsConfig::from_pem(certificate.cert_pem.clone().into_bytes(), certificate.key_pem.clone().into_bytes()).await?;
+        let listener = bound_listener()?;
+        let address = listener.local_addr()?;
+        let handle = Handle::new();
+        let server =
+            axum_server::from_tcp(listener)?.handle(handle.clone()).acceptor(RustlsAcceptor::new(tls).acceptor(ConnectionAcceptor));
+        tokio::spawn(server.serve(routes.into_make_service()));
+        Ok(Self { address, handle })
+    }
+
+    /// `https://127.0.0.1:<port>`.
+    pub fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+}
+
+impl Drop for HttpsServer {
+    fn drop(&mut self) {
+        self.handle.shutdown();
+    }
+}
+
+/// The TCP connection below a request.
+#[derive(Debug, Clone)]
+pub struct Connection(Arc<std::net::TcpStream>);
+
+impl Connection {
+    /// Ends it in both directions at once: the peer sees it break, without an answer and without a TLS goodbye.
+    pub fn cut(&self) {
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
+/// Hands a second handle of the socket to the handlers.
+#[derive(Debug, Clone, Copy)]
+struct ConnectionAcceptor;
+
+impl<S> Accept<TcpStream, S> for ConnectionAcceptor {
+    type Stream = TcpStream;
+    type Service = AddExtension<S, Connection>;
+    type Future = Ready<io::Result<(Self::Stream, Self::Service)>>;
+
+    fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
+        let second = stream.set_nodelay(true).and_then(|()| stream.as_fd().try_clone_to_owned());
+        ready(second.map(|socket| {
+            let connection = Connection(Arc::new(std::net::TcpStream::from(socket)));
+            (stream, Extension(connection).layer(service))
+        }))
+    }
+}

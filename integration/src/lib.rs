@@ -1,0 +1,25 @@
+//! Real control planes on loopback, and what tests need around them.
+//!
+//! A [`fleet::Fleet`] is one etcd and any number of [`control_plane::ControlPlane`]s, each with its own issuer,
+//! signing keys, CA and AuthenticationConfiguration. [`runner::Suite`] runs tests against one.
+#![allow(clippy::print_stderr, reason = "a test harness tells the person who waits what it builds and what failed")]
+
+pub mod apiserver;
+pub mod chaos_proxy;
+pub mod control_plane;
+pub mod controller_manager;
+pub mod document_server;
+pub mod etcd;
+pub mod fleet;
+pub mod http_client;
+pub mod https;
+pub mod keyferry_process;
+pub mod kubeconfig;
+pub mod parts;
+pub mod pki;
+pub mod ports;
+pub mod process;
+pub mod rbac;
+pub mod readiness;
+pub mod rest;
+pub mod runner;

@@ -1,0 +1,208 @@
+//! Where the real binaries come from: an assets directory, a cache, or one `go build` of a pinned tool.
+
+mod build;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use tokio::process::Command;
+
+/// A minor version of Kubernetes that tests run a real kube-apiserver of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Minor {
+    /// 1.33, the oldest: `go-oidc` 2.3, ServiceAccount UID pins ignored.
+    V1_33,
+    /// 1.36, the newest that builds from the module proxy.
+    V1_36,
+}
+
+impl Minor {
+    /// The version as `/version` answers it, such as `v1.36.3`.
+    pub fn git_version(self) -> &'static str {
+        match self {
+            Self::V1_33 => "v1.33.13",
+            Self::V1_36 => "v1.36.3",
+        }
+    }
+
+    fn number(self) -> &'static str {
+        match self {
+            Self::V1_33 => "33",
+            Self::V1_36 => "36",
+        }
+    }
+
+    fn directory(self) -> &'static str {
+        match self {
+            Self::V1_33 => "kube-1.33",
+            Self::V1_36 => "kube-1.36",
+        }
+    }
+}
+
+/// One real binary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// etcd 3.6.
+    Etcd,
+    /// kube-apiserver of a minor.
+    ApiServer(Minor),
+    /// kube-controller-manager of the newest minor.
+    ControllerManager,
+    /// kubectl of the newest minor.
+    Kubectl,
+}
+
+impl Part {
+    /// The file name of the binary.
+    pub fn binary(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::ApiServer(_) => "kube-apiserver",
+            Self::ControllerManager => "kube-controller-manager",
+            Self::Kubectl => "kubectl",
+        }
+    }
+
+    /// The version that the go.mod file pins, as the binary prints it.
+    pub fn version(self) -> &'static str {
+        match self {
+            Self::Etcd => "3.6.12",
+            Self::ApiServer(minor) => minor.git_version(),
+            Self::ControllerManager | Self::Kubectl => Minor::V1_36.git_version(),
+        }
+    }
+
+    /// The folder below `integration/parts` whose go.mod pins it.
+    pub fn directory(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::ApiServer(minor) => minor.directory(),
+            Self::ControllerManager | Self::Kubectl => Minor::V1_36.directory(),
+        }
+    }
+
+    fn package(self) -> &'static str {
+        match self {
+            Self::Etcd => "go.etcd.io/etcd/server/v3",
+            Self::ApiServer(_) => "k8s.io/kubernetes/cmd/kube-apiserver",
+            Self::ControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
+            Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
+        }
+    }
+
+    /// A cold build on two cores, in seconds: printed, never waited for.
+    fn expected_seconds(self) -> u32 {
+        match self {
+            Self::Etcd => 50,
+            Self::ApiServer(_) => 250,
+            Self::ControllerManager => 60,
+            Self::Kubectl => 40,
+        }
+    }
+
+    fn linker_flags(self) -> String {
+        let minor = match self {
+            Self::Etcd => return "-s -w".to_owned(),
+            Self::ApiServer(minor) => minor,
+            Self::ControllerManager | Self::Kubectl => Minor::V1_36,
+        };
+        // Without these, /version is not semver and clients refuse it.
+        let package = "k8s.io/component-base/version";
+        format!("-s -w -X {package}.gitVersion={} -X {package}.gitMajor=1 -X {package}.gitMinor={}", minor.git_version(), minor.number())
+    }
+
+    fn version_arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Kubectl => &["version", "--client"],
+            Self::Etcd | Self::ApiServer(_) | Self::ControllerManager => &["--version"],
+        }
+    }
+}
+
+/// Why a part cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PartError {
+    /// Neither the binary nor a way to build it is here.
+    #[error("no {part} {version} here: {why}")]
+    Unavailable {
+        /// File name of the binary.
+        part: &'static str,
+        /// The wanted version.
+        version: &'static str,
+        /// What was tried.
+        why: String,
+    },
+    /// The cache cannot be read or written.
+    #[error("parts cache at {path}: {source}")]
+    Cache {
+        /// The file or folder that was touched.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// Finds parts.
+#[derive(Debug, Clone)]
+pub struct Parts {
+    manifests: PathBuf,
+    cache: PathBuf,
+    assets: Option<PathBuf>,
+}
+
+impl Parts {
+    /// The folders that the environment names: `KUBEBUILDER_ASSETS` and `XDG_CACHE_HOME` or `HOME`.
+    pub fn from_environment() -> Self {
+        let cache_home = std::env::var_os("XDG_CACHE_HOME")
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+            .unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap_or_else(|| OsString::from("/tmp"))).join(".cache"));
+        Self {
+            manifests: Path::new(env!("CARGO_MANIFEST_DIR")).join("parts"),
+            cache: cache_home.join("keyferry").join("parts"),
+            assets: std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from),
+        }
+    }
+
+    /// The path of the binary; builds it once when it is in no folder.
+    pub async fn locate(&self, part: Part) -> Result<PathBuf, PartError> {
+        if let Some(found) = self.in_assets(part).await {
+            return Ok(found);
+        }
+        build::cached_or_built(&self.manifests.join(part.directory()), &self.cache, part).await
+    }
+
+    async fn in_assets(&self, part: Part) -> Option<PathBuf> {
+        let candidate = self.assets.as_ref()?.join(part.binary());
+        let output = Command::new(&candidate).args(part.version_arguments()).stdin(Stdio::null()).output().await.ok()?;
+        says_version(&String::from_utf8_lossy(&output.stdout), part.version()).then_some(candidate)
+    }
+}
+
+/// True when one word of the text is exactly the version, so that `v1.36.3` is not found in `v1.36.30`.
+fn says_version(text: &str, version: &str) -> bool {
+    text.split_whitespace().any(|word| word == version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_a_whole_word() {
+        assert!(says_version("Kubernetes v1.36.3\n", "v1.36.3"));
+        assert!(says_version("etcd Version: 3.6.12\nGit SHA: x", "3.6.12"));
+        assert!(!says_version("Kubernetes v1.36.30\n", "v1.36.3"));
+        assert!(!says_version("", "v1.36.3"));
+    }
+
+    #[test]
+    fn kubernetes_parts_carry_their_version_and_etcd_does_not() {
+        assert!(Part::ApiServer(Minor::V1_33).linker_flags().contains("version.gitVersion=v1.33.13 "));
+        assert!(Part::Kubectl.linker_flags().ends_with("gitMinor=36"));
+        assert_eq!(Part::Etcd.linker_flags(), "-s -w");
+    }
+}

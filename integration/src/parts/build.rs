@@ -1,0 +1,113 @@
+//! The cache of built parts, keyed by what pins them, and the one build that fills it.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Instant;
+
+use aws_lc_rs::digest;
+use tokio::process::Command;
+
+use super::{Part, PartError};
+
+/// `<cache>/<directory>-<first 16 hex digits of sha256(go.mod ++ go.sum)>/<binary>`, built when it is not there.
+pub(super) async fn cached_or_built(manifest: &Path, cache: &Path, part: Part) -> Result<PathBuf, PartError> {
+    let folder = cache.join(format!("{}-{}", part.directory(), manifest_key(manifest)?));
+    let binary = folder.join(part.binary());
+    if binary.is_file() {
+        return Ok(binary);
+    }
+    std::fs::create_dir_all(&folder).map_err(|source| cache_error(&folder, source))?;
+    let _lock = lock(folder.join(format!("{}.lock", part.binary()))).await?;
+    // Another test process may have built it while this one waited for the lock.
+    if binary.is_file() {
+        return Ok(binary);
+    }
+    build(manifest, &binary, part).await?;
+    Ok(binary)
+}
+
+fn manifest_key(manifest: &Path) -> Result<String, PartError> {
+    let mut context = digest::Context::new(&digest::SHA256);
+    for name in ["go.mod", "go.sum"] {
+        let path = manifest.join(name);
+        let bytes = std::fs::read(&path).map_err(|source| cache_error(&path, source))?;
+        context.update(&bytes);
+    }
+    let sum = context.finish();
+    Ok(sum.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Held until the returned file is dropped; released by the system when the process dies.
+async fn lock(path: PathBuf) -> Result<File, PartError> {
+    let shown = path.clone();
+    tokio::task::spawn_blocking(move || {
+        let file = File::create(&path)?;
+        file.lock()?;
+        Ok(file)
+    })
+    .await
+    .unwrap_or_else(|join| Err(std::io::Error::other(join)))
+    .map_err(|source| cache_error(&shown, source))
+}
+
+async fn build(manifest: &Path, binary: &Path, part: Part) -> Result<(), PartError> {
+    let unavailable = |why: String| PartError::Unavailable { part: part.binary(), version: part.version(), why };
+    eprintln!("building {} {} once, about {} s on two cores", part.binary(), part.version(), part.expected_seconds());
+    let started = Instant::now();
+    let unfinished = binary.with_extension(format!("{}.unfinished", std::process::id()));
+    let output = Command::new("go")
+        .current_dir(manifest)
+        .env("CGO_ENABLED", "0")
+        .args(["build", "-trimpath", "-ldflags", &part.linker_flags(), "-o"])
+        .arg(&unfinished)
+        .arg(part.package())
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .map_err(|error| unavailable(format!("not in the cache, and go did not start: {error}")))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let last = said.lines().last().unwrap_or_default();
+        return Err(unavailable(format!("not in the cache, and go build failed: {last}")));
+    }
+    std::fs::rename(&unfinished, binary).map_err(|source| cache_error(binary, source))?;
+    eprintln!("built {} {} in {} s", part.binary(), part.version(), started.elapsed().as_secs());
+    Ok(())
+}
+
+fn cache_error(path: &Path, source: std::io::Error) -> PartError {
+    PartError::Cache { path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    #[test]
+    fn the_key_follows_both_files() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("go.mod"), "ab").unwrap();
+        std::fs::write(folder.path().join("go.sum"), "c").unwrap();
+        // The first 16 hex digits of sha256("abc"), FIPS 180-4.
+        assert_eq!(manifest_key(folder.path()).unwrap(), "ba7816bf8f01cfea");
+        std::fs::write(folder.path().join("go.sum"), "d").unwrap();
+        assert_ne!(manifest_key(folder.path()).unwrap(), "ba7816bf8f01cfea");
+    }
+
+    #[tokio::test]
+    async fn a_cached_binary_is_found_without_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let manifest = folder.path().join("manifest");
+        std::fs::create_dir(&manifest).unwrap();
+        std::fs::write(manifest.join("go.mod"), "ab").unwrap();
+        std::fs::write(manifest.join("go.sum"), "c").unwrap();
+        let cached = folder.path().join("etcd-ba7816bf8f01cfea");
+        std::fs::create_dir(&cached).unwrap();
+        std::fs::write(cached.join("etcd"), "").unwrap();
+        let found = cached_or_built(&manifest, folder.path(), Part::Etcd).await.unwrap();
+        assert_eq!(found, cached.join("etcd"));
+    }
+}

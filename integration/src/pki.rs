@@ -1,0 +1,188 @@
+//! The certificates and signing keys of one control plane, written as PEM files.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, RsaKeySize, SanType,
+};
+
+/// Why a certificate or a key was not made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PkiError {
+    /// The key or certificate could not be made.
+    #[error("make {what}: {source}")]
+    Make {
+        /// What was asked for.
+        what: String,
+        /// What rcgen said.
+        source: rcgen::Error,
+    },
+    /// The file could not be written.
+    #[error("write {path}: {source}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// A certificate and its key, in memory and on disk.
+#[derive(Clone)]
+pub struct CertifiedKey {
+    /// PEM of the certificate.
+    pub cert_pem: String,
+    /// PEM (PKCS #8) of the key.
+    pub key_pem: String,
+    /// File that holds `cert_pem`.
+    pub cert_path: PathBuf,
+    /// File that holds `key_pem`.
+    pub key_path: PathBuf,
+}
+
+impl std::fmt::Debug for CertifiedKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CertifiedKey").field("cert_path", &self.cert_path).finish_non_exhaustive()
+    }
+}
+
+/// The certificate authority of one control plane: signs its serving certificates and its client certificates.
+pub struct TestCa {
+    issuer: Issuer<'static, KeyPair>,
+    folder: PathBuf,
+    cert_pem: String,
+    cert_path: PathBuf,
+    key_path: PathBuf,
+}
+
+impl std::fmt::Debug for TestCa {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TestCa").field("cert_path", &self.cert_path).finish_non_exhaustive()
+    }
+}
+
+impl TestCa {
+    /// A new ECDSA P-256 authority; its files are `ca.crt` and `ca.key` in the folder.
+    pub fn create(common_name: &str, folder: &Path) -> Result<Self, PkiError> {
+        let what = || format!("CA {common_name}");
+        let key = ecdsa_key(&what())?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name = subject(common_name, None);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+        let certificate = params.self_signed(&key).map_err(|source| make_error(what(), source))?;
+        let cert_pem = certificate.pem();
+        let cert_path = write(folder.join("ca.crt"), &cert_pem)?;
+        let key_path = write(folder.join("ca.key"), &key.serialize_pem())?;
+        Ok(Self { issuer: Issuer::new(params, key), folder: folder.to_owned(), cert_pem, cert_path, key_path })
+    }
+
+    /// PEM of the authority's certificate.
+    pub fn cert_pem(&self) -> &str {
+        &self.cert_pem
+    }
+
+    /// File that holds the authority's certificate.
+    pub fn cert_path(&self) -> &Path {
+        &self.cert_path
+    }
+
+    /// File that holds the authority's key.
+    pub fn key_path(&self) -> &Path {
+        &self.key_path
+    }
+
+    /// A serving certificate for 127.0.0.1, `localhost` and the given DNS names; files `<name>.crt` and `<name>.key`.
+    pub fn serving(&self, name: &str, dns_names: &[String]) -> Result<CertifiedKey, PkiError> {
+        let mut names = vec!["localhost".to_owned()];
+        names.extend_from_slice(dns_names);
+        let mut params = CertificateParams::new(names).map_err(|source| make_error(format!("certificate {name}"), source))?;
+        params.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        params.distinguished_name = subject(name, None);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.issue(name, params)
+    }
+
+    /// A client certificate: `user` becomes the username (CN), `group` the group (O) at kube-apiserver.
+    pub fn client(&self, user: &str, group: &str) -> Result<CertifiedKey, PkiError> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = subject(user, Some(group));
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.issue(user, params)
+    }
+
+    fn issue(&self, name: &str, mut params: CertificateParams) -> Result<CertifiedKey, PkiError> {
+        let what = || format!("certificate {name}");
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.use_authority_key_identifier_extension = true;
+        let key = ecdsa_key(&what())?;
+        let cert_pem = params.signed_by(&key, &self.issuer).map_err(|source| make_error(what(), source))?.pem();
+        let key_pem = key.serialize_pem();
+        Ok(CertifiedKey {
+            cert_path: write(self.folder.join(format!("{name}.crt")), &cert_pem)?,
+            key_path: write(self.folder.join(format!("{name}.key")), &key_pem)?,
+            cert_pem,
+            key_pem,
+        })
+    }
+}
+
+/// Which key signs ServiceAccount tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SigningKeyKind {
+    /// RSA 2048: tokens are RS256, kubeadm's form.
+    Rsa2048,
+    /// ECDSA P-256: tokens are ES256.
+    EcdsaP256,
+}
+
+/// A key pair that signs ServiceAccount tokens, as two PEM files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SigningKey {
+    /// PKCS #8 PEM, for `--service-account-signing-key-file`.
+    pub private_path: PathBuf,
+    /// SubjectPublicKeyInfo PEM, for `--service-account-key-file`.
+    pub public_path: PathBuf,
+}
+
+impl SigningKey {
+    /// A new key pair; files `<name>.key` and `<name>.pub` in the folder.
+    pub fn create(kind: SigningKeyKind, name: &str, folder: &Path) -> Result<Self, PkiError> {
+        let key = match kind {
+            SigningKeyKind::Rsa2048 => KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048),
+            SigningKeyKind::EcdsaP256 => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
+        }
+        .map_err(|source| make_error(format!("signing key {name}"), source))?;
+        Ok(Self {
+            private_path: write(folder.join(format!("{name}.key")), &key.serialize_pem())?,
+            public_path: write(folder.join(format!("{name}.pub")), &key.public_key_pem())?,
+        })
+    }
+}
+
+fn ecdsa_key(what: &str) -> Result<KeyPair, PkiError> {
+    KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(|source| make_error(what.to_owned(), source))
+}
+
+fn subject(common_name: &str, organization: Option<&str>) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    name.push(DnType::CommonName, common_name);
+    if let Some(organization) = organization {
+        name.push(DnType::OrganizationName, organization);
+    }
+    name
+}
+
+fn make_error(what: String, source: rcgen::Error) -> PkiError {
+    PkiError::Make { what, source }
+}
+
+fn write(path: PathBuf, pem: &str) -> Result<PathBuf, PkiError> {
+    match std::fs::write(&path, pem) {
+        Ok(()) => Ok(path),
+        Err(source) => Err(PkiError::Write { path, source }),
+    }
+}

@@ -1,0 +1,260 @@
+//! Child processes that do not outlive the test: logs in files, killed on drop and when the test process dies.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use tokio::process::{Child, Command};
+
+/// Why a child process could not be started or stopped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProcessError {
+    /// It did not start.
+    #[error("start {program}: {source}")]
+    Start {
+        /// The binary.
+        program: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It could not be signalled or waited for.
+    #[error("{verb} {name}: {source}")]
+    Control {
+        /// What was tried.
+        verb: &'static str,
+        /// The process.
+        name: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It is already gone.
+    #[error("signal {name}: it has exited")]
+    Exited {
+        /// The process.
+        name: String,
+    },
+}
+
+/// Signals that tests send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGTERM.
+    Terminate,
+    /// SIGHUP.
+    HangUp,
+    /// SIGSTOP: the process keeps its sockets and answers nothing.
+    Suspend,
+    /// SIGCONT.
+    Continue,
+}
+
+impl Signal {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Terminate => "TERM",
+            Self::HangUp => "HUP",
+            Self::Suspend => "STOP",
+            Self::Continue => "CONT",
+        }
+    }
+}
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct ProcessSpec {
+    /// Name in messages.
+    pub name: String,
+    /// The binary.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// Environment variables beside the inherited ones.
+    pub env: Vec<(String, OsString)>,
+    /// File that standard output and standard error are appended to.
+    pub log: PathBuf,
+}
+
+/// A running child process.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    log: PathBuf,
+    child: Child,
+    _guard: Guard,
+}
+
+impl Process {
+    /// Starts it; standard input is empty.
+    pub async fn spawn(spec: &ProcessSpec) -> Result<Self, ProcessError> {
+        let start_error = |source| ProcessError::Start { program: spec.program.clone(), source };
+        let log = File::options().create(true).append(true).open(&spec.log).map_err(start_error)?;
+        let child = Command::new(&spec.program)
+            .args(&spec.args)
+            .envs(spec.env.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().map_err(start_error)?)
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(start_error)?;
+        let guard = Guard::over(&child).map_err(start_error)?;
+        Ok(Self { name: spec.name.clone(), log: spec.log.clone(), child, _guard: guard })
+    }
+
+    /// The process id, while it runs.
+    pub fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// The exit status, once it has exited.
+    pub fn exit_status(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// The last lines of its log.
+    pub fn logs_tail(&self, lines: usize) -> String {
+        tail_of_file(&self.log, lines)
+    }
+
+    /// Sends a signal.
+    pub async fn signal(&self, signal: Signal) -> Result<(), ProcessError> {
+        let Some(id) = self.child.id() else {
+            return Err(ProcessError::Exited { name: self.name.clone() });
+        };
+        let status = Command::new("kill")
+            .args(["-s", signal.name(), &id.to_string()])
+            .status()
+            .await
+            .map_err(|source| self.control_error("signal", source))?;
+        if status.success() { Ok(()) } else { Err(ProcessError::Exited { name: self.name.clone() }) }
+    }
+
+    /// SIGTERM, and SIGKILL when it has not exited after the grace period.
+    pub async fn stop(mut self, grace: Duration) -> Result<(), ProcessError> {
+        if self.signal(Signal::Terminate).await.is_ok() && tokio::time::timeout(grace, self.child.wait()).await.is_ok() {
+            return Ok(());
+        }
+        self.kill().await
+    }
+
+    /// SIGKILL: nothing is flushed, no connection is closed in good order.
+    pub async fn kill(mut self) -> Result<(), ProcessError> {
+        self.child.kill().await.map_err(|source| self.control_error("kill", source))
+    }
+
+    fn control_error(&self, verb: &'static str, source: std::io::Error) -> ProcessError {
+        ProcessError::Control { verb, name: self.name.clone(), source }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.child.start_kill().is_err() {
+            return;
+        }
+        // The folder with its data is removed next: wait until it has stopped writing there.
+        let deadline = Instant::now() + Duration::from_secs(2);
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// The last lines of a text file; empty when it cannot be read.
+pub fn tail_of_file(path: &Path, lines: usize) -> String {
+    let text = std::fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let all: Vec<&str> = text.lines().collect();
+    all.iter().skip(all.len().saturating_sub(lines)).copied().collect::<Vec<_>>().join("\n")
+}
+
+/// A shell that waits for the end of a pipe which the test process holds, and then kills the child: drop does not
+/// run when the test process itself is killed.
+#[derive(Debug)]
+struct Guard(std::process::Child);
+
+impl Guard {
+    fn over(child: &Child) -> std::io::Result<Self> {
+        let id = child.id().map(|id| id.to_string()).unwrap_or_default();
+        std::process::Command::new("sh")
+            .args(["-c", "trap '' INT TERM HUP; read -r line; kill -s KILL \"$1\"", "guard", &id])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map(Self)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // Killed before its pipe closes, so it never signals a process id that was given away since.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    async fn shell(script: &str, folder: &Path) -> Process {
+        Process::spawn(&ProcessSpec {
+            name: "script".to_owned(),
+            program: "sh".into(),
+            args: vec!["-c".into(), script.into()],
+            env: Vec::new(),
+            log: folder.join("log"),
+        })
+        .await
+        .unwrap()
+    }
+
+    async fn wait_for_line(process: &Process, line: &str) {
+        tokio::time::timeout(Duration::from_secs(10), async {
+            while !process.logs_tail(5).contains(line) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await
+        .unwrap();
+    }
+
+    #[tokio::test]
+    async fn stop_asks_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let process = shell("trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done", folder.path()).await;
+        wait_for_line(&process, "up").await;
+        process.stop(Duration::from_secs(10)).await.unwrap();
+        assert_eq!(tail_of_file(&folder.path().join("log"), 1), "bye");
+    }
+
+    #[tokio::test]
+    async fn stop_kills_what_does_not_listen_and_a_dead_process_takes_no_signal() {
+        let folder = tempfile::tempdir().unwrap();
+        let process = shell("trap '' TERM; echo up; while :; do sleep 0.05; done", folder.path()).await;
+        wait_for_line(&process, "up").await;
+        process.stop(Duration::from_millis(100)).await.unwrap();
+
+        let mut process = shell("echo done", folder.path()).await;
+        wait_for_line(&process, "done").await;
+        tokio::time::timeout(Duration::from_secs(10), process.child.wait()).await.unwrap().unwrap();
+        assert!(process.exit_status().is_some_and(|status| status.success()));
+        assert!(matches!(process.signal(Signal::HangUp).await, Err(ProcessError::Exited { .. })));
+    }
+
+    #[tokio::test]
+    async fn drop_kills() {
+        let folder = tempfile::tempdir().unwrap();
+        let process = shell("echo up; exec sleep 600", folder.path()).await;
+        let id = process.id().unwrap();
+        wait_for_line(&process, "up").await;
+        drop(process);
+        let alive = Command::new("kill").args(["-s", "0", &id.to_string()]).stderr(Stdio::null()).status().await.unwrap();
+        assert!(!alive.success());
+    }
+}

@@ -1,0 +1,169 @@
+//! Runs async tests against one shared fixture, which starts when the first test needs it.
+//!
+//! A machine that cannot run the real parts reports the tests as ignored, with the reason; with
+//! `KEYFERRY_REQUIRE_REAL=1` that is a failure. `--list` starts nothing.
+
+mod outcome;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use tokio::runtime::{Handle, Runtime};
+use tokio::sync::{OnceCell, RwLock};
+
+pub use outcome::{NotStarted, TestError, TestResult};
+
+use crate::fleet::Fleet;
+use outcome::{missing, test_outcome};
+
+const TEST_LIMIT: Duration = Duration::from_secs(180);
+
+/// What tests share.
+pub trait Fixture: Send + Sync + 'static {
+    /// The end of every log, printed with a failed test.
+    fn log_tails(&self) -> String;
+}
+
+impl Fixture for Fleet {
+    fn log_tails(&self) -> String {
+        Fleet::log_tails(self)
+    }
+}
+
+type BoxedFuture<R> = Pin<Box<dyn Future<Output = R> + Send>>;
+type Start<T> = Box<dyn Fn() -> BoxedFuture<Result<T, NotStarted>> + Send + Sync>;
+type Body<T> = Box<dyn FnOnce(Arc<T>) -> BoxedFuture<TestResult> + Send>;
+
+/// Whether a test bears others beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Company {
+    Shared,
+    Alone,
+}
+
+struct LiveTest<T> {
+    name: String,
+    company: Company,
+    body: Body<T>,
+}
+
+/// Tests over one fixture.
+pub struct Suite<T> {
+    start: Start<T>,
+    tests: Vec<LiveTest<T>>,
+}
+
+impl<T> std::fmt::Debug for Suite<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<&str> = self.tests.iter().map(|test| test.name.as_str()).collect();
+        f.debug_struct("Suite").field("tests", &names).finish()
+    }
+}
+
+impl<T: Fixture> Suite<T> {
+    /// A suite whose fixture the function starts.
+    pub fn new<F>(start: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<T, NotStarted>> + Send + 'static,
+    {
+        Self { start: Box::new(move || Box::pin(start())), tests: Vec::new() }
+    }
+
+    /// A test that may run beside others; it keeps to names of its own.
+    pub fn test<F>(self, name: &str, body: impl FnOnce(Arc<T>) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = TestResult> + Send + 'static,
+    {
+        self.with(name, Company::Shared, body)
+    }
+
+    /// A test that runs alone, because it stops or changes what others use. It leaves all as it was.
+    pub fn test_alone<F>(self, name: &str, body: impl FnOnce(Arc<T>) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = TestResult> + Send + 'static,
+    {
+        self.with(name, Company::Alone, body)
+    }
+
+    /// Runs what the command line asks for; the fixture is gone when this comes back.
+    pub fn run(self) -> ExitCode {
+        let arguments = Arguments::from_args();
+        let runtime = match Runtime::new() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                eprintln!("start a tokio runtime: {error}");
+                return ExitCode::FAILURE;
+            }
+        };
+        let stage =
+            Arc::new(Stage { start: self.start, fixture: OnceCell::new(), company: RwLock::new(()), runtime: runtime.handle().clone() });
+        let trials = self.tests.into_iter().map(|test| trial(test, Arc::clone(&stage))).collect();
+        let code = libtest_mimic::run(&arguments, trials).exit_code();
+        let _inside = runtime.enter();
+        drop(stage);
+        code
+    }
+
+    fn with<F>(mut self, name: &str, company: Company, body: impl FnOnce(Arc<T>) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = TestResult> + Send + 'static,
+    {
+        self.tests.push(LiveTest { name: name.to_owned(), company, body: Box::new(move |fixture| Box::pin(body(fixture))) });
+        self
+    }
+}
+
+/// What the trials of one suite share.
+struct Stage<T> {
+    start: Start<T>,
+    fixture: OnceCell<Result<Arc<T>, NotStarted>>,
+    company: RwLock<()>,
+    runtime: Handle,
+}
+
+impl<T: Fixture> Stage<T> {
+    async fn fixture(&self) -> &Result<Arc<T>, NotStarted> {
+        self.fixture
+            .get_or_init(|| async {
+                let started = Instant::now();
+                let fixture = (self.start)().await.map(Arc::new);
+                if fixture.is_ok() {
+                    eprintln!("fixture up in {:.1} s", started.elapsed().as_secs_f32());
+                }
+                fixture
+            })
+            .await
+    }
+
+    async fn perform(&self, test: LiveTest<T>) -> Result<Completion, Failed> {
+        let fixture = match self.fixture().await {
+            Ok(fixture) => Arc::clone(fixture),
+            Err(NotStarted::Missing(reason)) => return missing(reason),
+            Err(NotStarted::Failed(error)) => {
+                return Err(format!("the fixture did not start: {error}").into());
+            }
+        };
+        let (_shared, _alone);
+        match test.company {
+            Company::Shared => _shared = self.company.read().await,
+            Company::Alone => _alone = self.company.write().await,
+        }
+        let mut running = tokio::spawn((test.body)(Arc::clone(&fixture)));
+        let ended = tokio::time::timeout(TEST_LIMIT, &mut running).await;
+        if ended.is_err() {
+            running.abort();
+        }
+        test_outcome(ended, TEST_LIMIT).map_err(|why| {
+            let logs = fixture.log_tails();
+            Failed::from(format!("{why}\n{logs}"))
+        })
+    }
+}
+
+fn trial<T: Fixture>(test: LiveTest<T>, stage: Arc<Stage<T>>) -> Trial {
+    Trial::ignorable_test(test.name.clone(), move || stage.runtime.clone().block_on(stage.perform(test)))
+}

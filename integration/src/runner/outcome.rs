@@ -1,0 +1,80 @@
+//! How a test ends, and how a fixture that did not start is told.
+
+use std::error::Error;
+use std::time::Duration;
+
+use libtest_mimic::{Completion, Failed};
+use tokio::task::JoinError;
+use tokio::time::error::Elapsed;
+
+use crate::fleet::FleetError;
+
+/// Any error: tests print it and do nothing else with it.
+pub type TestError = Box<dyn Error + Send + Sync>;
+
+/// How a test ends; a panic counts as a failure too.
+pub type TestResult = Result<(), TestError>;
+
+/// Why there is no fixture.
+#[derive(Debug)]
+pub enum NotStarted {
+    /// This machine does not have what it takes: the tests are ignored.
+    Missing(String),
+    /// It should have started.
+    Failed(TestError),
+}
+
+impl NotStarted {
+    /// A failure that is not a fleet's.
+    pub fn failed(error: impl Into<TestError>) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<FleetError> for NotStarted {
+    fn from(error: FleetError) -> Self {
+        match error.missing_part() {
+            Some(reason) => Self::Missing(reason),
+            None => Self::Failed(error.into()),
+        }
+    }
+}
+
+/// Ignored with the reason, or failed where real parts are required.
+pub(super) fn missing(reason: &str) -> Result<Completion, Failed> {
+    if std::env::var_os("KEYFERRY_REQUIRE_REAL").is_some_and(|value| value == "1") {
+        return Err(format!("real parts are required: {reason}").into());
+    }
+    Ok(Completion::ignored_with(reason))
+}
+
+/// The text of a failure, panics and time-outs included.
+pub(super) fn test_outcome(ended: Result<Result<TestResult, JoinError>, Elapsed>, limit: Duration) -> Result<Completion, String> {
+    match ended {
+        Ok(Ok(Ok(()))) => Ok(Completion::Completed),
+        Ok(Ok(Err(error))) => Err(with_causes(error.as_ref())),
+        Ok(Err(join)) => Err(match join.try_into_panic() {
+            Ok(payload) => panic_text(payload.as_ref()),
+            Err(join) => join.to_string(),
+        }),
+        Err(_) => Err(format!("not finished after {} s", limit.as_secs())),
+    }
+}
+
+fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(one) = cause {
+        let said = one.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = one.source();
+    }
+    text
+}
+
+fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
+    let said = payload.downcast_ref::<String>().map(String::as_str).or_else(|| payload.downcast_ref::<&str>().copied());
+    format!("panicked: {}", said.unwrap_or("without a message"))
+}
