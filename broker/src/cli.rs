@@ -1,1 +1,78 @@
-//! The command line.
+//! The command line. Flag names are kubectl's; every flag can be a `KEYFERRY_*` variable.
+
+mod access;
+#[cfg(feature = "embedded")]
+mod demo;
+mod exec;
+mod serve;
+mod targets;
+pub mod ui;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::kube::client::HubAccess;
+
+/// Short-lived, audience-bound access from a hub cluster to generic Kubernetes clusters, without stored credentials.
+#[derive(Parser)]
+#[command(name = "keyferry", version, about, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve the token API and the hub's discovery documents.
+    Serve(serve::ServeArgs),
+    /// Print a token for an access.
+    Token(access::TokenArgs),
+    /// Print a kubeconfig for an access.
+    Kubeconfig(access::AccessArgs),
+    /// Run a command with a kubeconfig for an access.
+    Exec(exec::ExecArgs),
+    /// List what a configuration file allows.
+    Targets(targets::TargetsArgs),
+    /// Show the main job on an embedded hub and target: no cluster needed.
+    #[cfg(feature = "embedded")]
+    Demo(demo::DemoArgs),
+}
+
+/// Where the hub is.
+#[derive(Args, Clone)]
+struct HubArgs {
+    /// Kubeconfig of the hub; without it, the Pod's own ServiceAccount.
+    #[arg(long, env = "KEYFERRY_KUBECONFIG", value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Context of that kubeconfig.
+    #[arg(long, env = "KEYFERRY_CONTEXT", value_name = "NAME")]
+    context: Option<String>,
+}
+
+impl HubArgs {
+    fn access(&self) -> HubAccess {
+        HubAccess { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() }
+    }
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return ui::fail(&format!("starting: {error}"), None),
+    };
+    runtime.block_on(async {
+        match cli.command {
+            Command::Serve(args) => serve::run(args).await,
+            Command::Token(args) => access::token(args).await,
+            Command::Kubeconfig(args) => access::kubeconfig(args).await,
+            Command::Exec(args) => exec::run(args).await,
+            Command::Targets(args) => targets::run(&args),
+            #[cfg(feature = "embedded")]
+            Command::Demo(args) => demo::run(args).await,
+        }
+    })
+}

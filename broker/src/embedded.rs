@@ -11,6 +11,7 @@ pub mod target;
 
 mod api_index;
 mod identity;
+mod json_body;
 mod jws;
 mod server;
 mod status;

@@ -10,6 +10,7 @@ pub mod authenticate;
 pub mod broker;
 pub mod circuit;
 pub mod cli;
+pub mod client;
 pub mod clock;
 pub mod controller;
 pub mod delegate;

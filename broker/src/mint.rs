@@ -130,27 +130,9 @@ impl Mint {
     }
 
     async fn mint_checked(&self, grant: &Grant) -> Result<BoundToken, Reason> {
-        let (parts, pair) = (&self.parts, grant.pair());
-        parts.guard.check(pair.audience()).await?;
-        let answer = parts.hub.token_request(pair.service_account(), pair.audience(), pair.lifetime()).await.map_err(|error| {
-            let reason = error.mint_reason();
-            tracing::warn!(%reason, %error, service_account = %pair.service_account().account, target = %pair.target(), "TokenRequest failed");
-            reason
-        })?;
-        let mut published = parts.publisher.reader().current().ok_or(Reason::HubUnreachable)?;
-        if !bound_token::is_signed_by_any(&answer, &published.keys) {
-            // The first sight of a new key: read the hub's documents at once instead of at the next poll.
-            if let Err(error) = parts.publisher.refresh().await {
-                tracing::warn!(reason = %error.reason(), %error, "the hub signed with a key that is not published");
-            }
-            published = parts.publisher.reader().current().ok_or(Reason::HubUnreachable)?;
-        }
-        let expected = MintExpectation::of(pair, &published.issuer, &published.keys);
-        bound_token::check(answer, &expected, parts.clock.now()).map_err(|fault| {
-            let reason = fault.reason();
-            tracing::error!(%reason, %fault, service_account = %pair.service_account().account, target = %pair.target(), "a minted token was dropped");
-            reason
-        })
+        let parts = &self.parts;
+        parts.guard.check(grant.pair().audience()).await?;
+        mint_once(&*parts.hub, &parts.publisher, &*parts.clock, grant).await
     }
 
     /// Renews what is due and was used within its last lifetime; forgets the rest. `allowed` says which grants still hold.
@@ -173,4 +155,33 @@ impl Mint {
         }
         self.parts.metrics.cached_tokens(self.held.len());
     }
+}
+
+/// Asks the hub for one token and compares it with the grant. The caller has made sure that the audience is not the hub's.
+///
+/// # Errors
+/// A `Mint…` reason, [`Reason::ServiceAccountChanged`], [`Reason::KeyNotPublished`], [`Reason::ClockSkew`] or
+/// [`Reason::HubUnreachable`]; the token is dropped.
+pub async fn mint_once(hub: &dyn Hub, publisher: &Publisher, clock: &dyn Clock, grant: &Grant) -> Result<BoundToken, Reason> {
+    let pair = grant.pair();
+    let service_account = &pair.service_account().account;
+    let answer = hub.token_request(pair.service_account(), pair.audience(), pair.lifetime()).await.map_err(|error| {
+        let reason = error.mint_reason();
+        tracing::warn!(%reason, %error, %service_account, target_cluster = %pair.target(), "TokenRequest failed");
+        reason
+    })?;
+    let mut published = publisher.reader().current().ok_or(Reason::HubUnreachable)?;
+    if !bound_token::is_signed_by_any(&answer, &published.keys) {
+        // The first sight of a new key: read the hub's documents at once instead of at the next poll.
+        if let Err(error) = publisher.refresh().await {
+            tracing::warn!(reason = %error.reason(), %error, "the hub signed with a key that is not published");
+        }
+        published = publisher.reader().current().ok_or(Reason::HubUnreachable)?;
+    }
+    let expected = MintExpectation::of(pair, &published.issuer, &published.keys);
+    bound_token::check(answer, &expected, clock.now()).map_err(|fault| {
+        let reason = fault.reason();
+        tracing::error!(%reason, %fault, %service_account, target_cluster = %pair.target(), "a minted token was dropped");
+        reason
+    })
 }

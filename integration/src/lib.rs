@@ -23,3 +23,4 @@ pub mod rbac;
 pub mod readiness;
 pub mod rest;
 pub mod runner;
+pub mod world;

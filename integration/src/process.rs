@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use tokio::process::{Child, Command};
 
+const SUSPENDED_WITHIN: Duration = Duration::from_secs(5);
+
 /// Why a child process could not be started or stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -114,6 +116,12 @@ impl Process {
         self.child.try_wait().ok().flatten()
     }
 
+    /// Ends when it has exited.
+    pub async fn exited(&mut self) {
+        // An error means that there is nothing to wait for.
+        let _ = self.child.wait().await;
+    }
+
     /// The last lines of its log.
     pub fn logs_tail(&self, lines: usize) -> String {
         tail_of_file(&self.log, lines)
@@ -130,6 +138,20 @@ impl Process {
             .await
             .map_err(|source| self.control_error("signal", source))?;
         if status.success() { Ok(()) } else { Err(ProcessError::Exited { name: self.name.clone() }) }
+    }
+
+    /// SIGSTOP, and back only when every thread has stopped: until then a thread may still answer.
+    pub async fn suspend(&self) -> Result<(), ProcessError> {
+        self.signal(Signal::Suspend).await?;
+        let deadline = Instant::now() + SUSPENDED_WITHIN;
+        while let Some(id) = self.child.id().filter(|id| !all_threads_stopped(*id)) {
+            if Instant::now() >= deadline {
+                let source = std::io::Error::other(format!("process {id} still runs"));
+                return Err(self.control_error("suspend", source));
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        Ok(())
     }
 
     /// SIGTERM, and SIGKILL when it has not exited after the grace period.
@@ -161,6 +183,16 @@ impl Drop for Process {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+/// From the third field of `/proc/<pid>/task/<tid>/stat`, proc(5). Where there is no such folder, this cannot be known.
+fn all_threads_stopped(id: u32) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{id}/task"));
+    tasks.into_iter().flatten().flatten().all(|task| {
+        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        // The second field is a name in brackets, which may hold anything.
+        stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
+    })
 }
 
 /// The last lines of a text file; empty when it cannot be read.

@@ -52,15 +52,21 @@ pub async fn wait_until_ready(
 ) -> Result<(), NotReady> {
     let deadline = Instant::now() + limit;
     loop {
-        let answer = client.get(url).timeout(Duration::from_secs(5)).send().await;
+        let asking = client.get(url).timeout(Duration::from_secs(5)).send();
+        // The process comes first: a stranger on its port may take a connection and say nothing, or say 200.
+        let answer = tokio::select! {
+            biased;
+            () = process.exited() => None,
+            answer = asking => Some(answer),
+        };
+        let Some(answer) = answer else {
+            return Err(NotReady::Exited { name: name.to_owned(), log: process.logs_tail(LOG_LINES) });
+        };
         let last = match answer {
             Ok(response) if response.status().is_success() => return Ok(()),
             Ok(response) => format!("last answer {}", response.status()),
             Err(error) => format!("last error: {error}"),
         };
-        if process.exit_status().is_some() {
-            return Err(NotReady::Exited { name: name.to_owned(), log: process.logs_tail(LOG_LINES) });
-        }
         if Instant::now() >= deadline {
             return Err(NotReady::Deadline { name: name.to_owned(), seconds: limit.as_secs(), last, log: process.logs_tail(LOG_LINES) });
         }

@@ -335,7 +335,7 @@ async fn a_suspended_hub_answers_nothing(fleet: Arc<Fleet>) -> TestResult {
     hub.suspend().await?;
     let held = tokio::time::timeout(Duration::from_secs(1), hub.admin().get("/version")).await;
     hub.resume().await?;
-    assert!(held.is_err(), "a suspended hub answered");
+    assert!(held.is_err(), "a suspended hub answered: {held:?}");
     hub.admin().get("/version").await?;
     Ok(())
 }

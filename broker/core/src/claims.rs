@@ -142,7 +142,11 @@ fn time(claims: &Map<String, Value>, claim: &'static str) -> Result<Option<Times
     Timestamp::from_second(seconds).map(Some).map_err(|_| ClaimsFormError::NotATime(claim))
 }
 
-fn object<'a>(members: &'a Map<String, Value>, member: &str, claim: &'static str) -> Result<Option<&'a Map<String, Value>>, ClaimsFormError> {
+fn object<'a>(
+    members: &'a Map<String, Value>,
+    member: &str,
+    claim: &'static str,
+) -> Result<Option<&'a Map<String, Value>>, ClaimsFormError> {
     match members.get(member) {
         None => Ok(None),
         Some(Value::Object(object)) => Ok(Some(object)),

@@ -5,23 +5,30 @@
 //! is typed so that nothing has to be checked a second time.
 
 mod access;
+mod address;
+mod allow;
 mod check;
 mod document;
-mod span;
+mod node;
 mod selector;
 mod server;
+mod span;
 mod target;
+mod typed;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::name::{AccessName, ObjectName};
 
 pub use access::{Delivery, DeliveryType, TargetAccess};
+pub use allow::{AllowRule, NamespaceRule};
 pub use check::{ConfigError, Mistake};
 pub use document::MAX_CONFIG_BYTES;
 pub use selector::NamespaceSelector;
 pub use server::{Listener, ServerConfiguration, TlsFiles};
-pub use target::{AllowRule, CertificateSource, LifetimeRange, NamespaceRule, TargetCluster};
+pub use target::{CertificateSource, LifetimeRange, TargetCluster};
+
+use document::Document;
 
 /// Everything one configuration file means.
 #[derive(Clone, Debug)]
@@ -41,6 +48,14 @@ pub struct Policy {
     pub accesses: BTreeMap<AccessName, TargetAccess>,
     /// The namespace that holds Keyferry and the Secrets that targets name; nobody mints for its ServiceAccounts.
     pub own_namespace: Option<crate::name::Namespace>,
+}
+
+impl Policy {
+    /// The accesses whose target is not there, each with the target's name. No mistake: either may come first.
+    pub fn dangling(&self) -> Vec<(AccessName, ObjectName)> {
+        let missing = |access: &&TargetAccess| !self.targets.contains_key(&access.target);
+        self.accesses.values().filter(missing).map(|access| (access.name.clone(), access.target.clone())).collect()
+    }
 }
 
 /// A hash of an object's spec: another spec is another generation, as `metadata.generation` is for an object of the API.
@@ -78,31 +93,70 @@ pub fn read(text: &str) -> Result<Configuration, ConfigError> {
     let mut mistakes = Vec::new();
     let mut server = None;
     let mut policy = Policy::default();
-    for (index, document) in documents.iter().enumerate() {
+    check_heads(&documents, &mut mistakes);
+    for document in &documents {
         match (document.api_version(), document.kind()) {
-            (server::API_VERSION, "ServerConfiguration") if index == 0 => server = server::read(document, &mut mistakes),
             (server::API_VERSION, "ServerConfiguration") => {
-                mistakes.push(document.mistake("kind", "a second ServerConfiguration stands in the file", "keep one, as the first document"));
+                let read = server::read(document, &mut mistakes);
+                server = server.or(read);
             }
             (target::API_VERSION, "TargetCluster") => target::read(document, &mut policy, &mut mistakes),
             (target::API_VERSION, "TargetAccess") => access::read(document, &mut policy, &mut mistakes),
-            (version, kind) => mistakes.push(document.mistake(
-                "kind",
-                format!("{version:?} {kind:?} is not an object that this file may hold"),
-                "use config.keyferry.dev/v1alpha1 ServerConfiguration first, then keyferry.dev/v1alpha1 TargetCluster and TargetAccess",
-            )),
+            _ => mistakes.push(unknown_kind(document)),
         }
     }
-    if documents.first().is_none_or(|first| first.kind() != "ServerConfiguration") {
-        mistakes.insert(0, Mistake::whole_file("the file does not begin with a ServerConfiguration", "add one as its first document"));
-    }
-    target::check_audiences(&documents, &policy, server.as_ref(), &mut mistakes);
+    check_names(&documents, &mut mistakes);
+    target::check_audiences(&documents, &mut mistakes);
     match server {
         Some(server) if mistakes.is_empty() => {
             policy.own_namespace = Some(server.cluster_resource_namespace.clone());
             Ok(Configuration { server, policy })
         }
         _ => Err(ConfigError { mistakes }),
+    }
+}
+
+/// One ServerConfiguration, and it stands first.
+fn check_heads(documents: &[Document], mistakes: &mut Vec<Mistake>) {
+    let heads: Vec<usize> =
+        documents.iter().enumerate().filter(|(_, document)| document.kind() == "ServerConfiguration").map(|(index, _)| index).collect();
+    match heads.as_slice() {
+        [] => mistakes.push(Mistake::whole_file("the file holds no ServerConfiguration", "add one as its first document")),
+        [0] => {}
+        [first, others @ ..] => {
+            if *first != 0 {
+                mistakes.extend(documents.get(*first).map(|it| it.mistake("kind", "the ServerConfiguration is not the first document", "move it up")));
+            }
+            let others = others.iter().filter_map(|index| documents.get(*index));
+            mistakes.extend(others.map(|it| it.mistake("kind", "a second ServerConfiguration stands in the file", "keep one, as the first document")));
+        }
+    }
+}
+
+fn unknown_kind(document: &Document) -> Mistake {
+    let (version, kind) = (document.api_version(), document.kind());
+    if !document.value().is_object() {
+        return document.mistake("", "the document is not a mapping", "write an object with apiVersion and kind");
+    }
+    let expected = match kind {
+        "ServerConfiguration" => server::API_VERSION,
+        "TargetCluster" | "TargetAccess" => target::API_VERSION,
+        _ => {
+            let mend = "use ServerConfiguration first, then TargetCluster and TargetAccess";
+            return document.mistake("kind", format!("{kind:?} is not an object that this file may hold"), mend);
+        }
+    };
+    document.mistake("apiVersion", format!("{version:?} has no {kind}"), format!("write {expected}"))
+}
+
+/// Two objects of one name: which of them would hold is nothing to guess.
+fn check_names(documents: &[Document], mistakes: &mut Vec<Mistake>) {
+    let mut known = BTreeSet::new();
+    for document in documents.iter().filter(|document| matches!(document.kind(), "TargetCluster" | "TargetAccess")) {
+        let name = document.text("/metadata/name");
+        if !name.is_empty() && !known.insert((document.kind(), document.text("/metadata/namespace"), name)) {
+            mistakes.push(document.mistake("metadata.name", format!("a second {} has this name", document.kind()), "rename or remove one of them"));
+        }
     }
 }
 

@@ -163,6 +163,6 @@ fn collect(keys: impl IntoIterator<Item = PublicKey>, seen: usize) -> Result<Pub
 }
 
 #[cfg(test)]
-mod tests;
-#[cfg(test)]
 pub(crate) mod test_keys;
+#[cfg(test)]
+mod tests;

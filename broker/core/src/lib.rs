@@ -24,6 +24,7 @@ pub mod kubeconfig;
 pub mod lifetime;
 pub mod moment;
 pub mod name;
+pub mod on_paper;
 pub mod reason;
 pub mod service_account;
 pub mod verify;

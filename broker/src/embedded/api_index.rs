@@ -10,6 +10,8 @@ pub(super) struct ApiResource {
     pub(super) group_version: &'static str,
     pub(super) name: &'static str,
     pub(super) kind: &'static str,
+    /// What kubectl takes for the name, such as `sa`.
+    pub(super) short_names: &'static [&'static str],
     pub(super) namespaced: bool,
     pub(super) verbs: &'static [&'static str],
 }
@@ -81,6 +83,7 @@ fn resource_list(group_version: &str, resources: &[ApiResource]) -> Value {
             json!({
                 "name": resource.name,
                 "singularName": resource.kind.to_lowercase(),
+                "shortNames": resource.short_names,
                 "namespaced": resource.namespaced,
                 "kind": resource.kind,
                 "verbs": resource.verbs,

@@ -11,6 +11,7 @@ mod claims;
 mod faults;
 mod keys;
 mod kubeconfig;
+mod object;
 mod objects;
 mod oidc;
 mod reviews;
@@ -19,8 +20,8 @@ mod token_request;
 mod tokens;
 mod verify;
 mod watch;
+mod world;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +37,6 @@ pub use claims::PodBinding;
 pub use faults::{Fault, Route};
 pub use keys::KeyAlgorithm;
 pub(super) use kubeconfig::document as kubeconfig_document;
-use objects::Resource;
 use state::HubState;
 pub(super) use state::random_token;
 
@@ -142,46 +142,6 @@ impl EmbeddedHub {
         &self.state.broker_token
     }
 
-    /// Adds a namespace, or replaces the labels of one that exists.
-    pub fn add_namespace(&self, name: &str, labels: &[(&str, &str)]) {
-        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        self.state.objects.put_namespace(name, labels);
-    }
-
-    /// Removes a namespace and everything in it.
-    pub fn delete_namespace(&self, name: &str) {
-        self.state.objects.delete_namespace(name);
-    }
-
-    /// Adds a ServiceAccount (and its namespace, if missing) and returns its UID; one that exists
-    /// is left alone and keeps its UID.
-    pub fn add_service_account(&self, namespace: &str, name: &str) -> String {
-        self.state.objects.put(Resource::ServiceAccounts, namespace, name, BTreeMap::new())
-    }
-
-    /// Removes a ServiceAccount; its tokens stop passing TokenReview at once. False if absent.
-    pub fn delete_service_account(&self, namespace: &str, name: &str) -> bool {
-        self.state.objects.delete(Resource::ServiceAccounts, namespace, name)
-    }
-
-    /// Deletes a ServiceAccount and adds one of the same name; returns the new UID.
-    pub fn recreate_service_account(&self, namespace: &str, name: &str) -> String {
-        self.delete_service_account(namespace, name);
-        self.add_service_account(namespace, name)
-    }
-
-    /// Adds a Secret (and its namespace, if missing), or replaces its data.
-    pub fn add_secret(&self, namespace: &str, name: &str, data: &[(&str, &[u8])]) {
-        let data = data.iter().map(|(key, value)| ((*key).to_owned(), value.to_vec())).collect();
-        self.state.objects.put(Resource::Secrets, namespace, name, data);
-    }
-
-    /// Forgets the history of changes, so that a watch from an older resourceVersion gets
-    /// `410 Gone` and has to list again.
-    pub fn compact(&self) {
-        self.state.objects.compact();
-    }
-
     /// Allows what the grant says, from now on.
     pub fn grant(&self, grant: Grant) {
         locked(&self.state.grants).push(grant);
@@ -236,13 +196,6 @@ impl EmbeddedHub {
     #[must_use]
     pub fn access_reviews(&self) -> u64 {
         self.requests(Route::AccessReview)
-    }
-
-    fn service_account(&self, namespace: &str, name: &str) -> Result<objects::Object, EmbeddedError> {
-        self.state
-            .objects
-            .get(Resource::ServiceAccounts, namespace, name)
-            .ok_or_else(|| EmbeddedError::NoServiceAccount { namespace: namespace.to_owned(), name: name.to_owned() })
     }
 }
 

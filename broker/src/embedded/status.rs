@@ -28,6 +28,14 @@ impl ApiError {
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message.into())
     }
 
+    pub(super) fn unsupported_media_type() -> Self {
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            "the embedded server reads bodies of application/json only".to_owned(),
+        )
+    }
+
     pub(super) fn no_such_path() -> Self {
         Self::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource".to_owned())
     }

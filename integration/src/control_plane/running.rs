@@ -37,27 +37,23 @@ impl Running {
     }
 
     pub(super) async fn kill(&mut self) -> Result<(), ControlPlaneError> {
-        for process in [self.controller_manager.take(), self.apiserver.take()] {
-            if let Some(process) = process {
-                process.kill().await?;
-            }
+        let both = [self.controller_manager.take(), self.apiserver.take()];
+        for process in both.into_iter().flatten() {
+            process.kill().await?;
         }
         Ok(())
     }
 
     pub(super) async fn suspend(&self) -> Result<(), ControlPlaneError> {
-        self.signal(Signal::Suspend).await
+        Ok(self.apiserver()?.suspend().await?)
     }
 
     pub(super) async fn resume(&self) -> Result<(), ControlPlaneError> {
-        self.signal(Signal::Continue).await
+        Ok(self.apiserver()?.signal(Signal::Continue).await?)
     }
 
-    async fn signal(&self, signal: Signal) -> Result<(), ControlPlaneError> {
-        match &self.apiserver {
-            Some(process) => Ok(process.signal(signal).await?),
-            None => Err(ProcessError::Exited { name: "kube-apiserver".to_owned() }.into()),
-        }
+    fn apiserver(&self) -> Result<&Process, ProcessError> {
+        self.apiserver.as_ref().ok_or_else(|| ProcessError::Exited { name: "kube-apiserver".to_owned() })
     }
 }
 

@@ -51,8 +51,11 @@ fn check_key(certificate: &X509Certificate<'_>, position: usize, subject: &str) 
     let unsupported = || CaBundleError::UnsupportedKey { position, subject: subject.to_owned() };
     let spki = certificate.public_key();
     match spki.parsed() {
-        Ok(PublicKey::RSA(key)) => check_authority_key(key.modulus, key.exponent)
-            .map_err(|fault| CaBundleError::WeakKey { position, subject: subject.to_owned(), fault }),
+        Ok(PublicKey::RSA(key)) => check_authority_key(key.modulus, key.exponent).map_err(|fault| CaBundleError::WeakKey {
+            position,
+            subject: subject.to_owned(),
+            fault,
+        }),
         Ok(PublicKey::EC(_)) => {
             let curve = spki.algorithm.parameters.as_ref().and_then(|parameters| parameters.as_oid().ok()).ok_or_else(unsupported)?;
             let known = [OID_EC_P256, OID_NIST_EC_P384, OID_NIST_EC_P521].contains(&curve);

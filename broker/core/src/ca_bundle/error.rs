@@ -104,7 +104,9 @@ impl CaBundleError {
     pub fn mend(&self) -> &'static str {
         match self {
             CaBundleError::Missing => "put the target's CA certificate as PEM into the Secret's entry `ca.crt`",
-            CaBundleError::Empty => "fill `ca.crt` with the target's CA certificate as PEM, or leave certSecretRef out to use the system's roots",
+            CaBundleError::Empty => {
+                "fill `ca.crt` with the target's CA certificate as PEM, or leave certSecretRef out to use the system's roots"
+            }
             CaBundleError::TooLarge(_) | CaBundleError::TooManyMarkers | CaBundleError::TooManyCertificates(_) => {
                 "keep only the CA certificates that signed the target's serving certificate"
             }

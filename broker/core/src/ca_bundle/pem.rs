@@ -3,8 +3,8 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::error::CaBundleError;
 use super::MAX_PEM_MARKERS;
+use super::error::CaBundleError;
 
 /// What a text holds.
 pub(super) struct Blocks {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::check::{Check, Mistake};
 use super::document::{Document, Metadata};
 use super::target::LocalReference;
-use super::{Generation, Policy, span};
+use super::{Generation, Policy};
 use crate::name::{AccessName, Namespace, ObjectName};
 
 /// The shape in which a credential leaves.
@@ -127,9 +127,9 @@ struct DeliverySpec {
 
 /// Reads one TargetAccess into the policy.
 pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<Mistake>) {
-    let Some(Object { metadata, spec, .. }) = document.read::<Object>(mistakes) else { return };
     let mut check = Check::new(document, mistakes);
-    let namespace = metadata.namespace.ok_or("is missing").and_then(|text| Namespace::new(text).map_err(|_| "is not a namespace's name"));
+    let Some(Object { metadata, spec, .. }) = check.read::<Object>() else { return };
+    let namespace = metadata.namespace.ok_or("is missing".to_owned()).and_then(|text| Namespace::new(text).map_err(|error| error.to_string()));
     let namespace = check.take("metadata.namespace", namespace, "a TargetAccess is namespaced: write its tenant's namespace");
     let name = check.take("metadata.name", ObjectName::new(metadata.name), "name it as a Kubernetes object");
     let target = check.take("spec.targetClusterRef.name", ObjectName::new(spec.target_cluster_ref.name), "name a TargetCluster");
@@ -139,7 +139,10 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
     for (index, caller) in spec.callers.into_iter().enumerate() {
         let path = format!("spec.callers[{index}]");
         if let Some(caller) = check.take(&path, ObjectName::new(caller), "name a ServiceAccount of the same namespace, without a namespace") {
-            callers.insert(caller);
+            let shown = caller.to_string();
+            if !callers.insert(caller) {
+                check.wrong(&path, format!("{shown:?} is listed twice"), "list each caller once");
+            }
         }
     }
     let deliveries = read_deliveries(spec.deliveries, &mut check);
@@ -155,36 +158,40 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
     let name = AccessName { namespace, name };
     let generation = document.generation();
     let access = TargetAccess { name: name.clone(), generation, target, service_account, callers, deliveries, suspend: spec.suspend };
-    if policy.accesses.insert(name, access).is_some() {
-        mistakes.push(document.mistake("metadata.name", "a second TargetAccess has this name", "rename or remove one of them"));
-    }
+    policy.accesses.insert(name, access);
 }
 
 fn read_deliveries(deliveries: Vec<DeliverySpec>, check: &mut Check<'_>) -> Vec<Delivery> {
-    let mut read: Vec<Delivery> = Vec::new();
+    let mut names = BTreeSet::new();
+    let mut read = Vec::new();
     for (index, delivery) in deliveries.into_iter().enumerate() {
         let path = format!("spec.deliveries[{index}]");
-        let name = check.take(&format!("{path}.name"), ObjectName::new(delivery.name), "name the delivery");
-        let shown = delivery.delivery_type.clone();
-        let delivery_type = DeliveryType::parse(&shown).map_err(|error| format!("{shown:?} {error}"));
-        let Some(delivery_type) = check.take(&format!("{path}.type"), delivery_type, "use HTTP or Exec") else { continue };
-        if !matches!(delivery_type, DeliveryType::HTTP | DeliveryType::Exec) {
-            check.wrong(&format!("{path}.type"), format!("{shown} is written by the controller, which does not run on a file"), "use HTTP or Exec");
-        } else if delivery.object_name.is_some() {
-            check.wrong(&format!("{path}.objectName"), format!("{shown} writes no object"), "remove objectName");
-        }
-        if let Some(text) = &delivery.token_lifetime {
-            let lifetime = span::parse(text).and_then(|duration| crate::lifetime::check(duration).map(|()| duration));
-            check.take(&format!("{path}.tokenLifetime"), lifetime, "write a duration from 10m to 24h");
-            check.wrong(&format!("{path}.tokenLifetime"), format!("{shown} takes its lifetime from the target"), "remove tokenLifetime");
-        }
-        let Some(name) = name else { continue };
-        if read.iter().any(|other| other.name == name) {
+        let name = check.take(&format!("{path}.name"), ObjectName::new(delivery.name.clone()), "name the delivery");
+        if name.as_ref().is_some_and(|name| !names.insert(name.clone())) {
             check.wrong(&format!("{path}.name"), "a second delivery has this name", "rename one of them");
         }
-        read.push(Delivery { name, delivery_type });
+        let shown = delivery.delivery_type.as_str();
+        let delivery_type = DeliveryType::parse(shown).map_err(|error| format!("{shown:?} {error}"));
+        let Some(delivery_type) = check.take(&format!("{path}.type"), delivery_type, "use HTTP or Exec") else { continue };
+        if matches!(delivery_type, DeliveryType::HTTP | DeliveryType::Exec) {
+            refuse_object_fields(&delivery, &path, check);
+        } else {
+            check.wrong(&format!("{path}.type"), format!("{shown} is written by the controller, which does not run on a file"), "use HTTP or Exec");
+        }
+        read.extend(name.map(|name| Delivery { name, delivery_type }));
     }
     read
+}
+
+/// `HTTP` and `Exec` answer requests: there is no object to name, and nothing at rest that would need a longer life.
+fn refuse_object_fields(delivery: &DeliverySpec, path: &str, check: &mut Check<'_>) {
+    let shown = &delivery.delivery_type;
+    if delivery.object_name.is_some() {
+        check.wrong(&format!("{path}.objectName"), format!("{shown} writes no object"), "remove objectName");
+    }
+    if delivery.token_lifetime.is_some() {
+        check.wrong(&format!("{path}.tokenLifetime"), format!("{shown} takes its lifetime from the target"), "remove tokenLifetime");
+    }
 }
 
 fn one_of(text: Option<&str>, path: &str, choices: &[&str], check: &mut Check<'_>) {

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
+use serde::de::DeserializeOwned;
+
 use super::document::Document;
+use super::typed;
 
 /// One mistake and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,17 +68,32 @@ pub(super) struct Check<'a> {
     document: &'a Document,
     mistakes: &'a mut Vec<Mistake>,
     before: usize,
+    replaced: Vec<String>,
 }
 
 impl<'a> Check<'a> {
     pub(super) fn new(document: &'a Document, mistakes: &'a mut Vec<Mistake>) -> Check<'a> {
         let before = mistakes.len();
-        Check { document, mistakes, before }
+        Check { document, mistakes, before, replaced: Vec::new() }
     }
 
-    /// Notes a mistake in the field at `path`.
+    /// The document as a typed object. What does not fit is noted; an empty value then stands in for it, so the rest can be checked.
+    pub(super) fn read<T: DeserializeOwned>(&mut self) -> Option<T> {
+        let (object, misfits) = typed::read(self.document);
+        for misfit in misfits {
+            self.wrong(&misfit.path, misfit.problem, misfit.mend);
+            if misfit.replaced {
+                self.replaced.push(misfit.path);
+            }
+        }
+        object
+    }
+
+    /// Notes a mistake in the field at `path`, unless it is about a stand-in.
     pub(super) fn wrong(&mut self, path: &str, problem: impl Into<String>, mend: impl Into<String>) {
-        self.mistakes.push(self.document.mistake(path, problem, mend));
+        if !self.replaced.iter().any(|replaced| typed::covers(replaced, path)) {
+            self.mistakes.push(self.document.mistake(path, problem, mend));
+        }
     }
 
     /// The value, or nothing and a note of why not.
@@ -83,7 +101,7 @@ impl<'a> Check<'a> {
         result.map_err(|error| self.wrong(path, error.to_string(), mend)).ok()
     }
 
-    /// Whether nothing was wrong with this object.
+    /// Whether nothing at all was wrong with this object. For its end only: inside it, one field's mistake must not hide another's.
     pub(super) fn clean(&self) -> bool {
         self.mistakes.len() == self.before
     }

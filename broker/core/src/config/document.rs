@@ -1,18 +1,21 @@
 //! The YAML stream: bounded, strict, and every field's line kept for the messages.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::de::{DeserializeOwned, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::Spanned;
+use serde_saphyr::options::MergeKeyPolicy;
 
-use super::check::{ConfigError, Mistake};
 use super::Generation;
+use super::check::{ConfigError, Mistake};
+use super::node::Node;
 
 /// The most bytes a configuration file may have.
 pub const MAX_CONFIG_BYTES: usize = 8 * 1024 * 1024;
+
+/// The most characters of a value or name that a message repeats.
+const MAX_SHOWN: usize = 300;
 
 /// One YAML document with the lines of its fields.
 #[derive(Debug)]
@@ -22,33 +25,45 @@ pub(super) struct Document {
 }
 
 /// `metadata` of an object, as far as a file may state it.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Metadata {
     pub(super) name: String,
     #[serde(default)]
     pub(super) namespace: Option<String>,
-    #[serde(default)]
-    labels: BTreeMap<String, String>,
-    #[serde(default)]
-    annotations: BTreeMap<String, String>,
+    #[serde(default, rename = "labels")]
+    _labels: BTreeMap<String, String>,
+    #[serde(default, rename = "annotations")]
+    _annotations: BTreeMap<String, String>,
 }
 
-/// Reads the stream.
+/// Reads the stream. Empty documents, such as a comment between two separators, are left out.
 pub(super) fn documents(text: &str) -> Result<Vec<Document>, ConfigError> {
     let whole = |problem: String, mend: &str| ConfigError { mistakes: vec![Mistake::whole_file(problem, mend)] };
     if text.len() > MAX_CONFIG_BYTES {
         return Err(whole(format!("the file is larger than {MAX_CONFIG_BYTES} bytes"), "split the fleet over several hubs or use the CRDs"));
     }
+    // A file of the greatest size with plain objects has about 800,000 nodes in 50,000 documents. Aliases are for people's convenience:
+    // a few, not nested into each other.
     let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! { max_events: 1_000_000, max_aliases: 64, max_anchors: 64 },
+        budget: serde_saphyr::budget! {
+            max_events: 2_000_000,
+            max_nodes: 1_000_000,
+            max_documents: 65_536,
+            max_depth: 32,
+            max_aliases: 64,
+            max_anchors: 64,
+        },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 10_000, max_replay_stack_depth: 4 },
         legacy_octal_numbers: true,
+        merge_keys: MergeKeyPolicy::Error,
+        reject_unsupported_tags: true,
     };
     let nodes: Vec<Spanned<Node>> = serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
         let line = error.location().map_or(0, |location| location.line());
         let problem = error.without_snippet().to_string();
-        let problem = problem.lines().next().unwrap_or("cannot be read").to_owned();
-        let mut mistake = Mistake::whole_file(format!("the YAML cannot be read: {problem}"), "correct the YAML");
+        let problem = problem.lines().next().unwrap_or("it ends too early");
+        let mut mistake = Mistake::whole_file(shown(&format!("the YAML cannot be read: {problem}")), "correct the YAML");
         mistake.line = line;
         ConfigError { mistakes: vec![mistake] }
     })?;
@@ -59,48 +74,40 @@ impl Document {
     fn new(node: Spanned<Node>) -> Document {
         let mut lines = BTreeMap::new();
         lines.insert(String::new(), node.referenced.line());
-        let value = flatten(node.value, "", &mut lines);
+        let value = node.value.flatten("", &mut lines);
         Document { value, lines }
     }
 
-    fn text(&self, member: &str) -> &str {
-        self.value.get(member).and_then(Value::as_str).unwrap_or_default()
+    pub(super) fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// The text at a JSON pointer, empty where there is none.
+    pub(super) fn text(&self, pointer: &str) -> &str {
+        self.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
 
     pub(super) fn api_version(&self) -> &str {
-        self.text("apiVersion")
+        self.text("/apiVersion")
     }
 
     pub(super) fn kind(&self) -> &str {
-        self.text("kind")
-    }
-
-    /// Whether this document is the object `kind`/`name`.
-    pub(super) fn is(&self, kind: &str, name: &str) -> bool {
-        self.kind() == kind && self.value.pointer("/metadata/name").and_then(Value::as_str) == Some(name)
+        self.text("/kind")
     }
 
     pub(super) fn generation(&self) -> Generation {
         Generation::of(self.value.get("spec").unwrap_or(&Value::Null))
     }
 
-    /// The document as a typed object; members that the type does not know are mistakes.
-    pub(super) fn read<T: DeserializeOwned>(&self, mistakes: &mut Vec<Mistake>) -> Option<T> {
-        serde_path_to_error::deserialize(&self.value)
-            .map_err(|error| {
-                let path = error.path().to_string();
-                let path = if path == "." { String::new() } else { path };
-                mistakes.push(self.mistake(&path, error.into_inner().to_string(), "see the configuration reference for the fields and their types"));
-            })
-            .ok()
-    }
-
     /// A mistake at `path`, with the line of the nearest field that stands in the file.
     pub(super) fn mistake(&self, path: &str, problem: impl Into<String>, mend: impl Into<String>) -> Mistake {
-        let name = self.value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-        let namespace = self.value.pointer("/metadata/namespace").and_then(Value::as_str).map(|text| format!("{text}/")).unwrap_or_default();
-        let object = if name.is_empty() { self.kind().to_owned() } else { format!("{}/{namespace}{name}", self.kind()) };
-        Mistake { object, path: path.to_owned(), line: self.line(path), problem: problem.into(), mend: mend.into() }
+        let (name, namespace) = (self.text("/metadata/name"), self.text("/metadata/namespace"));
+        let object = match (name, namespace) {
+            ("", _) => self.kind().to_owned(),
+            (name, "") => format!("{}/{name}", self.kind()),
+            (name, namespace) => format!("{}/{namespace}/{name}", self.kind()),
+        };
+        Mistake { object: shown(&object), path: shown(path), line: self.line(path), problem: shown(&problem.into()), mend: mend.into() }
     }
 
     fn line(&self, path: &str) -> u64 {
@@ -109,106 +116,17 @@ impl Document {
             if let Some(line) = self.lines.get(path) {
                 return *line;
             }
+            if path.is_empty() {
+                return 0;
+            }
             path = path.rfind(['.', '[']).and_then(|end| path.get(..end)).unwrap_or_default();
         }
     }
 }
 
-/// A YAML node whose children know their lines.
-#[derive(Debug)]
-enum Node {
-    Map(Vec<(String, Spanned<Node>)>),
-    Sequence(Vec<Spanned<Node>>),
-    Scalar(Value),
-}
-
-fn flatten(node: Node, path: &str, lines: &mut BTreeMap<String, u64>) -> Value {
-    match node {
-        Node::Scalar(value) => value,
-        Node::Sequence(items) => Value::Array(
-            items
-                .into_iter()
-                .enumerate()
-                .map(|(index, item)| {
-                    let path = format!("{path}[{index}]");
-                    lines.insert(path.clone(), item.referenced.line());
-                    flatten(item.value, &path, lines)
-                })
-                .collect(),
-        ),
-        Node::Map(members) => Value::Object(
-            members
-                .into_iter()
-                .map(|(key, member)| {
-                    let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                    lines.insert(path.clone(), member.referenced.line());
-                    (key, flatten(member.value, &path, lines))
-                })
-                .collect(),
-        ),
-    }
-}
-
-impl<'de> Deserialize<'de> for Node {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Node, D::Error> {
-        deserializer.deserialize_any(NodeVisitor)
-    }
-}
-
-struct NodeVisitor;
-
-impl<'de> Visitor<'de> for NodeVisitor {
-    type Value = Node;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a YAML mapping, sequence or scalar")
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Node, E> {
-        Ok(Node::Scalar(value.into()))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Node, E> {
-        Ok(Node::Scalar(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Node, E> {
-        Ok(Node::Scalar(value.into()))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Node, E> {
-        Ok(Node::Scalar(value.into()))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Node, E> {
-        Ok(Node::Scalar(value.into()))
-    }
-
-    fn visit_unit<E>(self) -> Result<Node, E> {
-        Ok(Node::Scalar(Value::Null))
-    }
-
-    fn visit_none<E>(self) -> Result<Node, E> {
-        Ok(Node::Scalar(Value::Null))
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
-        Node::deserialize(deserializer)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Node, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = sequence.next_element()? {
-            items.push(item);
-        }
-        Ok(Node::Sequence(items))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
-        let mut members = Vec::new();
-        while let Some(member) = map.next_entry()? {
-            members.push(member);
-        }
-        Ok(Node::Map(members))
-    }
+/// Text of the file as a message may hold it: on one line, and not all of it when it is long.
+fn shown(text: &str) -> String {
+    let escape = |character: char| if character.is_control() { character.escape_default().to_string() } else { character.to_string() };
+    let cut: String = text.chars().take(MAX_SHOWN).map(escape).collect();
+    if text.chars().nth(MAX_SHOWN).is_some() { format!("{cut}...") } else { cut }
 }

@@ -57,9 +57,10 @@ impl NamespaceSelector {
     }
 
     pub(super) fn read(selector: LabelSelector, path: &str, check: &mut Check<'_>) -> Option<NamespaceSelector> {
+        let written = selector.match_labels.len() + selector.match_expressions.len();
         let mut terms = Vec::new();
         for (key, value) in selector.match_labels {
-            guarded(&key, &format!("{path}.matchLabels"), check);
+            guarded(&key, &format!("{path}.matchLabels.{key}"), check);
             terms.push(Term::In(key, vec![value]));
         }
         for (index, requirement) in selector.match_expressions.into_iter().enumerate() {
@@ -67,14 +68,25 @@ impl NamespaceSelector {
             guarded(&requirement.key, &format!("{path}.key"), check);
             terms.extend(term(requirement, &path, check));
         }
-        if terms.is_empty() {
+        if written == 0 {
             check.wrong(path, "is empty, which would select every namespace", "name a label, or list the namespaces by name");
         }
-        // Only negative terms would select every namespace that lacks a label, new ones included.
-        if !terms.is_empty() && terms.iter().all(|term| matches!(term, Term::NotIn(..) | Term::DoesNotExist(..))) {
-            check.wrong(path, "has only negative terms, so it would select every new namespace", "add a term with In or Exists");
+        let complete = written > 0 && terms.len() == written;
+        if complete && !terms.iter().any(Term::narrows) {
+            check.wrong(path, "would select every new namespace", "add a term with In, or with Exists on a guarded label");
         }
-        check.clean().then_some(NamespaceSelector { terms })
+        complete.then_some(NamespaceSelector { terms })
+    }
+}
+
+impl Term {
+    /// Whether the term leaves out namespaces that nobody labelled: a negative one does not, nor does the label that all of them have.
+    fn narrows(&self) -> bool {
+        match self {
+            Term::In(..) => true,
+            Term::Exists(key) => key != NAME_LABEL,
+            Term::NotIn(..) | Term::DoesNotExist(..) => false,
+        }
     }
 }
 

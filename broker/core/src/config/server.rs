@@ -1,6 +1,5 @@
 //! `ServerConfiguration`: how one Keyferry process serves.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::check::{Check, Mistake};
-use super::document::Document;
+use super::document::{Document, Metadata};
 use super::span;
 use crate::audience::Audience;
 use crate::issuer::{Issuer, PublicUrl};
@@ -16,6 +15,9 @@ use crate::name::{self, Namespace, ObjectName};
 
 /// The API group and version of the ServerConfiguration.
 pub(super) const API_VERSION: &str = "config.keyferry.dev/v1alpha1";
+
+/// The audience of callers' tokens where none is configured.
+pub(super) const DEFAULT_CALLER_AUDIENCE: &str = "keyferry.dev";
 
 /// A ServerConfiguration, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,8 +75,8 @@ struct Object {
     _api_version: String,
     #[serde(rename = "kind")]
     _kind: String,
-    #[serde(default, rename = "metadata")]
-    _metadata: BTreeMap<String, serde_json::Value>,
+    #[serde(rename = "metadata")]
+    _metadata: Option<Metadata>,
     hub_name: String,
     #[serde(rename = "publicURL")]
     public_url: String,
@@ -129,12 +131,12 @@ struct Audit {
 
 /// Reads the ServerConfiguration.
 pub(super) fn read(document: &Document, mistakes: &mut Vec<Mistake>) -> Option<ServerConfiguration> {
-    let object: Object = document.read(mistakes)?;
     let mut check = Check::new(document, mistakes);
+    let object: Object = check.read()?;
     let hub_name = name::label(&object.hub_name).map(|()| object.hub_name.clone());
     let hub_name = check.take("hubName", hub_name, "write a short name such as hub; it begins every username at the targets");
     let public_url = check.take("publicURL", PublicUrl::new(&object.public_url), "write the origin that targets reach");
-    let caller_audience = object.caller_audience.unwrap_or_else(|| "keyferry.dev".to_owned());
+    let caller_audience = object.caller_audience.unwrap_or_else(|| DEFAULT_CALLER_AUDIENCE.to_owned());
     let caller_audience = check.take("callerAudience", Audience::new(caller_audience), "write one audience");
     let namespace = object.cluster_resource_namespace.unwrap_or_else(|| "keyferry-system".to_owned());
     let namespace = check.take("clusterResourceNamespace", Namespace::new(namespace), "name Keyferry's own namespace");
@@ -143,7 +145,7 @@ pub(super) fn read(document: &Document, mistakes: &mut Vec<Mistake>) -> Option<S
     let hub_issuer = object.hub.issuer.and_then(|text| check.take("hub.issuer", Issuer::new(text), "write the hub's --service-account-issuer"));
     let max_age = duration(object.discovery.max_age.as_deref(), "discovery.maxAge", 60, 30..=3600, &mut check);
     if object.api.max_age.is_some() {
-        check.wrong("api.maxAge", "tokens are never stored by caches", "set discovery.maxAge");
+        check.wrong("api.maxAge", "is set, but caches never store tokens", "remove it, or set discovery.maxAge");
     }
     let discovery = listener(object.discovery, "discovery", 8443, &mut check);
     let api = listener(object.api, "api", 9443, &mut check);

@@ -97,9 +97,7 @@ impl PublicKey {
     pub(super) fn to_json(&self) -> String {
         let (kty, numbers) = match &self.material {
             KeyMaterial::Rsa { n } => ("RSA", format!(r#""n":"{}","e":"{}""#, encode(n), encode(&F4))),
-            KeyMaterial::Ec { curve, x, y } => {
-                ("EC", format!(r#""crv":"{}","x":"{}","y":"{}""#, curve.as_str(), encode(x), encode(y)))
-            }
+            KeyMaterial::Ec { curve, x, y } => ("EC", format!(r#""crv":"{}","x":"{}","y":"{}""#, curve.as_str(), encode(x), encode(y))),
         };
         let kid = Value::from(self.kid.as_str());
         format!(r#"{{"kty":"{kty}","use":"sig","alg":"{}","kid":{kid},{numbers}}}"#, self.algorithm)

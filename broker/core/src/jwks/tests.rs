@@ -58,7 +58,8 @@ fn a_set_leaves_in_one_spelling() {
         r#""e":"AQAB""#
     );
     // RFC 7638 section 3.1 gives the key and its thumbprint.
-    let upstream = format!(r#"{{"x":1,"keys":[{{"kid":"2011-04-29","x5c":["junk"],"x5u":"http://a",{members},"kty":"RSA","ext":{{"y":[]}}}}]}}"#);
+    let upstream =
+        format!(r#"{{"x":1,"keys":[{{"kid":"2011-04-29","x5c":["junk"],"x5u":"http://a",{members},"kty":"RSA","ext":{{"y":[]}}}}]}}"#);
     let (set, rejected) = PublicKeySet::from_upstream(upstream.as_bytes(), KeySetLimits::default()).unwrap();
     assert_eq!(rejected, []);
     let expected = format!(r#"{{"keys":[{{"kty":"RSA","use":"sig","alg":"RS256","kid":"2011-04-29",{members}}}]}}"#);

@@ -65,7 +65,8 @@ fn j1_to_j5_only_the_algorithms_of_kube_apiserver() {
 
 #[test]
 fn j6_to_j17_no_header_that_chooses_a_key_or_changes_the_meaning() {
-    let values = [json!(null), json!([]), json!(["exp"]), json!(["alg"]), json!(["b64"]), json!("DEF"), json!(false), json!({"kty": "RSA"})];
+    let values =
+        [json!(null), json!([]), json!(["exp"]), json!(["alg"]), json!(["b64"]), json!("DEF"), json!(false), json!({"kty": "RSA"})];
     for member in REFUSED_HEADER_MEMBERS {
         for value in &values {
             let mut header = json!({"alg": "RS256", "kid": "k"});

@@ -3,9 +3,9 @@
 use base64::Engine;
 use jiff::{SignedDuration, Timestamp};
 use josekit::jwk::Jwk;
+use josekit::jwk::KeyPair;
 use josekit::jwk::alg::ec::{EcCurve, EcKeyPair};
 use josekit::jwk::alg::rsa::RsaKeyPair;
-use josekit::jwk::KeyPair;
 use jsonwebtoken::EncodingKey;
 use proptest::prelude::{any, prop, prop_assert, prop_assert_eq, proptest};
 use serde_json::{Value, json};
@@ -124,10 +124,7 @@ fn j62_to_j66_a_key_verifies_its_own_algorithm_only() {
 fn j62_to_j66_an_ecdsa_signature_has_one_form() {
     let orders = [
         (SigningAlgorithm::Es256, "ffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551"),
-        (
-            SigningAlgorithm::Es384,
-            "ffffffffffffffffffffffffffffffffffffffffffffffffc7634d81f4372ddf581a0db248b0a77aecec196accc52973",
-        ),
+        (SigningAlgorithm::Es384, "ffffffffffffffffffffffffffffffffffffffffffffffffc7634d81f4372ddf581a0db248b0a77aecec196accc52973"),
         (
             SigningAlgorithm::Es512,
             concat!(
@@ -140,7 +137,8 @@ fn j62_to_j66_an_ecdsa_signature_has_one_form() {
         let key = key(algorithm);
         let token = key.token(&claims());
         let good = signature_of(&token);
-        let order: Vec<u8> = order.as_bytes().chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect();
+        let order: Vec<u8> =
+            order.as_bytes().chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect();
         let half = good.len() / 2;
         assert_eq!(order.len(), half);
         let (r, s) = good.split_at(half);

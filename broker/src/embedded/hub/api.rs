@@ -9,7 +9,7 @@ use axum::middleware;
 use axum::response::Response;
 use axum::routing::{get, post};
 
-use super::objects::Resource;
+use super::object::Resource;
 use super::state::HubState;
 use super::{faults, oidc, reviews, token_request, watch};
 use crate::embedded::api_index::{self, ApiResource};
@@ -64,20 +64,36 @@ async fn one_secret(State(hub): Hub, Path((namespace, name)): Path<(String, Stri
 }
 
 const SERVED: &[ApiResource] = &[
-    ApiResource { group_version: "v1", name: "namespaces", kind: "Namespace", namespaced: false, verbs: &["get", "list", "watch"] },
+    ApiResource {
+        group_version: "v1",
+        name: "namespaces",
+        kind: "Namespace",
+        short_names: &["ns"],
+        namespaced: false,
+        verbs: &["get", "list", "watch"],
+    },
     ApiResource {
         group_version: "v1",
         name: "serviceaccounts",
         kind: "ServiceAccount",
+        short_names: &["sa"],
         namespaced: true,
         verbs: &["get", "list", "watch"],
     },
-    ApiResource { group_version: "v1", name: "serviceaccounts/token", kind: "TokenRequest", namespaced: true, verbs: &["create"] },
-    ApiResource { group_version: "v1", name: "secrets", kind: "Secret", namespaced: true, verbs: &["get"] },
+    ApiResource {
+        group_version: "v1",
+        name: "serviceaccounts/token",
+        kind: "TokenRequest",
+        short_names: &[],
+        namespaced: true,
+        verbs: &["create"],
+    },
+    ApiResource { group_version: "v1", name: "secrets", kind: "Secret", short_names: &[], namespaced: true, verbs: &["get"] },
     ApiResource {
         group_version: "authentication.k8s.io/v1",
         name: "tokenreviews",
         kind: "TokenReview",
+        short_names: &[],
         namespaced: false,
         verbs: &["create"],
     },
@@ -85,6 +101,7 @@ const SERVED: &[ApiResource] = &[
         group_version: "authentication.k8s.io/v1",
         name: "selfsubjectreviews",
         kind: "SelfSubjectReview",
+        short_names: &[],
         namespaced: false,
         verbs: &["create"],
     },
@@ -92,6 +109,7 @@ const SERVED: &[ApiResource] = &[
         group_version: "authorization.k8s.io/v1",
         name: "subjectaccessreviews",
         kind: "SubjectAccessReview",
+        short_names: &[],
         namespaced: false,
         verbs: &["create"],
     },
@@ -99,6 +117,7 @@ const SERVED: &[ApiResource] = &[
         group_version: "authorization.k8s.io/v1",
         name: "selfsubjectaccessreviews",
         kind: "SelfSubjectAccessReview",
+        short_names: &[],
         namespaced: false,
         verbs: &["create"],
     },

@@ -3,44 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
-use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::claims::random_uuid;
+use super::object::{Object, Resource};
 use crate::embedded::clock::Clock;
 use crate::embedded::locked;
-
-/// The kinds that a hub holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Resource {
-    Namespaces,
-    ServiceAccounts,
-    Secrets,
-}
-
-/// One object. No `Debug`: the data of a Secret is in it.
-#[derive(Clone)]
-pub(super) struct Object {
-    pub(super) resource: Resource,
-    /// Empty for a namespace.
-    pub(super) namespace: String,
-    pub(super) name: String,
-    pub(super) uid: String,
-    labels: BTreeMap<String, String>,
-    data: BTreeMap<String, Vec<u8>>,
-    created: Timestamp,
-    version: u64,
-}
-
-/// Whether an answer carries whole objects or their metadata.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
-    Full,
-    MetadataOnly,
-}
 
 /// What happened to an object.
 #[derive(Clone)]
@@ -65,25 +34,6 @@ struct Inner {
     history: Vec<Change>,
     version: u64,
     compacted: u64,
-}
-
-impl Resource {
-    /// Plural name in the API.
-    pub(super) fn plural(self) -> &'static str {
-        match self {
-            Self::Namespaces => "namespaces",
-            Self::ServiceAccounts => "serviceaccounts",
-            Self::Secrets => "secrets",
-        }
-    }
-
-    pub(super) fn kind(self) -> &'static str {
-        match self {
-            Self::Namespaces => "Namespace",
-            Self::ServiceAccounts => "ServiceAccount",
-            Self::Secrets => "Secret",
-        }
-    }
 }
 
 impl Objects {
@@ -225,62 +175,4 @@ impl Inner {
         self.history.push(Change { kind: "DELETED", object });
         true
     }
-}
-
-impl Object {
-    /// The object as JSON, with its apiVersion and kind.
-    pub(super) fn to_json(&self, shape: Shape) -> Value {
-        let metadata = self.metadata();
-        if shape == Shape::MetadataOnly {
-            return json!({
-                "kind": "PartialObjectMetadata",
-                "apiVersion": "meta.k8s.io/v1",
-                "metadata": metadata,
-            });
-        }
-        let kind = self.resource.kind();
-        match self.resource {
-            Resource::Namespaces => json!({
-                "kind": kind, "apiVersion": "v1", "metadata": metadata,
-                "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"},
-            }),
-            Resource::ServiceAccounts => {
-                json!({"kind": kind, "apiVersion": "v1", "metadata": metadata})
-            }
-            Resource::Secrets => {
-                let data: BTreeMap<_, _> = self.data.iter().map(|(key, value)| (key, STANDARD.encode(value))).collect();
-                json!({
-                    "kind": kind, "apiVersion": "v1", "metadata": metadata,
-                    "data": data, "type": "Opaque",
-                })
-            }
-        }
-    }
-
-    fn metadata(&self) -> Value {
-        let mut metadata = json!({
-            "name": self.name,
-            "uid": self.uid,
-            "resourceVersion": self.version.to_string(),
-            "creationTimestamp": whole_seconds(self.created),
-        });
-        if let Some(fields) = metadata.as_object_mut() {
-            if !self.namespace.is_empty() {
-                fields.insert("namespace".to_owned(), json!(self.namespace));
-            }
-            if !self.labels.is_empty() {
-                fields.insert("labels".to_owned(), json!(self.labels));
-            }
-        }
-        metadata
-    }
-
-    fn is(&self, resource: Resource, namespace: &str) -> bool {
-        self.resource == resource && (namespace.is_empty() || self.namespace == namespace)
-    }
-}
-
-/// RFC 3339 without fractions, as `metav1.Time`.
-pub(super) fn whole_seconds(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

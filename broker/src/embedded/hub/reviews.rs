@@ -15,6 +15,7 @@ use super::callers::{Caller, granted};
 use super::state::HubState;
 use super::verify;
 use crate::embedded::identity::UserInfo;
+use crate::embedded::json_body;
 use crate::embedded::status::ApiError;
 
 type Reviewed = Result<(StatusCode, Json<Value>), ApiError>;
@@ -22,7 +23,7 @@ type Reviewed = Result<(StatusCode, Json<Value>), ApiError>;
 pub(super) async fn token(State(hub): State<Arc<HubState>>, headers: HeaderMap, body: Bytes) -> Reviewed {
     let caller = Caller::of(&hub, &headers)?;
     caller.must(&hub, &creating("authentication.k8s.io", "tokenreviews"))?;
-    let spec: TokenReviewSpec = spec_of(&body)?;
+    let spec: TokenReviewSpec = spec_of(&headers, &body)?;
     let audiences = spec.audiences.unwrap_or_default();
     let status = match verify::token(&hub, &spec.token, &audiences) {
         Ok(verified) => json!({
@@ -45,7 +46,7 @@ pub(super) async fn myself(State(hub): State<Arc<HubState>>, headers: HeaderMap)
 pub(super) async fn access(State(hub): State<Arc<HubState>>, headers: HeaderMap, body: Bytes) -> Reviewed {
     let caller = Caller::of(&hub, &headers)?;
     caller.must(&hub, &creating("authorization.k8s.io", "subjectaccessreviews"))?;
-    let spec: AccessReviewSpec = spec_of(&body)?;
+    let spec: AccessReviewSpec = spec_of(&headers, &body)?;
     let user = UserInfo { username: spec.user.unwrap_or_default(), groups: spec.groups.unwrap_or_default(), ..UserInfo::default() };
     let allowed = spec.resource_attributes.is_some_and(|wanted| granted(&hub, &user, &wanted.into()));
     Ok(decision("SubjectAccessReview", allowed))
@@ -53,7 +54,7 @@ pub(super) async fn access(State(hub): State<Arc<HubState>>, headers: HeaderMap,
 
 pub(super) async fn my_access(State(hub): State<Arc<HubState>>, headers: HeaderMap, body: Bytes) -> Reviewed {
     let caller = Caller::of(&hub, &headers)?;
-    let spec: AccessReviewSpec = spec_of(&body)?;
+    let spec: AccessReviewSpec = spec_of(&headers, &body)?;
     let allowed = spec.resource_attributes.is_some_and(|wanted| caller.may(&hub, &wanted.into()));
     Ok(decision("SelfSubjectAccessReview", allowed))
 }
@@ -99,8 +100,8 @@ impl From<ResourceAttributes> for Wanted {
     }
 }
 
-fn spec_of<S: DeserializeOwned>(body: &Bytes) -> Result<S, ApiError> {
-    serde_json::from_slice::<Review<S>>(body).map(|review| review.spec).map_err(|_| ApiError::bad_request("the body is no such review"))
+fn spec_of<S: DeserializeOwned>(headers: &HeaderMap, body: &Bytes) -> Result<S, ApiError> {
+    json_body::read::<Review<S>>(headers, body, "such review").map(|review| review.spec)
 }
 
 fn decision(kind: &str, allowed: bool) -> (StatusCode, Json<Value>) {

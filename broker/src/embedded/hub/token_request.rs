@@ -14,8 +14,9 @@ use super::access::Wanted;
 use super::callers::Caller;
 use super::claims::{self, TokenSpec};
 use super::faults::Fault;
-use super::objects::{Object, Resource, whole_seconds};
+use super::object::{Object, Resource, whole_seconds};
 use super::state::HubState;
+use crate::embedded::json_body;
 use crate::embedded::status::ApiError;
 
 /// Default, least and most of `spec.expirationSeconds`.
@@ -32,7 +33,7 @@ pub(super) async fn create(
 ) -> Result<Response, ApiError> {
     let caller = Caller::of(&hub, &headers)?;
     caller.must(&hub, &wanted(&namespace, &name))?;
-    let request: TokenRequest = serde_json::from_slice(&body).map_err(|_| ApiError::bad_request("the body is no TokenRequest"))?;
+    let request: TokenRequest = json_body::read(&headers, &body, "TokenRequest")?;
     let account = check(&hub, &namespace, &name, &request)?;
     let fault = fault.map(|Extension(fault)| fault).unwrap_or_default();
     answer(&hub, &account, &request.spec, &fault)

@@ -1,7 +1,7 @@
 //! How the hub itself verifies a token of its own ServiceAccounts.
 
 use super::claims::LEGACY_ISSUER;
-use super::objects::Resource;
+use super::object::Resource;
 use super::state::HubState;
 use crate::embedded::identity::{AUTHENTICATED, UserInfo};
 use crate::embedded::jws::Jws;

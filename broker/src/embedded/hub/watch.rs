@@ -15,7 +15,8 @@ use tokio::time::Instant;
 
 use super::access::Wanted;
 use super::callers::Caller;
-use super::objects::{Change, Object, Resource, Shape};
+use super::object::{Object, Resource, Shape};
+use super::objects::Change;
 use super::state::HubState;
 use crate::embedded::status::ApiError;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use axum::body::Bytes;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -17,6 +17,7 @@ use super::verify::{self, Refusal};
 use super::{Outcome, SeenRequest, TargetState};
 use crate::embedded::api_index::{self, ApiResource};
 use crate::embedded::identity::{AUTHENTICATED, UserInfo, bearer};
+use crate::embedded::json_body;
 use crate::embedded::locked;
 use crate::embedded::status::ApiError;
 
@@ -79,8 +80,12 @@ async fn who_am_i(Extension(user): Extension<UserInfo>) -> (StatusCode, Json<Val
 }
 
 /// The API audience of a target is its own URL: the audience of the JWT authenticator is none.
-async fn review_token(State(target): State<Arc<TargetState>>, body: Bytes) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let review: Value = serde_json::from_slice(&body).map_err(|_| ApiError::bad_request("the body is no TokenReview"))?;
+async fn review_token(
+    State(target): State<Arc<TargetState>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let review: Value = json_body::read(&headers, &body, "TokenReview")?;
     let token = review.pointer("/spec/token").and_then(Value::as_str);
     let token = token.unwrap_or_default();
     let asked = review.pointer("/spec/audiences").and_then(Value::as_array);
@@ -128,11 +133,12 @@ fn created(kind: &str, status: &Value) -> (StatusCode, Json<Value>) {
 }
 
 const SERVED: &[ApiResource] = &[
-    ApiResource { group_version: "v1", name: "namespaces", kind: "Namespace", namespaced: false, verbs: &["list"] },
+    ApiResource { group_version: "v1", name: "namespaces", kind: "Namespace", short_names: &["ns"], namespaced: false, verbs: &["list"] },
     ApiResource {
         group_version: "authentication.k8s.io/v1",
         name: "selfsubjectreviews",
         kind: "SelfSubjectReview",
+        short_names: &[],
         namespaced: false,
         verbs: &["create"],
     },
@@ -140,6 +146,7 @@ const SERVED: &[ApiResource] = &[
         group_version: "authentication.k8s.io/v1",
         name: "tokenreviews",
         kind: "TokenReview",
+        short_names: &[],
         namespaced: false,
         verbs: &["create"],
     },

@@ -29,7 +29,7 @@ async fn mint(
 
 async fn review(client: &kube::Client, token: &str, audiences: &[&str]) -> TokenReview {
     let review = TokenReview {
-        spec: serde_json::from_value::<TokenReviewSpec>(json!({"token": token, "audiences": audiences})).unwrap().into(),
+        spec: serde_json::from_value::<TokenReviewSpec>(json!({"token": token, "audiences": audiences})).unwrap(),
         ..TokenReview::default()
     };
     Api::all(client.clone()).create(&PostParams::default(), &review).await.unwrap()
@@ -245,8 +245,7 @@ async fn access_follows_the_grants() {
                 user: Some("system:serviceaccount:ci:dev".to_owned()),
                 resource_attributes: Some(asked(name)),
                 ..SubjectAccessReviewSpec::default()
-            }
-            .into(),
+            },
             ..SubjectAccessReview::default()
         };
         let answer: SubjectAccessReview = Api::all(client.clone()).create(&PostParams::default(), &review).await.unwrap();
@@ -262,7 +261,7 @@ async fn access_follows_the_grants() {
     let me = me.status.unwrap().user_info.unwrap();
     assert_eq!(me.username.as_deref(), Some("system:serviceaccount:ci:dev"));
     let review = SelfSubjectAccessReview {
-        spec: SelfSubjectAccessReviewSpec { resource_attributes: Some(asked("deployer")), ..SelfSubjectAccessReviewSpec::default() }.into(),
+        spec: SelfSubjectAccessReviewSpec { resource_attributes: Some(asked("deployer")), ..SelfSubjectAccessReviewSpec::default() },
         ..SelfSubjectAccessReview::default()
     };
     let answer: SelfSubjectAccessReview = Api::all(developer.clone()).create(&PostParams::default(), &review).await.unwrap();
@@ -311,4 +310,18 @@ async fn a_stopped_hub_refuses_connections_and_shows_no_secret() {
     assert_eq!(client.get(&ready).send().await.unwrap().status(), 200);
     soon(hub.stop()).await;
     assert!(client.get(&ready).send().await.is_err());
+}
+
+#[tokio::test]
+async fn a_body_that_is_no_json_is_refused() {
+    let hub = hub().await;
+    let answer = https(hub.ca_pem())
+        .post(format!("{}/apis/authentication.k8s.io/v1/tokenreviews", hub.url()))
+        .bearer_auth(hub.broker_token().expose_secret())
+        .header("content-type", "application/vnd.kubernetes.protobuf")
+        .body("k8s")
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(answer.status(), 415);
 }

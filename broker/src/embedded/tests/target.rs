@@ -154,7 +154,7 @@ async fn a_new_key_is_unknown_until_the_old_set_is_stale() {
     world.hands.forward(SignedDuration::from_secs(3600 - 29));
     assert_eq!(world.error(&new).await, "accepted");
     assert!(world.error(&old).await.contains("failed to verify id token signature"));
-    assert_eq!(world.target.fetches().len(), 4);
+    assert_eq!(world.target.fetches().len(), 3);
 }
 
 #[tokio::test]

@@ -2,7 +2,8 @@ use futures::{Stream, StreamExt as _, TryStreamExt as _, pin_mut};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
-use kube::runtime::watcher::{self, Event, metadata_watcher, watcher};
+use kube::core::PartialObjectMeta;
+use kube::runtime::watcher::{self, Event, watcher};
 
 use super::*;
 
@@ -39,8 +40,8 @@ async fn a_metadata_watcher_sees_what_is_added_and_deleted() {
     for config in [watcher::Config::default(), watcher::Config::default().streaming_lists()] {
         let hub = hub().await;
         hub.add_service_account("ci", "first");
-        let api: Api<ServiceAccount> = Api::all(broker(&hub).await);
-        let stream = metadata_watcher(api, config);
+        let api: Api<PartialObjectMeta<ServiceAccount>> = Api::all(broker(&hub).await);
+        let stream = watcher(api, config);
         pin_mut!(stream);
         assert_eq!(next(&mut stream).await, "init first");
         assert_eq!(next(&mut stream).await, "done");

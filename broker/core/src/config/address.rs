@@ -1,0 +1,177 @@
+//! URLs that go into kubeconfigs: every client must read them alike, so only the plain spelling of each is taken.
+
+use url::Url;
+
+use crate::name::ObjectName;
+
+/// Reads an apiserver's URL: `https://host[:port][/path]`, kept as written but for a trailing slash.
+pub(super) fn server(text: &str) -> Result<String, &'static str> {
+    let url = Url::parse(text).map_err(|_| "is not a URL")?;
+    if url.scheme() != "https" {
+        return Err("is not an https URL, and a bearer token must not travel in the clear");
+    }
+    if text.contains('@') {
+        return Err("holds credentials");
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("holds a query or a fragment");
+    }
+    let (authority, path) = plain(text, &url)?;
+    // The parser has removed dot segments and encoded what must not stand there; if its path is another one, clients may differ too.
+    let segments = path.trim_start_matches('/').trim_end_matches('/');
+    if (!path.is_empty() && path != url.path()) || path.contains('%') || segments.contains("//") || path.starts_with("//") {
+        return Err("holds characters or path segments that clients read differently");
+    }
+    Ok(format!("https://{authority}{}", path.trim_end_matches('/')))
+}
+
+/// Reads a proxy's URL: `http`, `https` or `socks5`, host and port, nothing else.
+pub(super) fn proxy(text: &str) -> Result<String, &'static str> {
+    let url = Url::parse(text).map_err(|_| "is not a URL")?;
+    if !matches!(url.scheme(), "http" | "https" | "socks5") {
+        return Err("is not an http, https or socks5 URL");
+    }
+    if text.contains('@') {
+        return Err("holds credentials, which every reader of the kubeconfig would get");
+    }
+    if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
+        return Err("is not a plain host and port");
+    }
+    let (authority, path) = plain(text, &url)?;
+    if matches!(path, "" | "/") { Ok(format!("{}://{authority}", url.scheme())) } else { Err("is not a plain host and port") }
+}
+
+/// Reads a `tlsServerName`: a DNS name or an IPv4 address.
+pub(super) fn server_name(text: String) -> Result<String, &'static str> {
+    ObjectName::new(text.clone()).map(|_| text).map_err(|_| "is not a DNS name in lower case")
+}
+
+/// Authority and path as written, if the parser took them as they are: no backslash, no host in another spelling, no port 0.
+fn plain<'t>(text: &'t str, url: &Url) -> Result<(&'t str, &'t str), &'static str> {
+    let rest = text.strip_prefix(url.scheme()).and_then(|rest| rest.strip_prefix("://")).ok_or("is not written as scheme://host")?;
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    if text.bytes().any(|byte| !byte.is_ascii_graphic() || matches!(byte, b'\\' | b'"')) {
+        return Err("holds characters or path segments that clients read differently");
+    }
+    let host = url.host_str().filter(|host| !host.is_empty()).ok_or("has no host")?;
+    let port = match authority.get(..host.len()).filter(|written| written.eq_ignore_ascii_case(host)) {
+        Some(_) => authority.get(host.len()..).unwrap_or_default(),
+        None => return Err("has a host that clients read differently"),
+    };
+    let usable = |digits: &str| digits.parse::<u16>().is_ok_and(|port| port > 0 && port.to_string() == digits);
+    if port.is_empty() || port.strip_prefix(':').is_some_and(usable) { Ok((authority, path)) } else { Err("has no usable port") }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{proxy, server, server_name};
+
+    #[test]
+    fn plain_addresses_are_kept_as_written() {
+        for text in [
+            "https://prod.example.com",
+            "https://prod.example.com:6443",
+            "https://prod.example.com:443",
+            "https://Prod.example.com:6443",
+            "https://10.0.0.1:6443",
+            "https://[fd00::1]:6443",
+            "https://xn--bcher-kva.example",
+            "https://rancher.example.com/k8s/clusters/c-m-1_2~x",
+        ] {
+            assert_eq!(server(text).unwrap(), text);
+        }
+        assert_eq!(server("https://prod.example.com/").unwrap(), "https://prod.example.com");
+        assert_eq!(server("https://prod.example.com/k8s/").unwrap(), "https://prod.example.com/k8s");
+    }
+
+    #[test]
+    fn addresses_that_clients_may_read_differently_are_refused() {
+        for text in [
+            "",
+            "prod.example.com",
+            "http://prod.example.com",
+            "HTTPS://prod.example.com",
+            "https:prod.example.com",
+            "https:/prod.example.com",
+            "https:///prod.example.com",
+            "https://",
+            "https://user@prod.example.com",
+            "https://user:password@prod.example.com",
+            "https://@prod.example.com",
+            "https://prod.example.com/@x",
+            "https://prod.example.com?x",
+            "https://prod.example.com/?",
+            "https://prod.example.com#x",
+            "https://prod.example.com/#",
+            "https://prod.example.com:0",
+            "https://prod.example.com:",
+            "https://prod.example.com:06443",
+            "https://prod.example.com:65536",
+            "https://prod.example.com:+443",
+            "https://pr\u{f6}d.example.com",
+            "https://prod.example.com\u{3002}evil.example",
+            "https://prod.example.com/\u{e9}",
+            "https://prod.example.com\\evil",
+            "https://prod.example.com/a\\b",
+            "https://prod.example.com/a%2Fb",
+            "https://prod%2eexample.com",
+            "https://prod.example.com/../x",
+            "https://prod.example.com/x/..",
+            "https://prod.example.com/./x",
+            "https://prod.example.com/x/.",
+            "https://prod.example.com//x",
+            "https://prod.example.com/x//y",
+            "https://prod.example.com/a b",
+            "https://prod.example.com/a\tb",
+            "https://prod.exa\nmple.com",
+            " https://prod.example.com",
+            "https://prod.example.com/a\"b",
+            "https://prod.example.com/<x>",
+            "https://0x7f.1",
+            "https://2130706433",
+            "https://127.1",
+            "https://[0:0:0:0:0:0:0:1]",
+            "https://[fe80::1%25eth0]",
+            "https://xn--a",
+        ] {
+            assert!(server(text).is_err(), "{text:?} became {:?}", server(text));
+        }
+    }
+
+    #[test]
+    fn a_proxy_is_a_scheme_a_host_and_a_port() {
+        for text in ["http://proxy.example.com:3128", "https://proxy.example.com", "socks5://10.0.0.9:1080", "socks5://[fd00::9]:1080"] {
+            assert_eq!(proxy(text).unwrap(), text);
+        }
+        assert_eq!(proxy("http://proxy.example.com/").unwrap(), "http://proxy.example.com");
+        for text in [
+            "socks4://proxy.example.com",
+            "socks5h://proxy.example.com",
+            "ftp://proxy.example.com",
+            "proxy.example.com:3128",
+            "http:proxy.example.com",
+            "http://user:password@proxy.example.com",
+            "socks5://user@proxy.example.com:1080",
+            "http://proxy.example.com/x",
+            "http://proxy.example.com//",
+            "http://proxy.example.com?x",
+            "socks5://proxy.example.com#x",
+            "http://proxy.example.com:0",
+            "socks5://proxy.example.com:0",
+            "socks5://",
+            "socks5://pro%78y.example.com",
+            "socks5://pr\u{f6}xy.example.com",
+        ] {
+            assert!(proxy(text).is_err(), "{text:?} became {:?}", proxy(text));
+        }
+    }
+
+    #[test]
+    fn a_server_name_is_no_pattern() {
+        assert!(server_name("kubernetes.default.svc".to_owned()).is_ok());
+        for text in ["", "*.example.com", "a b", "a/b", "a:443", "A.example"] {
+            assert!(server_name(text.to_owned()).is_err(), "{text:?}");
+        }
+    }
+}

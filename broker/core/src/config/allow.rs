@@ -1,0 +1,87 @@
+//! `allow[]` of a TargetCluster: which ServiceAccounts of which namespaces, in which shapes.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+
+use super::access::DeliveryType;
+use super::check::Check;
+use super::selector::{LabelSelector, NamespaceSelector};
+use crate::name::{Namespace, ObjectName};
+
+/// One entry of `allow[]`: these ServiceAccounts of these namespaces, by these deliveries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AllowRule {
+    /// Which namespaces.
+    pub namespaces: NamespaceRule,
+    /// Which ServiceAccounts in them, by exact name.
+    pub service_accounts: BTreeSet<ObjectName>,
+    /// In which shapes a credential may leave.
+    pub deliveries: BTreeSet<DeliveryType>,
+}
+
+/// The namespaces of an [`AllowRule`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NamespaceRule {
+    /// These, by exact name.
+    Named(BTreeSet<Namespace>),
+    /// Those whose labels match.
+    Selected(NamespaceSelector),
+}
+
+/// A rule as written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Rule {
+    namespaces: Option<Vec<String>>,
+    namespace_selector: Option<LabelSelector>,
+    service_accounts: Vec<String>,
+    deliveries: Option<Vec<String>>,
+}
+
+/// Reads the rule at `spec.allow[index]`.
+pub(super) fn read(rule: Rule, index: usize, check: &mut Check<'_>) -> Option<AllowRule> {
+    let path = format!("spec.allow[{index}]");
+    let namespaces = match (rule.namespaces, rule.namespace_selector) {
+        (Some(names), None) => names_of(names, &format!("{path}.namespaces"), Namespace::new, check).map(NamespaceRule::Named),
+        (None, Some(selector)) => NamespaceSelector::read(selector, &format!("{path}.namespaceSelector"), check).map(NamespaceRule::Selected),
+        (Some(_), Some(_)) => {
+            check.wrong(&path, "has both namespaces and namespaceSelector", "keep one of them");
+            None
+        }
+        (None, None) => {
+            check.wrong(&path, "has neither namespaces nor namespaceSelector", "list the namespaces by name, or select them");
+            None
+        }
+    };
+    let service_accounts = names_of(rule.service_accounts, &format!("{path}.serviceAccounts"), ObjectName::new, check);
+    let deliveries = match rule.deliveries {
+        None => Some(DeliveryType::DEFAULT.iter().copied().collect()),
+        Some(names) => names_of(names, &format!("{path}.deliveries"), |text| DeliveryType::parse(&text), check),
+    };
+    Some(AllowRule { namespaces: namespaces?, service_accounts: service_accounts?, deliveries: deliveries? })
+}
+
+fn names_of<T: Ord, E: std::fmt::Display>(
+    names: Vec<String>,
+    path: &str,
+    parse: impl Fn(String) -> Result<T, E>,
+    check: &mut Check<'_>,
+) -> Option<BTreeSet<T>> {
+    if names.is_empty() {
+        check.wrong(path, "is empty", "list at least one exact name");
+        return None;
+    }
+    let mut read = BTreeSet::new();
+    for (index, name) in names.into_iter().enumerate() {
+        let path = format!("{path}[{index}]");
+        let shown = format!("{name:?}");
+        let parsed = parse(name).map_err(|error| format!("{shown} {error}"));
+        if let Some(name) = check.take(&path, parsed, "write an exact name; patterns are not allowed")
+            && !read.insert(name)
+        {
+            check.wrong(&path, format!("{shown} is listed twice"), "list each name once");
+        }
+    }
+    Some(read)
+}

@@ -1,0 +1,60 @@
+//! What a configuration allows by itself, before the hub's live objects are asked.
+
+use crate::config::{DeliveryType, NamespaceRule, Policy, TargetAccess, TargetCluster};
+
+/// What the files say about an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnPaper {
+    /// An allow rule names its namespace and its ServiceAccount.
+    Allowed,
+    /// An allow rule names its ServiceAccount, and selects namespaces by labels that only the hub knows.
+    ByNamespaceLabels,
+    /// No allow rule fits.
+    NotAllowed,
+    /// Its target, or the access itself, is suspended.
+    Suspended,
+    /// Its target is not there.
+    NoSuchTarget,
+}
+
+impl OnPaper {
+    /// What `policy` says about `access`, delivered on request.
+    pub fn of(policy: &Policy, access: &TargetAccess) -> OnPaper {
+        let Some(target) = policy.targets.get(&access.target) else { return OnPaper::NoSuchTarget };
+        if policy.own_namespace.as_ref() == Some(&access.name.namespace) {
+            return OnPaper::NotAllowed;
+        }
+        match fitting_rule(target, access) {
+            Some(_) if target.suspend || access.suspend => OnPaper::Suspended,
+            Some(verdict) => verdict,
+            None => OnPaper::NotAllowed,
+        }
+    }
+
+    /// How it is printed.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            OnPaper::Allowed => "yes",
+            OnPaper::ByNamespaceLabels => "by namespace labels",
+            OnPaper::NotAllowed => "no",
+            OnPaper::Suspended => "suspended",
+            OnPaper::NoSuchTarget => "no such target",
+        }
+    }
+}
+
+fn fitting_rule(target: &TargetCluster, access: &TargetAccess) -> Option<OnPaper> {
+    let on_request = [DeliveryType::HTTP, DeliveryType::Exec].into_iter().filter(|delivery| access.offers(*delivery));
+    let verdicts = on_request.flat_map(|delivery| {
+        target.allow.iter().filter_map(move |rule| {
+            if !rule.service_accounts.contains(&access.service_account) || !rule.deliveries.contains(&delivery) {
+                return None;
+            }
+            match &rule.namespaces {
+                NamespaceRule::Named(names) => names.contains(&access.name.namespace).then_some(OnPaper::Allowed),
+                NamespaceRule::Selected(_) => Some(OnPaper::ByNamespaceLabels),
+            }
+        })
+    });
+    verdicts.min_by_key(|verdict| *verdict != OnPaper::Allowed)
+}

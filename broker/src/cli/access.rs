@@ -1,0 +1,175 @@
+//! `keyferry token` and `keyferry kubeconfig`: through a server, or directly by a configuration file.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use keyferry_core::name::{AccessName, Namespace, ObjectName};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::json;
+
+use super::{HubArgs, ui};
+use crate::client::caller_token::{self, CallerTokenSource};
+use crate::client::direct::Direct;
+use crate::client::server::ServerAddress;
+use crate::client::{ClientError, UsableToken};
+
+/// Which access, and how to get at it.
+#[derive(Args)]
+pub(super) struct AccessArgs {
+    /// The TargetAccess, as NAME with -n, or as NAMESPACE/NAME.
+    access: String,
+    /// Its namespace.
+    #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
+    namespace: Option<String>,
+    /// The Keyferry server's https URL.
+    #[arg(long, env = "KEYFERRY_SERVER", value_name = "URL", conflicts_with = "config")]
+    server: Option<String>,
+    /// CA certificates of that server.
+    #[arg(long, env = "KEYFERRY_CERTIFICATE_AUTHORITY", value_name = "FILE")]
+    certificate_authority: Option<PathBuf>,
+    /// The caller's own token.
+    #[arg(long, env = "KEYFERRY_TOKEN_FILE", value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Mint the caller's token for this ServiceAccount of the access's namespace, through a hub kubeconfig.
+    #[arg(long, env = "KEYFERRY_SERVICE_ACCOUNT", value_name = "NAME")]
+    service_account: Option<String>,
+    /// The audience of such a token.
+    #[arg(long, env = "KEYFERRY_CALLER_AUDIENCE", default_value = "keyferry.dev")]
+    caller_audience: String,
+    /// Work without a server, by this configuration file and your own rights on the hub.
+    #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    hub: HubArgs,
+}
+
+#[derive(Args)]
+pub(super) struct TokenArgs {
+    #[command(flatten)]
+    access: AccessArgs,
+    /// What to print.
+    #[arg(short, long, value_enum, default_value_t = TokenOutput::Token)]
+    output: TokenOutput,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum TokenOutput {
+    /// The token alone.
+    Token,
+    /// The token and how long it may be used.
+    Json,
+}
+
+/// What the arguments mean.
+pub(super) struct Source {
+    pub(super) access: AccessName,
+    way: Way,
+}
+
+enum Way {
+    Server(ServerAddress, CallerTokenSource),
+    Direct(Direct),
+}
+
+/// A mistake in the arguments, and how to mend it.
+pub(super) struct UsageError {
+    pub(super) problem: String,
+    pub(super) hint: &'static str,
+}
+
+impl AccessArgs {
+    pub(super) fn source(&self) -> Result<Source, UsageError> {
+        let access = self.name()?;
+        let hub = self.hub.access();
+        let way = match (&self.server, &self.config) {
+            (Some(url), _) => {
+                let address = ServerAddress { url: url.clone(), certificate_authority: self.certificate_authority.clone() };
+                let audience = self.caller_audience.clone();
+                let caller =
+                    CallerTokenSource { token_file: self.token_file.clone(), service_account: self.service_account.clone(), audience, hub };
+                Way::Server(address, caller)
+            }
+            (None, Some(config)) => Way::Direct(Direct { config: config.clone(), hub }),
+            (None, None) => {
+                return Err(UsageError {
+                    problem: "no server and no configuration file is named".to_owned(),
+                    hint: "give --server URL, or --config FILE with a kubeconfig of the hub",
+                });
+            }
+        };
+        Ok(Source { access, way })
+    }
+
+    fn name(&self) -> Result<AccessName, UsageError> {
+        let wrong = |problem: String| UsageError { problem, hint: "write NAME with -n NAMESPACE, or NAMESPACE/NAME" };
+        if let Some(namespace) = self.namespace.as_deref().filter(|_| !self.access.contains('/')) {
+            let namespace = Namespace::new(namespace).map_err(|error| wrong(format!("the namespace {error}")))?;
+            let name = ObjectName::new(self.access.as_str()).map_err(|error| wrong(format!("the access's name {error}")))?;
+            return Ok(AccessName { namespace, name });
+        }
+        AccessName::parse(&self.access).map_err(|error| wrong(format!("the access {error}")))
+    }
+}
+
+impl Source {
+    pub(super) async fn kubeconfig(&self) -> Result<SecretString, ClientError> {
+        match &self.way {
+            Way::Server(server, caller) => {
+                let token = caller_token::find(caller, self.access.namespace.as_str()).await?;
+                server.kubeconfig(&token, &self.access).await
+            }
+            Way::Direct(direct) => direct.kubeconfig(&self.access).await,
+        }
+    }
+
+    async fn token(&self) -> Result<UsableToken, ClientError> {
+        match &self.way {
+            Way::Server(server, caller) => {
+                let token = caller_token::find(caller, self.access.namespace.as_str()).await?;
+                server.token(&token, &self.access).await
+            }
+            Way::Direct(direct) => direct.token(&self.access).await,
+        }
+    }
+}
+
+pub(super) async fn token(args: TokenArgs) -> ExitCode {
+    let source = match args.access.source() {
+        Ok(source) => source,
+        Err(usage) => return ui::fail(&usage.problem, Some(usage.hint)),
+    };
+    match source.token().await {
+        Ok(token) => match args.output {
+            TokenOutput::Token => ui::finish(token.token.expose_secret()),
+            TokenOutput::Json => {
+                ui::finish(&json!({ "token": token.token.expose_secret(), "expiresInSeconds": token.usable.as_secs() }).to_string())
+            }
+        },
+        Err(error) => ui::fail(&error.to_string(), hint(&error)),
+    }
+}
+
+pub(super) async fn kubeconfig(args: AccessArgs) -> ExitCode {
+    let source = match args.source() {
+        Ok(source) => source,
+        Err(usage) => return ui::fail(&usage.problem, Some(usage.hint)),
+    };
+    match source.kubeconfig().await {
+        Ok(kubeconfig) => ui::finish(kubeconfig.expose_secret().trim_end()),
+        Err(error) => ui::fail(&error.to_string(), hint(&error)),
+    }
+}
+
+/// What to try next.
+pub(super) fn hint(error: &ClientError) -> Option<&'static str> {
+    match error {
+        ClientError::Answer { error, .. } if error == "invalid_target" || error == "access_denied" => {
+            Some("the server does not say whether the access exists; ask its admin for the audit record of this request")
+        }
+        ClientError::Answer { error, .. } if error == "invalid_request" || error == "invalid_token" => {
+            Some("the caller's token must be for Keyferry's audience alone (default keyferry.dev), unexpired, and of a live ServiceAccount")
+        }
+        _ => None,
+    }
+}

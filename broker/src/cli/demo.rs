@@ -1,0 +1,55 @@
+//! `keyferry demo`: the main job between an embedded hub and an embedded target, on loopback.
+
+mod screen;
+mod stage;
+mod steps;
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use self::screen::Screen;
+use self::stage::Stage;
+use super::serve::stop_signal;
+use super::ui;
+
+#[derive(Args)]
+pub(super) struct DemoArgs {
+    /// Show the steps and leave, instead of staying up for you to try.
+    #[arg(long)]
+    once: bool,
+}
+
+/// Why the demo could not be shown.
+#[derive(Debug, thiserror::Error)]
+enum DemoError {
+    #[error("starting the demo: {0}")]
+    Embedded(#[from] crate::embedded::EmbeddedError),
+    #[error("starting the demo: {0}")]
+    File(#[from] std::io::Error),
+    #[error(transparent)]
+    Serve(#[from] crate::serve::ServeError),
+    #[error("calling {0}: the connection failed")]
+    Call(&'static str),
+    #[error("showing the demo: {0}")]
+    Unexpected(&'static str),
+}
+
+pub(super) async fn run(args: DemoArgs) -> ExitCode {
+    let screen = Screen::new(ui::is_terminal());
+    match show(&screen, args.once).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => ui::fail(&error.to_string(), None),
+    }
+}
+
+async fn show(screen: &Screen, once: bool) -> Result<(), DemoError> {
+    screen.title("keyferry demo: an embedded hub and an embedded target, real TLS and real signatures on loopback")?;
+    let stage = Stage::start().await?;
+    steps::play(&stage, screen).await?;
+    if !once {
+        steps::try_next(&stage, screen)?;
+        stop_signal().await;
+    }
+    stage.stop().await
+}

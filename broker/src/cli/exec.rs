@@ -1,0 +1,75 @@
+//! `keyferry exec ACCESS -- COMMAND`: the command sees a kubeconfig that is gone when it ends.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Args;
+use secrecy::{ExposeSecret, SecretString};
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use super::access::{AccessArgs, hint};
+use super::ui;
+
+#[derive(Args)]
+pub(super) struct ExecArgs {
+    #[command(flatten)]
+    access: AccessArgs,
+    /// The command and its arguments, after `--`.
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+pub(super) async fn run(args: ExecArgs) -> ExitCode {
+    let source = match args.access.source() {
+        Ok(source) => source,
+        Err(usage) => return ui::fail(&usage.problem, Some(usage.hint)),
+    };
+    let kubeconfig = match source.kubeconfig().await {
+        Ok(kubeconfig) => kubeconfig,
+        Err(error) => return ui::fail(&error.to_string(), hint(&error)),
+    };
+    let folder = match write(&kubeconfig) {
+        Ok(folder) => folder,
+        Err(error) => return ui::fail(&format!("writing a temporary kubeconfig: {error}"), None),
+    };
+    let Some((program, arguments)) = args.command.split_first() else {
+        return ui::fail("no command is given", Some("write it after --"));
+    };
+    let mut command = Command::new(program);
+    command.args(arguments).env("KUBECONFIG", folder.path().join("config"));
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => return ui::fail(&format!("starting {}: {error}", program.to_string_lossy()), None),
+    };
+    // Ctrl-C reaches the command by itself; this process waits for it, so that the file is removed.
+    loop {
+        tokio::select! {
+            status = child.wait() => return match status {
+                Ok(status) => exit_code(status),
+                Err(error) => ui::fail(&format!("waiting for {}: {error}", program.to_string_lossy()), None),
+            },
+            _ = tokio::signal::ctrl_c() => {}
+        }
+    }
+}
+
+/// A folder that only this user can enter, with a file that only this user can read.
+fn write(kubeconfig: &SecretString) -> std::io::Result<TempDir> {
+    let folder = tempfile::Builder::new().prefix("keyferry-").tempdir()?;
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(folder.path().join("config"))?.write_all(kubeconfig.expose_secret().as_bytes())?;
+    Ok(folder)
+}
+
+fn exit_code(status: std::process::ExitStatus) -> ExitCode {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX));
+    }
+    ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}

@@ -1,0 +1,74 @@
+//! `keyferry serve`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use tracing_subscriber::EnvFilter;
+
+use super::{HubArgs, ui};
+use crate::controller::config_file;
+use crate::serve::{ServeOptions, Server};
+
+#[derive(Args)]
+pub(super) struct ServeArgs {
+    /// The configuration: a ServerConfiguration, then TargetClusters and TargetAccesses.
+    #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
+    config: PathBuf,
+    /// Check the configuration and leave.
+    #[arg(long)]
+    check: bool,
+    #[command(flatten)]
+    hub: HubArgs,
+}
+
+pub(super) async fn run(args: ServeArgs) -> ExitCode {
+    if args.check {
+        return check(&args.config);
+    }
+    start_log();
+    let options = ServeOptions { config: args.config, hub: args.hub.access() };
+    let outcome = match Server::bind(options).await {
+        Ok(server) => server.run(stop_signal()).await,
+        Err(error) => Err(error),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => ui::fail(&error.to_string(), None),
+    }
+}
+
+fn check(path: &std::path::Path) -> ExitCode {
+    match config_file::read(path) {
+        Ok(configuration) => {
+            for (access, target) in configuration.policy.dangling() {
+                ui::note(&format!("warning: TargetAccess {access} names TargetCluster {target}, which the file does not hold"));
+            }
+            let policy = &configuration.policy;
+            ui::finish(&format!("{}: {} target(s), {} access(es), no mistakes", path.display(), policy.targets.len(), policy.accesses.len()))
+        }
+        Err(error) => ui::fail(&error.to_string(), None),
+    }
+}
+
+/// JSON lines on standard error; `KEYFERRY_LOG` filters as `RUST_LOG` does. The libraries speak only of warnings: their finer levels
+/// may print requests.
+fn start_log() {
+    let filter = EnvFilter::try_from_env("KEYFERRY_LOG").unwrap_or_else(|_| EnvFilter::new("warn,keyferry=info"));
+    tracing_subscriber::fmt().json().with_env_filter(filter).with_writer(std::io::stderr).init();
+}
+
+/// SIGTERM or SIGINT.
+pub(super) async fn stop_signal() {
+    #[cfg(unix)]
+    {
+        let terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
+        if let Ok(mut terminated) = terminated {
+            tokio::select! {
+                _ = terminated.recv() => return,
+                _ = tokio::signal::ctrl_c() => return,
+            }
+        }
+    }
+    let _ = tokio::signal::ctrl_c().await;
+}

@@ -1,0 +1,78 @@
+//! `keyferry targets`: what a configuration file allows, on paper: the hub's live objects decide as well.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use keyferry_core::config::Policy;
+use keyferry_core::on_paper::OnPaper;
+use serde::Serialize;
+
+use super::ui;
+use crate::controller::config_file;
+
+#[derive(Args)]
+pub(super) struct TargetsArgs {
+    /// The configuration file.
+    #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
+    config: PathBuf,
+    /// Only accesses of this namespace.
+    #[arg(short, long)]
+    namespace: Option<String>,
+    /// How to print them.
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Output {
+    /// Columns.
+    Table,
+    /// A JSON array.
+    Json,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    namespace: String,
+    access: String,
+    service_account: String,
+    target: String,
+    address: String,
+    audience: String,
+    allowed: &'static str,
+}
+
+pub(super) fn run(args: &TargetsArgs) -> ExitCode {
+    let policy = match config_file::read(&args.config) {
+        Ok(configuration) => configuration.policy,
+        Err(error) => return ui::fail(&error.to_string(), None),
+    };
+    let rows: Vec<Row> = rows(&policy).filter(|row| args.namespace.as_ref().is_none_or(|namespace| *namespace == row.namespace)).collect();
+    match args.output {
+        Output::Json => ui::finish(&serde_json::to_string_pretty(&rows).unwrap_or_default()),
+        Output::Table => {
+            let head = ["NAMESPACE", "ACCESS", "SERVICEACCOUNT", "TARGET", "ADDRESS", "AUDIENCE", "ALLOWED"].map(str::to_owned).to_vec();
+            let lines = rows.into_iter().map(|row| {
+                vec![row.namespace, row.access, row.service_account, row.target, row.address, row.audience, row.allowed.to_owned()]
+            });
+            ui::finish(&ui::table(&std::iter::once(head).chain(lines).collect::<Vec<_>>()))
+        }
+    }
+}
+
+fn rows(policy: &Policy) -> impl Iterator<Item = Row> {
+    policy.accesses.values().map(|access| {
+        let target = policy.targets.get(&access.target);
+        Row {
+            namespace: access.name.namespace.to_string(),
+            access: access.name.name.to_string(),
+            service_account: access.service_account.to_string(),
+            target: access.target.to_string(),
+            address: target.map(|target| target.address.clone()).unwrap_or_default(),
+            audience: target.map(|target| target.audience.to_string()).unwrap_or_default(),
+            allowed: OnPaper::of(policy, access).as_str(),
+        }
+    })
+}

@@ -1,0 +1,57 @@
+//! The only file that speaks to the terminal.
+//!
+//! Results go to standard output, everything else to standard error. Errors start in lower case, end without a full stop and may be
+//! followed by one hint. No colour unless a person looks at a terminal.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the one file that prints")]
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+/// Prints a result line.
+///
+/// # Errors
+/// Standard output was closed.
+pub fn result(text: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}")?;
+    out.flush()
+}
+
+/// Prints a result and turns a closed output into a failure.
+pub fn finish(text: &str) -> ExitCode {
+    match result(text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Prints an error and its hint.
+pub fn fail(error: &str, hint: Option<&str>) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "error: {error}");
+    if let Some(hint) = hint {
+        let _ = writeln!(std::io::stderr(), "hint: {hint}");
+    }
+    ExitCode::FAILURE
+}
+
+/// Prints a line for the person who watches.
+pub fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Whether a person looks at standard output.
+pub fn is_terminal() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}
+
+/// Lines up columns, two spaces apart.
+pub fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        cells.join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}

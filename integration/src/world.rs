@@ -1,0 +1,204 @@
+//! The whole road: a hub, two targets that trust it through Keyferry, and Keyferry itself between them, as its own ServiceAccount
+//! with exactly the rights that its manifests give it.
+
+mod broker;
+mod caller;
+mod configuration;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use crate::control_plane::{ControlPlane, ControlPlaneSpec};
+use crate::fleet::{Fleet, FleetSpec};
+use crate::keyferry_process::KeyferryBinary;
+use crate::parts::Minor;
+use crate::pki::{SigningKeyKind, TestCa};
+use crate::rbac::apply_manifests;
+use crate::runner::{Fixture, NotStarted, TestError};
+
+pub use broker::{Broker, BrokerSpec, BrokerTimes};
+pub use caller::{Answer, caller_token, exchange_form};
+pub use configuration::{Access, Target};
+
+/// The tenant of most tests, as `examples/in-cluster/tenant-a.yaml` makes it.
+pub const TENANT: &str = "tenant-a";
+/// Its ServiceAccount.
+pub const ACCOUNT: &str = "reconciler";
+/// The audience of the first target, which the hub's tokens for it must have.
+pub const AUDIENCE_A: &str = "https://target-a.keyferry.test";
+/// The audience of the second target.
+pub const AUDIENCE_B: &str = "https://target-b.keyferry.test";
+/// The audience by which callers prove themselves.
+pub const CALLER_AUDIENCE: &str = "keyferry.dev";
+
+/// See the module.
+pub struct World {
+    fleet: Fleet,
+    hub: Arc<ControlPlane>,
+    old_hub: Arc<ControlPlane>,
+    target_a: ControlPlane,
+    target_b: ControlPlane,
+    ca: TestCa,
+    binary: KeyferryBinary,
+    broker: Broker,
+}
+
+impl Fixture for World {
+    fn log_tails(&self) -> String {
+        self.fleet.log_tails()
+    }
+}
+
+impl World {
+    /// Starts two hubs (1.36 and 1.33), Keyferry for the first, and two targets (1.36 and 1.33) that trust the first hub's issuer
+    /// through Keyferry and differ only in their audience.
+    ///
+    /// # Errors
+    /// [`NotStarted`]: a missing real part, or a failure.
+    pub async fn start() -> Result<World, NotStarted> {
+        let hub = ControlPlaneSpec { controller_manager: true, audit_log: true, ..ControlPlaneSpec::named("hub") };
+        let old_hub =
+            ControlPlaneSpec { minor: Minor::V1_33, signing_key: SigningKeyKind::EcdsaP256, ..ControlPlaneSpec::named("old-hub") };
+        let fleet = Fleet::start(FleetSpec { control_planes: vec![hub, old_hub] }).await?;
+        World::build(fleet).await.map_err(NotStarted::failed)
+    }
+
+    async fn build(fleet: Fleet) -> Result<World, TestError> {
+        let (hub, old_hub) = (fleet.control_plane("hub")?, fleet.control_plane("old-hub")?);
+        let folder = fleet.folder().join("keyferry");
+        std::fs::create_dir_all(&folder)?;
+        let ca = TestCa::create("keyferry", &folder)?;
+        let binary = KeyferryBinary::build().await?;
+        prepare_hub(&hub).await?;
+        prepare_hub(&old_hub).await?;
+        // The targets' certificates do not depend on Keyferry, but their configuration names its port.
+        let spec = BrokerSpec::of_hub("main", &hub);
+        let discovery = spec.discovery_url()?;
+        let target_a = fleet.start_control_plane(target("target-a", Minor::V1_36, AUDIENCE_A, &discovery, &ca)?);
+        let target_b = fleet.start_control_plane(target("target-b", Minor::V1_33, AUDIENCE_B, &discovery, &ca)?);
+        let (target_a, target_b) = tokio::try_join!(target_a, target_b)?;
+        // A Secret as other tools leave it: with a client's certificate and key beside the CA.
+        let client = target_a.ca().client("cluster-admin", "system:masters")?;
+        put_secret(&hub, "target-a-ca", &[("ca.crt", target_a.ca_pem()), ("tls.crt", &client.cert_pem), ("tls.key", &client.key_pem)])
+            .await?;
+        put_secret(&old_hub, "target-a-ca", &[("ca.crt", target_a.ca_pem())]).await?;
+        let spec = spec
+            .with_target(Target {
+                ca_secret: Some("target-a-ca".to_owned()),
+                ..Target::of(&target_a, AUDIENCE_A).allowing(TENANT, &[ACCOUNT])
+            })
+            .with_target(Target::of(&target_b, AUDIENCE_B).allowing(TENANT, &["other"]))
+            .with_access(Access::of(TENANT, "a", "target-a", ACCOUNT))
+            .with_access(Access::of(TENANT, "b", "target-b", ACCOUNT));
+        let broker = Broker::start(&binary, &hub, &folder, &ca, spec).await?;
+        Ok(World { fleet, hub, old_hub, target_a, target_b, ca, binary, broker })
+    }
+
+    /// The hub (1.36).
+    pub fn hub(&self) -> &Arc<ControlPlane> {
+        &self.hub
+    }
+
+    /// Another hub (1.33), which does not check the UID of a TokenRequest.
+    pub fn old_hub(&self) -> &Arc<ControlPlane> {
+        &self.old_hub
+    }
+
+    /// The target (1.36) that `tenant-a/reconciler` may use, by the access `tenant-a/a`.
+    pub fn target_a(&self) -> &ControlPlane {
+        &self.target_a
+    }
+
+    /// The target (1.33) that it may not use; `tenant-a/b` asks for it.
+    pub fn target_b(&self) -> &ControlPlane {
+        &self.target_b
+    }
+
+    /// The Keyferry that everybody shares.
+    pub fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
+    /// The built binary.
+    pub fn binary(&self) -> &KeyferryBinary {
+        &self.binary
+    }
+
+    /// The authority of every Keyferry's serving certificate.
+    pub fn ca(&self) -> &TestCa {
+        &self.ca
+    }
+
+    /// The fleet.
+    pub fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    /// A Keyferry of a test's own, beside the shared one.
+    ///
+    /// # Errors
+    /// It did not become ready.
+    pub async fn start_broker(&self, hub: &Arc<ControlPlane>, spec: BrokerSpec) -> Result<Broker, TestError> {
+        let folder = self.fleet.folder().join(format!("keyferry-{}", spec.name()));
+        std::fs::create_dir_all(&folder)?;
+        Broker::start(&self.binary, hub, &folder, &self.ca, spec).await
+    }
+}
+
+/// What a platform admin applies on a hub: Keyferry's manifests and a tenant.
+async fn prepare_hub(hub: &ControlPlane) -> Result<(), TestError> {
+    let manifests = ["namespace.yaml", "rbac.yaml", "tenant-a.yaml"].map(|name| shipped("examples/in-cluster").join(name));
+    let manifests: Vec<&Path> = manifests.iter().map(PathBuf::as_path).collect();
+    apply_manifests(hub, &manifests).await?;
+    Ok(())
+}
+
+/// A file or folder of the repository.
+pub fn shipped(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
+/// The shipped AuthenticationConfiguration, with the addresses of this machine in the place of the examples'.
+///
+/// # Errors
+/// The file is not there, or does not hold what is replaced.
+pub fn authentication_configuration(audience: &str, discovery_url: &str, ca_pem: &str) -> Result<String, TestError> {
+    let text = std::fs::read_to_string(shipped("auth-configs/hub.yaml"))?;
+    let (before, rest) = text.split_once("        -----BEGIN CERTIFICATE-----").ok_or("auth-configs/hub.yaml holds no certificate")?;
+    let (_, after) = rest.split_once("-----END CERTIFICATE-----\n").ok_or("auth-configs/hub.yaml holds no certificate")?;
+    let indented: String = ca_pem.lines().map(|line| format!("        {line}\n")).collect();
+    let text = format!("{before}{indented}{after}");
+    for needle in ["https://keyferry.example.com/.well-known/openid-configuration", "https://prod.example.com"] {
+        if !text.contains(needle) {
+            return Err(format!("auth-configs/hub.yaml does not hold {needle}").into());
+        }
+    }
+    Ok(text
+        .replace("https://keyferry.example.com/.well-known/openid-configuration", discovery_url)
+        .replace("https://prod.example.com", audience))
+}
+
+fn target(name: &str, minor: Minor, audience: &str, discovery_url: &str, ca: &TestCa) -> Result<ControlPlaneSpec, TestError> {
+    let configuration = authentication_configuration(audience, discovery_url, ca.cert_pem())?;
+    Ok(ControlPlaneSpec {
+        minor,
+        signing_key: SigningKeyKind::EcdsaP256,
+        authentication_config: Some(configuration),
+        ..ControlPlaneSpec::named(name)
+    })
+}
+
+/// Puts a Secret into Keyferry's namespace.
+///
+/// # Errors
+/// What the hub says.
+pub async fn put_secret(hub: &ControlPlane, name: &str, data: &[(&str, &str)]) -> Result<(), TestError> {
+    let data: serde_json::Map<String, Value> = data.iter().map(|(key, text)| ((*key).to_owned(), json!(STANDARD.encode(text)))).collect();
+    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "data": data });
+    hub.admin().apply(&format!("/api/v1/namespaces/keyferry-system/secrets/{name}"), &secret).await?;
+    Ok(())
+}

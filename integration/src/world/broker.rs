@@ -1,0 +1,293 @@
+//! A Keyferry process, its configuration file, and what it wrote.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::configuration::{Access, Target, objects};
+use crate::control_plane::ControlPlane;
+use crate::http_client::{plain_client, trusting};
+use crate::keyferry_process::{KeyferryBinary, KeyferryProcess, ServeSpec};
+use crate::pki::TestCa;
+use crate::ports::free_port;
+use crate::rbac::{ServiceAccountKubeconfig, service_account_kubeconfig_at};
+use crate::runner::TestError;
+
+const READY: Duration = Duration::from_secs(30);
+
+/// A Keyferry to start.
+#[derive(Clone, Debug)]
+pub struct BrokerSpec {
+    name: String,
+    hub_url: String,
+    ports: Option<[u16; 3]>,
+    targets: Vec<Target>,
+    accesses: Vec<Access>,
+    times: BrokerTimes,
+    further: String,
+    ready_within: Duration,
+}
+
+/// The times of a Keyferry that tests shorten.
+#[derive(Clone, Copy, Debug)]
+pub struct BrokerTimes {
+    /// `maxStaleAuthorization`, in seconds.
+    pub max_stale: u64,
+    /// `discovery.maxAge`, in seconds.
+    pub max_age: u64,
+}
+
+impl BrokerSpec {
+    /// A Keyferry for a hub, without targets. The name is that of its folder and its log.
+    pub fn of_hub(name: &str, hub: &ControlPlane) -> BrokerSpec {
+        BrokerSpec {
+            name: name.to_owned(),
+            hub_url: hub.url(),
+            ports: free_port().and_then(|one| Ok([one, free_port()?, free_port()?])).ok(),
+            targets: Vec::new(),
+            accesses: Vec::new(),
+            times: BrokerTimes { max_stale: 300, max_age: 60 },
+            further: String::new(),
+            ready_within: READY,
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where its provider metadata document will be.
+    ///
+    /// # Errors
+    /// No port is free.
+    pub fn discovery_url(&self) -> Result<String, TestError> {
+        let [discovery, ..] = self.ports.ok_or("no port is free")?;
+        Ok(format!("https://127.0.0.1:{discovery}/.well-known/openid-configuration"))
+    }
+
+    /// By way of a proxy.
+    #[must_use]
+    pub fn through(mut self, url: &str) -> BrokerSpec {
+        url.clone_into(&mut self.hub_url);
+        self
+    }
+
+    /// With one more TargetCluster.
+    #[must_use]
+    pub fn with_target(mut self, target: Target) -> BrokerSpec {
+        self.targets.push(target);
+        self
+    }
+
+    /// With one more TargetAccess.
+    #[must_use]
+    pub fn with_access(mut self, access: Access) -> BrokerSpec {
+        self.accesses.push(access);
+        self
+    }
+
+    /// With other times.
+    #[must_use]
+    pub fn with_times(mut self, times: BrokerTimes) -> BrokerSpec {
+        self.times = times;
+        self
+    }
+
+    /// With further lines of the ServerConfiguration.
+    #[must_use]
+    pub fn with_server_lines(mut self, lines: &str) -> BrokerSpec {
+        self.further.push_str(lines);
+        self
+    }
+
+    fn text(&self, folder: &Path, certificate: &Path, key: &Path) -> Result<String, TestError> {
+        let [discovery, api, health] = self.ports.ok_or("no port is free")?;
+        let tls = format!("  tls:\n    certFile: {}\n    keyFile: {}\n", certificate.display(), key.display());
+        let BrokerTimes { max_stale, max_age } = self.times;
+        let server = format!(
+            "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\n\
+             publicURL: https://127.0.0.1:{discovery}\nmaxStaleAuthorization: {max_stale}s\n\
+             discovery:\n  address: 127.0.0.1:{discovery}\n  maxAge: {max_age}s\n{tls}\
+             api:\n  address: 127.0.0.1:{api}\n{tls}health:\n  address: 127.0.0.1:{health}\n\
+             audit:\n  file: {}\n{}",
+            folder.join("audit.jsonl").display(),
+            self.further,
+        );
+        Ok(server + &objects(&self.targets, &self.accesses))
+    }
+}
+
+/// A running Keyferry. It ends when dropped.
+pub struct Broker {
+    spec: Mutex<BrokerSpec>,
+    folder: PathBuf,
+    config: PathBuf,
+    certificate: (PathBuf, PathBuf),
+    kubeconfig: ServiceAccountKubeconfig,
+    process: KeyferryProcess,
+    http: reqwest::Client,
+    ca_path: PathBuf,
+}
+
+impl Broker {
+    pub(super) async fn start(
+        binary: &KeyferryBinary,
+        hub: &Arc<ControlPlane>,
+        folder: &Path,
+        ca: &TestCa,
+        spec: BrokerSpec,
+    ) -> Result<Broker, TestError> {
+        let serving = ca.serving(&format!("serving-{}", spec.name), &[])?;
+        let certificate = (serving.cert_path.clone(), serving.key_path.clone());
+        let config = folder.join("config.yaml");
+        std::fs::write(&config, spec.text(folder, &certificate.0, &certificate.1)?)?;
+        let kubeconfig = service_account_kubeconfig_at(hub, &spec.hub_url, "keyferry-system", "keyferry", 3600).await?;
+        let [_, _, health] = spec.ports.ok_or("no port is free")?;
+        let serve = ServeSpec {
+            name: format!("keyferry-{}", spec.name),
+            folder: folder.to_owned(),
+            config: config.clone(),
+            kubeconfig: Some(kubeconfig.path().to_owned()),
+            args: Vec::new(),
+            env: Vec::new(),
+            ready_url: format!("http://127.0.0.1:{health}/readyz"),
+            ready_within: spec.ready_within,
+        };
+        let process = binary.serve(&serve).await?;
+        let http = trusting(ca.cert_pem())?;
+        let ca_path = ca.cert_path().to_owned();
+        Ok(Broker { spec: Mutex::new(spec), folder: folder.to_owned(), config, certificate, kubeconfig, process, http, ca_path })
+    }
+
+    /// A client that trusts its certificate.
+    pub fn http(&self) -> &reqwest::Client {
+        &self.http
+    }
+
+    /// The CA to trust for it.
+    pub fn ca_path(&self) -> &Path {
+        &self.ca_path
+    }
+
+    /// The token API.
+    pub fn api_url(&self) -> String {
+        self.url(1, "https")
+    }
+
+    /// The published documents.
+    pub fn discovery_url(&self) -> String {
+        self.url(0, "https")
+    }
+
+    /// Health and metrics.
+    pub fn health_url(&self) -> String {
+        self.url(2, "http")
+    }
+
+    fn url(&self, which: usize, scheme: &str) -> String {
+        let ports = self.spec().ports.unwrap_or_default();
+        format!("{scheme}://127.0.0.1:{}", ports.get(which).copied().unwrap_or_default())
+    }
+
+    fn spec(&self) -> std::sync::MutexGuard<'_, BrokerSpec> {
+        self.spec.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its configuration file.
+    pub fn config(&self) -> &Path {
+        &self.config
+    }
+
+    /// The kubeconfig by which it is on the hub.
+    pub fn kubeconfig(&self) -> &ServiceAccountKubeconfig {
+        &self.kubeconfig
+    }
+
+    /// The process.
+    pub fn process(&self) -> &KeyferryProcess {
+        &self.process
+    }
+
+    /// Gives the process up, to be stopped and waited for.
+    pub fn into_process(self) -> KeyferryProcess {
+        self.process
+    }
+
+    /// Everything it logged.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn log(&self) -> Result<String, TestError> {
+        Ok(std::fs::read_to_string(self.process.log())?)
+    }
+
+    /// Everything it wrote to its audit log.
+    ///
+    /// # Errors
+    /// A line is not JSON.
+    pub fn audit(&self) -> Result<Vec<Value>, TestError> {
+        let text = std::fs::read_to_string(self.folder.join("audit.jsonl"))?;
+        Ok(text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
+    }
+
+    /// The audit record of one answer.
+    ///
+    /// # Errors
+    /// There is none, or more than one.
+    pub fn audit_of(&self, request_id: &str) -> Result<Value, TestError> {
+        let mut records: Vec<Value> = self.audit()?.into_iter().filter(|record| record["requestId"] == request_id).collect();
+        match (records.pop(), records.is_empty()) {
+            (Some(record), true) => Ok(record),
+            (record, _) => {
+                Err(format!("{} audit records for request {request_id:?}", records.len() + usize::from(record.is_some())).into())
+            }
+        }
+    }
+
+    /// Changes its file and waits until the change is in force, by the reload counter.
+    ///
+    /// # Errors
+    /// It was not taken up within 15 s.
+    pub async fn reconfigure(&self, change: impl FnOnce(&mut Vec<Target>, &mut Vec<Access>)) -> Result<(), TestError> {
+        let text = {
+            let mut spec = self.spec();
+            let BrokerSpec { targets, accesses, .. } = &mut *spec;
+            change(targets, accesses);
+            spec.text(&self.folder, &self.certificate.0, &self.certificate.1)?
+        };
+        self.rewrite_config(&text, "success").await
+    }
+
+    /// Puts any text into its file and waits until it has been looked at, with this result.
+    ///
+    /// # Errors
+    /// As [`Broker::reconfigure`].
+    pub async fn rewrite_config(&self, text: &str, result: &str) -> Result<(), TestError> {
+        let counter = format!("keyferry_configuration_reloads_total{{result=\"{result}\"}}");
+        let before = self.metric(&counter).await?;
+        let fresh = self.config.with_extension("fresh");
+        std::fs::write(&fresh, text)?;
+        std::fs::rename(&fresh, &self.config)?;
+        let limit = Instant::now() + Duration::from_secs(15);
+        while self.metric(&counter).await? <= before {
+            if Instant::now() > limit {
+                return Err("the changed configuration was not looked at within 15 s".into());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
+    }
+
+    /// The value of one metric, 0 if it is not there.
+    ///
+    /// # Errors
+    /// The listener does not answer.
+    pub async fn metric(&self, name: &str) -> Result<f64, TestError> {
+        let text = plain_client()?.get(format!("{}/metrics", self.health_url())).send().await?.text().await?;
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        Ok(line.map(str::parse).transpose()?.unwrap_or(0.0))
+    }
+}

@@ -1,0 +1,104 @@
+//! Calls to a Keyferry as a tenant's workload makes them.
+
+use serde_json::Value;
+
+use super::{Broker, CALLER_AUDIENCE};
+use crate::control_plane::ControlPlane;
+use crate::runner::TestError;
+
+/// An answer of the token API.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// `X-Request-Id`.
+    pub request_id: String,
+    /// The body.
+    pub body: String,
+}
+
+impl Answer {
+    async fn of(response: reqwest::Response) -> Result<Answer, TestError> {
+        let status = response.status().as_u16();
+        let id = response.headers().get("x-request-id").and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+        Ok(Answer { status, request_id: id, body: response.text().await? })
+    }
+
+    /// The body as JSON.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn json(&self) -> Result<Value, TestError> {
+        Ok(serde_json::from_str(&self.body)?)
+    }
+
+    /// The token of a successful exchange.
+    ///
+    /// # Errors
+    /// It was not one.
+    pub fn token(&self) -> Result<String, TestError> {
+        let token = self.json()?["access_token"].as_str().map(str::to_owned);
+        token.ok_or_else(|| format!("no token but {} {}", self.status, self.body).into())
+    }
+}
+
+/// A well-formed form of RFC 8693.
+pub fn exchange_form(subject_token: &str, access: &str) -> Vec<(&'static str, String)> {
+    vec![
+        ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange".to_owned()),
+        ("subject_token_type", "urn:ietf:params:oauth:token-type:jwt".to_owned()),
+        ("subject_token", subject_token.to_owned()),
+        ("audience", access.to_owned()),
+    ]
+}
+
+impl Broker {
+    /// Exchanges a token for one of `<namespace>/<access>`.
+    ///
+    /// # Errors
+    /// The server did not answer at all.
+    pub async fn exchange(&self, subject_token: &str, access: &str) -> Result<Answer, TestError> {
+        self.post_form(&exchange_form(subject_token, access)).await
+    }
+
+    /// Posts any form to the token endpoint.
+    ///
+    /// # Errors
+    /// As [`Broker::exchange`].
+    pub async fn post_form(&self, form: &[(&str, String)]) -> Result<Answer, TestError> {
+        let encoded: Vec<String> = form.iter().map(|(key, value)| format!("{key}={}", percent(value))).collect();
+        let request = self
+            .http()
+            .post(format!("{}/v1/token", self.api_url()))
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(encoded.join("&"));
+        Answer::of(request.send().await?).await
+    }
+
+    /// Gets the kubeconfig of an access.
+    ///
+    /// # Errors
+    /// As [`Broker::exchange`].
+    pub async fn kubeconfig_of(&self, bearer: &str, namespace: &str, name: &str) -> Result<Answer, TestError> {
+        let url = format!("{}/v1/namespaces/{namespace}/accesses/{name}/kubeconfig", self.api_url());
+        Answer::of(self.http().get(url).bearer_auth(bearer).send().await?).await
+    }
+}
+
+/// A caller token of a ServiceAccount, for Keyferry's audience alone.
+///
+/// # Errors
+/// What the hub says.
+pub async fn caller_token(hub: &ControlPlane, namespace: &str, account: &str) -> Result<String, TestError> {
+    Ok(hub.token_request(namespace, account, &[CALLER_AUDIENCE], 600).await?.token)
+}
+
+fn percent(text: &str) -> String {
+    text.bytes()
+        .map(
+            |byte| {
+                if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
+            },
+        )
+        .collect()
+}

@@ -1,0 +1,129 @@
+//! Keyferry's configuration file, as a test wants it.
+
+use std::fmt::Write;
+
+use crate::control_plane::ControlPlane;
+
+/// A TargetCluster.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Its name.
+    pub name: String,
+    /// Its apiserver.
+    pub address: String,
+    /// The Secret of `certSecretRef`; without one, `caBundle` holds `ca_pem`.
+    pub ca_secret: Option<String>,
+    /// Its CA.
+    pub ca_pem: String,
+    /// Its audience.
+    pub audience: String,
+    /// `allow[]`: namespace and ServiceAccounts.
+    pub allow: Vec<(String, Vec<String>)>,
+    /// Further lines of the spec, indented by two.
+    pub further: String,
+}
+
+impl Target {
+    /// A target for a control plane that nobody may use yet.
+    pub fn of(plane: &ControlPlane, audience: &str) -> Target {
+        Target {
+            name: plane.name().to_owned(),
+            address: plane.url(),
+            ca_secret: None,
+            ca_pem: plane.ca_pem().to_owned(),
+            audience: audience.to_owned(),
+            allow: Vec::new(),
+            further: String::new(),
+        }
+    }
+
+    /// The same under another name.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Target {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// With one more entry of `allow[]`.
+    #[must_use]
+    pub fn allowing(mut self, namespace: &str, accounts: &[&str]) -> Target {
+        self.allow.push((namespace.to_owned(), accounts.iter().map(|account| (*account).to_owned()).collect()));
+        self
+    }
+
+    fn write(&self, text: &mut String) {
+        let Target { name, address, audience, .. } = self;
+        let _ = write!(
+            text,
+            "---\napiVersion: keyferry.dev/v1alpha1\nkind: TargetCluster\nmetadata:\n  name: {name}\nspec:\n  address: {address}\n  audience: {audience}\n"
+        );
+        match &self.ca_secret {
+            Some(secret) => {
+                let _ = writeln!(text, "  certSecretRef:\n    name: {secret}");
+            }
+            None => {
+                let _ = writeln!(text, "  caBundle: {}", serde_json::Value::from(self.ca_pem.as_str()));
+            }
+        }
+        text.push_str(&self.further);
+        if !self.allow.is_empty() {
+            text.push_str("  allow:\n");
+        }
+        for (namespace, accounts) in &self.allow {
+            let _ = writeln!(text, "    - namespaces: [{namespace}]\n      serviceAccounts: [{}]", accounts.join(", "));
+        }
+    }
+}
+
+/// A TargetAccess.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The target.
+    pub target: String,
+    /// The ServiceAccount.
+    pub account: String,
+    /// `callers[]`.
+    pub callers: Vec<String>,
+}
+
+impl Access {
+    /// An access without further callers.
+    pub fn of(namespace: &str, name: &str, target: &str, account: &str) -> Access {
+        let own = str::to_owned;
+        Access { namespace: own(namespace), name: own(name), target: own(target), account: own(account), callers: Vec::new() }
+    }
+
+    /// With further callers.
+    #[must_use]
+    pub fn for_callers(mut self, callers: &[&str]) -> Access {
+        self.callers = callers.iter().map(|caller| (*caller).to_owned()).collect();
+        self
+    }
+
+    fn write(&self, text: &mut String) {
+        let Access { namespace, name, target, account, callers } = self;
+        let _ = write!(
+            text,
+            "---\napiVersion: keyferry.dev/v1alpha1\nkind: TargetAccess\nmetadata:\n  name: {name}\n  namespace: {namespace}\nspec:\n  targetClusterRef:\n    name: {target}\n  serviceAccountName: {account}\n"
+        );
+        if !callers.is_empty() {
+            let _ = writeln!(text, "  callers: [{}]", callers.join(", "));
+        }
+    }
+}
+
+/// The targets and accesses as YAML documents.
+pub(super) fn objects(targets: &[Target], accesses: &[Access]) -> String {
+    let mut text = String::new();
+    for target in targets {
+        target.write(&mut text);
+    }
+    for access in accesses {
+        access.write(&mut text);
+    }
+    text
+}
