@@ -7,6 +7,7 @@ mod configuration;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -75,9 +76,10 @@ impl World {
         let binary = KeyferryBinary::build().await?;
         prepare_hub(&hub).await?;
         prepare_hub(&old_hub).await?;
-        // The targets' certificates do not depend on Keyferry, but their configuration names its port.
+        // Keyferry first: a target that cannot read the discovery document tries again only after ten seconds.
         let spec = BrokerSpec::of_hub("main", &hub);
         let discovery = spec.discovery_url()?;
+        let broker = Broker::start(&binary, &hub, &folder, &ca, spec).await?;
         let target_a = fleet.start_control_plane(target("target-a", Minor::V1_36, AUDIENCE_A, &discovery, &ca)?);
         let target_b = fleet.start_control_plane(target("target-b", Minor::V1_33, AUDIENCE_B, &discovery, &ca)?);
         let (target_a, target_b) = tokio::try_join!(target_a, target_b)?;
@@ -86,15 +88,17 @@ impl World {
         put_secret(&hub, "target-a-ca", &[("ca.crt", target_a.ca_pem()), ("tls.crt", &client.cert_pem), ("tls.key", &client.key_pem)])
             .await?;
         put_secret(&old_hub, "target-a-ca", &[("ca.crt", target_a.ca_pem())]).await?;
-        let spec = spec
-            .with_target(Target {
-                ca_secret: Some("target-a-ca".to_owned()),
-                ..Target::of(&target_a, AUDIENCE_A).allowing(TENANT, &[ACCOUNT])
+        broker
+            .reconfigure(|targets, accesses| {
+                let by_secret = Some("target-a-ca".to_owned());
+                targets.push(Target { ca_secret: by_secret, ..Target::of(&target_a, AUDIENCE_A).allowing(TENANT, &[ACCOUNT]) });
+                targets.push(Target::of(&target_b, AUDIENCE_B).allowing(TENANT, &["other"]));
+                accesses.push(Access::of(TENANT, "a", "target-a", ACCOUNT));
+                accesses.push(Access::of(TENANT, "b", "target-b", ACCOUNT));
             })
-            .with_target(Target::of(&target_b, AUDIENCE_B).allowing(TENANT, &["other"]))
-            .with_access(Access::of(TENANT, "a", "target-a", ACCOUNT))
-            .with_access(Access::of(TENANT, "b", "target-b", ACCOUNT));
-        let broker = Broker::start(&binary, &hub, &folder, &ca, spec).await?;
+            .await?;
+        until_trusted(&hub, &target_a).await?;
+        until_trusted(&hub, &target_b).await?;
         Ok(World { fleet, hub, old_hub, target_a, target_b, ca, binary, broker })
     }
 
@@ -146,6 +150,24 @@ impl World {
         let folder = self.fleet.folder().join(format!("keyferry-{}", spec.name()));
         std::fs::create_dir_all(&folder)?;
         Broker::start(&self.binary, hub, &folder, &self.ca, spec).await
+    }
+}
+
+/// Waits until a target has read the discovery document: from then on it judges the hub's tokens instead of saying that it cannot.
+async fn until_trusted(hub: &ControlPlane, target: &ControlPlane) -> Result<(), TestError> {
+    let token = hub.token_request(TENANT, ACCOUNT, &["https://nobody.keyferry.test"], 600).await?.token;
+    let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": { "token": token } });
+    let limit = Instant::now() + Duration::from_secs(30);
+    loop {
+        let answer = target.admin().create("/apis/authentication.k8s.io/v1/tokenreviews", &review).await?;
+        let cause = answer["status"]["error"].as_str().unwrap_or_default().to_owned();
+        if cause.contains("expected audience") {
+            return Ok(());
+        }
+        if Instant::now() > limit {
+            return Err(format!("{} does not judge the hub's tokens: {cause}", target.name()).into());
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
 

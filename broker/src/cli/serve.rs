@@ -45,7 +45,12 @@ fn check(path: &std::path::Path) -> ExitCode {
                 ui::note(&format!("warning: TargetAccess {access} names TargetCluster {target}, which the file does not hold"));
             }
             let policy = &configuration.policy;
-            ui::finish(&format!("{}: {} target(s), {} access(es), no mistakes", path.display(), policy.targets.len(), policy.accesses.len()))
+            ui::finish(&format!(
+                "{}: {} target(s), {} access(es), no mistakes",
+                path.display(),
+                policy.targets.len(),
+                policy.accesses.len()
+            ))
         }
         Err(error) => ui::fail(&error.to_string(), None),
     }

@@ -38,7 +38,9 @@ pub enum CallerTokenError {
         problem: &'static str,
     },
     /// Nothing says who calls.
-    #[error("finding the caller's token: there is none at {DEFAULT_TOKEN_FILE}; give --token-file, or --service-account with a hub kubeconfig")]
+    #[error(
+        "finding the caller's token: there is none at {DEFAULT_TOKEN_FILE}; give --token-file, or --service-account with a hub kubeconfig"
+    )]
     NotFound,
     /// The hub did not mint one.
     #[error("minting a caller token for ServiceAccount {service_account}: {error}")]

@@ -95,8 +95,7 @@ impl Direct {
         let target = configuration.policy.targets.get(grant.pair().target()).cloned();
         let target = target.ok_or_else(|| refused(access, Reason::TargetNotGranted))?;
         let server = configuration.server;
-        let publisher =
-            Publisher::new(Arc::new(KubeIssuerDocuments::new(self.hub.clone())), server.public_url, server.hub_issuer);
+        let publisher = Publisher::new(Arc::new(KubeIssuerDocuments::new(self.hub.clone())), server.public_url, server.hub_issuer);
         publisher.refresh().await?;
         let published = publisher.reader().current().ok_or_else(|| refused(access, Reason::HubDiscoveryInvalid))?;
         if authorise::issuer_collides(&published.issuer, &target) {
@@ -163,11 +162,7 @@ async fn opens_the_hub(mut config: kube::Config, token: &BoundToken) -> Result<b
 }
 
 async fn certificates(obtained: &Obtained, access: &AccessName, clock: &SystemClock) -> Result<Option<String>, ClientError> {
-    let invalid = |detail: String| ClientError::Refused {
-        access: access.to_string(),
-        reason: Reason::CertificateAuthorityInvalid,
-        detail,
-    };
+    let invalid = |detail: String| ClientError::Refused { access: access.to_string(), reason: Reason::CertificateAuthorityInvalid, detail };
     let pem = match &obtained.target.certificate {
         CertificateSource::System => return Ok(None),
         CertificateSource::Inline(pem) => pem.as_bytes().to_vec(),

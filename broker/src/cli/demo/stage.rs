@@ -111,9 +111,7 @@ async fn start_hub() -> Result<EmbeddedHub, DemoError> {
         ..HubOptions::default()
     };
     let hub = EmbeddedHub::start(options).await?;
-    for (namespace, account) in
-        [("keyferry-system", "keyferry-canary"), ("tenant-a", "reconciler"), ("tenant-b", "reconciler")]
-    {
+    for (namespace, account) in [("keyferry-system", "keyferry-canary"), ("tenant-a", "reconciler"), ("tenant-b", "reconciler")] {
         hub.add_namespace(namespace, &[]);
         hub.add_service_account(namespace, account);
     }

@@ -54,12 +54,7 @@ pub(super) async fn play(stage: &Stage, screen: &Screen) -> Result<(), DemoError
 /// What a person can do while it runs.
 pub(super) fn try_next(stage: &Stage, screen: &Screen) -> Result<(), DemoError> {
     let file = |name: &str| stage.file(name).display().to_string();
-    let server = format!(
-        "--server {} --certificate-authority {} --token-file {}",
-        stage.api_url(),
-        file("ca.crt"),
-        file("caller.token")
-    );
+    let server = format!("--server {} --certificate-authority {} --token-file {}", stage.api_url(), file("ca.crt"), file("caller.token"));
     screen.line("\nThe demo runs until Ctrl-C. Try in another terminal:")?;
     screen.command(&format!("keyferry targets --config {}", file("config.yaml")))?;
     screen.command(&format!("keyferry token tenant-a/prod {server}"))?;
