@@ -13,6 +13,7 @@ mod node;
 mod selector;
 mod server;
 mod span;
+mod strict;
 mod target;
 mod typed;
 
@@ -125,10 +126,14 @@ fn check_heads(documents: &[Document], mistakes: &mut Vec<Mistake>) {
         [0] => {}
         [first, others @ ..] => {
             if *first != 0 {
-                mistakes.extend(documents.get(*first).map(|it| it.mistake("kind", "the ServerConfiguration is not the first document", "move it up")));
+                mistakes.extend(
+                    documents.get(*first).map(|it| it.mistake("kind", "the ServerConfiguration is not the first document", "move it up")),
+                );
             }
             let others = others.iter().filter_map(|index| documents.get(*index));
-            mistakes.extend(others.map(|it| it.mistake("kind", "a second ServerConfiguration stands in the file", "keep one, as the first document")));
+            mistakes.extend(
+                others.map(|it| it.mistake("kind", "a second ServerConfiguration stands in the file", "keep one, as the first document")),
+            );
         }
     }
 }
@@ -155,7 +160,11 @@ fn check_names(documents: &[Document], mistakes: &mut Vec<Mistake>) {
     for document in documents.iter().filter(|document| matches!(document.kind(), "TargetCluster" | "TargetAccess")) {
         let name = document.text("/metadata/name");
         if !name.is_empty() && !known.insert((document.kind(), document.text("/metadata/namespace"), name)) {
-            mistakes.push(document.mistake("metadata.name", format!("a second {} has this name", document.kind()), "rename or remove one of them"));
+            mistakes.push(document.mistake(
+                "metadata.name",
+                format!("a second {} has this name", document.kind()),
+                "rename or remove one of them",
+            ));
         }
     }
 }

@@ -129,7 +129,8 @@ struct DeliverySpec {
 pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<Mistake>) {
     let mut check = Check::new(document, mistakes);
     let Some(Object { metadata, spec, .. }) = check.read::<Object>() else { return };
-    let namespace = metadata.namespace.ok_or("is missing".to_owned()).and_then(|text| Namespace::new(text).map_err(|error| error.to_string()));
+    let namespace =
+        metadata.namespace.ok_or("is missing".to_owned()).and_then(|text| Namespace::new(text).map_err(|error| error.to_string()));
     let namespace = check.take("metadata.namespace", namespace, "a TargetAccess is namespaced: write its tenant's namespace");
     let name = check.take("metadata.name", ObjectName::new(metadata.name), "name it as a Kubernetes object");
     let target = check.take("spec.targetClusterRef.name", ObjectName::new(spec.target_cluster_ref.name), "name a TargetCluster");
@@ -138,7 +139,8 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
     let mut callers = BTreeSet::new();
     for (index, caller) in spec.callers.into_iter().enumerate() {
         let path = format!("spec.callers[{index}]");
-        if let Some(caller) = check.take(&path, ObjectName::new(caller), "name a ServiceAccount of the same namespace, without a namespace") {
+        if let Some(caller) = check.take(&path, ObjectName::new(caller), "name a ServiceAccount of the same namespace, without a namespace")
+        {
             let shown = caller.to_string();
             if !callers.insert(caller) {
                 check.wrong(&path, format!("{shown:?} is listed twice"), "list each caller once");
@@ -147,9 +149,9 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
     }
     let deliveries = read_deliveries(spec.deliveries, &mut check);
     one_of(spec.deletion_policy.as_deref(), "spec.deletionPolicy", &["Drain", "Immediate"], &mut check);
-    one_of(spec.probe.as_deref(), "spec.probe", &["Off", "Report", "Require"], &mut check);
-    if spec.probe.as_deref() == Some("Require") {
-        check.wrong("spec.probe", "Require is not available yet", "use Report or Off");
+    match spec.probe.as_deref() {
+        Some("Require") => check.wrong("spec.probe", "Require is not available yet", "use Off or Report"),
+        probe => one_of(probe, "spec.probe", &["Off", "Report"], &mut check),
     }
     if !check.clean() {
         return;
@@ -176,7 +178,11 @@ fn read_deliveries(deliveries: Vec<DeliverySpec>, check: &mut Check<'_>) -> Vec<
         if matches!(delivery_type, DeliveryType::HTTP | DeliveryType::Exec) {
             refuse_object_fields(&delivery, &path, check);
         } else {
-            check.wrong(&format!("{path}.type"), format!("{shown} is written by the controller, which does not run on a file"), "use HTTP or Exec");
+            check.wrong(
+                &format!("{path}.type"),
+                format!("{shown} is written by the controller, which does not run on a file"),
+                "use HTTP or Exec",
+            );
         }
         read.extend(name.map(|name| Delivery { name, delivery_type }));
     }

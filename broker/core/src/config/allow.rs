@@ -44,7 +44,9 @@ pub(super) fn read(rule: Rule, index: usize, check: &mut Check<'_>) -> Option<Al
     let path = format!("spec.allow[{index}]");
     let namespaces = match (rule.namespaces, rule.namespace_selector) {
         (Some(names), None) => names_of(names, &format!("{path}.namespaces"), Namespace::new, check).map(NamespaceRule::Named),
-        (None, Some(selector)) => NamespaceSelector::read(selector, &format!("{path}.namespaceSelector"), check).map(NamespaceRule::Selected),
+        (None, Some(selector)) => {
+            NamespaceSelector::read(selector, &format!("{path}.namespaceSelector"), check).map(NamespaceRule::Selected)
+        }
         (Some(_), Some(_)) => {
             check.wrong(&path, "has both namespaces and namespaceSelector", "keep one of them");
             None

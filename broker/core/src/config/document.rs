@@ -41,7 +41,10 @@ pub(super) struct Metadata {
 pub(super) fn documents(text: &str) -> Result<Vec<Document>, ConfigError> {
     let whole = |problem: String, mend: &str| ConfigError { mistakes: vec![Mistake::whole_file(problem, mend)] };
     if text.len() > MAX_CONFIG_BYTES {
-        return Err(whole(format!("the file is larger than {MAX_CONFIG_BYTES} bytes"), "split the fleet over several hubs or use the CRDs"));
+        return Err(whole(
+            format!("the file is larger than {MAX_CONFIG_BYTES} bytes"),
+            "split the fleet over several hubs or use the CRDs",
+        ));
     }
     // A file of the greatest size with plain objects has about 800,000 nodes in 50,000 documents. Aliases are for people's convenience:
     // a few, not nested into each other.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::check::{Check, Mistake};
-use super::document::{Document, Metadata};
+use super::document::Document;
 use super::span;
 use crate::audience::Audience;
 use crate::issuer::{Issuer, PublicUrl};
@@ -76,7 +76,7 @@ struct Object {
     #[serde(rename = "kind")]
     _kind: String,
     #[serde(rename = "metadata")]
-    _metadata: Option<Metadata>,
+    _metadata: Option<HeadMetadata>,
     hub_name: String,
     #[serde(rename = "publicURL")]
     public_url: String,
@@ -94,6 +94,14 @@ struct Object {
     require_pod_bound: bool,
     #[serde(default)]
     audit: Audit,
+}
+
+/// A ServerConfiguration is no object of the hub; it may carry a name.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HeadMetadata {
+    #[serde(rename = "name")]
+    _name: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -141,8 +149,10 @@ pub(super) fn read(document: &Document, mistakes: &mut Vec<Mistake>) -> Option<S
     let namespace = object.cluster_resource_namespace.unwrap_or_else(|| "keyferry-system".to_owned());
     let namespace = check.take("clusterResourceNamespace", Namespace::new(namespace), "name Keyferry's own namespace");
     let canary = object.canary_service_account.unwrap_or_else(|| "keyferry-canary".to_owned());
-    let canary = check.take("canaryServiceAccount", ObjectName::new(canary), "name a ServiceAccount of Keyferry's namespace without rights");
-    let hub_issuer = object.hub.issuer.and_then(|text| check.take("hub.issuer", Issuer::new(text), "write the hub's --service-account-issuer"));
+    let canary =
+        check.take("canaryServiceAccount", ObjectName::new(canary), "name a ServiceAccount of Keyferry's namespace without rights");
+    let hub_issuer =
+        object.hub.issuer.and_then(|text| check.take("hub.issuer", Issuer::new(text), "write the hub's --service-account-issuer"));
     let max_age = duration(object.discovery.max_age.as_deref(), "discovery.maxAge", 60, 30..=3600, &mut check);
     if object.api.max_age.is_some() {
         check.wrong("api.maxAge", "is set, but caches never store tokens", "remove it, or set discovery.maxAge");
@@ -176,7 +186,9 @@ fn listener(spec: ListenerSpec, path: &str, port: u16, check: &mut Check<'_>) ->
 fn address(text: Option<&str>, path: &str, default: SocketAddr, check: &mut Check<'_>) -> Option<SocketAddr> {
     match text {
         None => Some(default),
-        Some(text) => check.take(path, text.parse().map_err(|_| format!("{text:?} is not an address")), "write ip:port, such as 0.0.0.0:9443"),
+        Some(text) => {
+            check.take(path, text.parse().map_err(|_| format!("{text:?} is not an address")), "write ip:port, such as 0.0.0.0:9443")
+        }
     }
 }
 

@@ -122,23 +122,36 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
     if object.metadata.namespace.is_some() {
         check.wrong("metadata.namespace", "a TargetCluster is cluster-scoped", "remove metadata.namespace");
     }
-    let Spec { address, tls_server_name, proxy_url, cert_secret_ref, ca_bundle, audience, issuer, target_issuer, token_lifetime, allow, suspend } =
-        object.spec;
+    let Spec {
+        address,
+        tls_server_name,
+        proxy_url,
+        cert_secret_ref,
+        ca_bundle,
+        audience,
+        issuer,
+        target_issuer,
+        token_lifetime,
+        allow,
+        suspend,
+    } = object.spec;
     let name = check.take("metadata.name", ObjectName::new(object.metadata.name), "name it as a Kubernetes object");
     let address = check.take("spec.address", address::server(&address), "write https://host[:port][/path]");
     let tls_server_name = tls_server_name.and_then(|text| check.take("spec.tlsServerName", address::server_name(text), "write a DNS name"));
-    let proxy_url = proxy_url.and_then(|text| check.take("spec.proxyURL", address::proxy(&text), "write http, https or socks5://host:port"));
+    let proxy_url =
+        proxy_url.and_then(|text| check.take("spec.proxyURL", address::proxy(&text), "write http, https or socks5://host:port"));
     let certificate = certificate(cert_secret_ref, ca_bundle, &mut check);
     let audience = check.take("spec.audience", Audience::new(audience), "give the target one audience that no other target has");
     read_issuer(&issuer, &mut check);
-    let target_issuer =
-        target_issuer.and_then(|text| check.take("spec.targetIssuer", Issuer::new(text), "write the target's own --service-account-issuer"));
+    let target_issuer = target_issuer
+        .and_then(|text| check.take("spec.targetIssuer", Issuer::new(text), "write the target's own --service-account-issuer"));
     let lifetime = read_lifetime(&token_lifetime, &mut check);
     let allow = allow.into_iter().enumerate().filter_map(|(index, rule)| allow::read(rule, index, &mut check)).collect();
     if !check.clean() {
         return;
     }
-    let (Some(name), Some(address), Some(certificate), Some(audience), Some(lifetime)) = (name, address, certificate, audience, lifetime) else {
+    let (Some(name), Some(address), Some(certificate), Some(audience), Some(lifetime)) = (name, address, certificate, audience, lifetime)
+    else {
         return;
     };
     let generation = document.generation();
@@ -199,7 +212,11 @@ fn certificate(reference: Option<LocalReference>, inline: Option<String>, check:
             .map(CertificateSource::Secret),
         (None, Some(pem)) if pem.contains("-----BEGIN CERTIFICATE-----") => Some(CertificateSource::Inline(pem)),
         (None, Some(_)) => {
-            check.wrong("spec.caBundle", "holds no PEM certificate", "paste the target's CA certificates, with their BEGIN CERTIFICATE lines");
+            check.wrong(
+                "spec.caBundle",
+                "holds no PEM certificate",
+                "paste the target's CA certificates, with their BEGIN CERTIFICATE lines",
+            );
             None
         }
         (None, None) => Some(CertificateSource::System),
@@ -209,7 +226,9 @@ fn certificate(reference: Option<LocalReference>, inline: Option<String>, check:
 fn read_issuer(issuer: &str, check: &mut Check<'_>) {
     match issuer {
         "Hub" => {}
-        "Keyferry" => check.wrong("spec.issuer", "Keyferry is not available yet", "use Hub, with an https --service-account-issuer on the hub"),
+        "Keyferry" => {
+            check.wrong("spec.issuer", "Keyferry is not available yet", "use Hub, with an https --service-account-issuer on the hub")
+        }
         _ => check.wrong("spec.issuer", format!("{issuer:?} is no issuer"), "use Hub"),
     }
 }

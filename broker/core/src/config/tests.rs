@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::{any, prop, prop_assert, proptest};
 
-use super::{CertificateSource, ConfigError, DeliveryType, MAX_CONFIG_BYTES, Mistake, NamespaceRule, Policy, TargetAccess, TargetCluster, read};
+use super::{
+    CertificateSource, ConfigError, DeliveryType, MAX_CONFIG_BYTES, Mistake, NamespaceRule, Policy, TargetAccess, TargetCluster, read,
+};
 use crate::name::{AccessName, Namespace, ObjectName};
 
 mod mistakes;
@@ -189,7 +191,10 @@ fn a_target_takes_what_is_written() {
 
 #[test]
 fn a_default_lifetime_is_no_longer_than_the_greatest() {
-    let prod = target(&read(&GOOD.replace("  allow:\n    - namespaces", "  tokenLifetime: {max: 30m}\n  allow:\n    - namespaces")).unwrap().policy, "prod");
+    let prod = target(
+        &read(&GOOD.replace("  allow:\n    - namespaces", "  tokenLifetime: {max: 30m}\n  allow:\n    - namespaces")).unwrap().policy,
+        "prod",
+    );
     assert_eq!((prod.lifetime.default, prod.lifetime.max), (Duration::from_secs(1800), Duration::from_secs(1800)));
 }
 
@@ -217,7 +222,8 @@ fn no_allow_is_nobody() {
 fn a_selector_needs_all_its_terms() {
     let staging = target(&read(GOOD).unwrap().policy, "staging");
     let NamespaceRule::Selected(selector) = &staging.allow[0].namespaces else { panic!("no selector") };
-    let labels = |pairs: &[(&str, &str)]| pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect::<BTreeMap<_, _>>();
+    let labels =
+        |pairs: &[(&str, &str)]| pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect::<BTreeMap<_, _>>();
     assert!(selector.matches(&labels(&[("access.keyferry.dev/staging", "allowed"), ("kubernetes.io/metadata.name", "tenant-a")])));
     assert!(!selector.matches(&labels(&[("access.keyferry.dev/staging", "allowed"), ("kubernetes.io/metadata.name", "tenant-z")])));
     assert!(!selector.matches(&labels(&[("access.keyferry.dev/staging", "no"), ("kubernetes.io/metadata.name", "tenant-a")])));
@@ -228,13 +234,19 @@ fn a_selector_needs_all_its_terms() {
 #[test]
 fn a_selector_term_means_what_kubernetes_means() {
     let holds = |requirement: &str, label: Option<&str>| {
-        let text = GOOD.replace("- key: kubernetes.io/metadata.name\n            operator: NotIn\n            values: [tenant-z]", requirement);
+        let text =
+            GOOD.replace("- key: kubernetes.io/metadata.name\n            operator: NotIn\n            values: [tenant-z]", requirement);
         let staging = target(&read(&text).unwrap().policy, "staging");
         let mut labels = BTreeMap::from([("access.keyferry.dev/staging".to_owned(), "allowed".to_owned())]);
         labels.extend(label.map(|value| ("access.keyferry.dev/x".to_owned(), value.to_owned())));
         matches!(&staging.allow[0].namespaces, NamespaceRule::Selected(selector) if selector.matches(&labels))
     };
-    for (operator, a, b, none) in [("In, values: [a, c]", true, false, false), ("NotIn, values: [a, c]", false, true, true), ("Exists", true, true, false), ("DoesNotExist", false, false, true)] {
+    for (operator, a, b, none) in [
+        ("In, values: [a, c]", true, false, false),
+        ("NotIn, values: [a, c]", false, true, true),
+        ("Exists", true, true, false),
+        ("DoesNotExist", false, false, true),
+    ] {
         let requirement = format!("- {{key: access.keyferry.dev/x, operator: {operator}}}");
         assert_eq!([Some("a"), Some("b"), None].map(|label| holds(&requirement, label)), [a, b, none], "{operator}");
     }
@@ -253,9 +265,15 @@ fn an_access_may_come_before_its_target() {
 fn a_generation_is_the_spec_without_its_layout() {
     let before = read(GOOD).unwrap().policy;
     let reformatted = GOOD
-        .replace("  tokenLifetime:\n    default: 30m\n    max: 2h\n", "  # how long\n  tokenLifetime: {\"max\": '2h', default: \"30m\"} # so\n")
+        .replace(
+            "  tokenLifetime:\n    default: 30m\n    max: 2h\n",
+            "  # how long\n  tokenLifetime: {\"max\": '2h', default: \"30m\"} # so\n",
+        )
         .replace("  labels: {team: platform}\n", "")
-        .replace("  certSecretRef:\n    name: staging-ca\n  audience: staging\n", "  audience: staging\n\n  certSecretRef:\n        name: staging-ca\n")
+        .replace(
+            "  certSecretRef:\n    name: staging-ca\n  audience: staging\n",
+            "  audience: staging\n\n  certSecretRef:\n        name: staging-ca\n",
+        )
         .replace("  callers: [notifier]\n", "  callers:\n  - notifier\n");
     assert_ne!(reformatted, GOOD);
     let after = read(&reformatted).unwrap().policy;
@@ -355,9 +373,11 @@ fn hostile_sizes_are_refused_in_time() {
 fn a_message_repeats_no_long_text_and_forges_no_line() {
     let mistakes = mistakes_of(&edited("audience: https://prod.example.com", &format!("audience: [\"{}\"]", "x".repeat(1 << 20))));
     assert!(mistakes.iter().all(|mistake| mistake.to_string().len() < 1_000));
-    let mistakes = mistakes_of(&edited("serviceAccounts: [reconciler, deployer]", &format!("serviceAccounts: [\"{}\"]", "X".repeat(1 << 20))));
+    let mistakes =
+        mistakes_of(&edited("serviceAccounts: [reconciler, deployer]", &format!("serviceAccounts: [\"{}\"]", "X".repeat(1 << 20))));
     assert!(mistakes[0].to_string().len() < 1_000);
-    let forged = edited("  name: prod\nspec", "  name: \"prod\\nline 1: all is well\"\nspec").replace("kind: TargetCluster", "\"ki\\nnd\": x\nkind: TargetCluster");
+    let forged = edited("  name: prod\nspec", "  name: \"prod\\nline 1: all is well\"\nspec")
+        .replace("kind: TargetCluster", "\"ki\\nnd\": x\nkind: TargetCluster");
     for mistake in mistakes_of(&forged) {
         assert!(!mistake.to_string().contains('\n'), "{mistake:?}");
     }

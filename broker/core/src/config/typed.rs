@@ -5,6 +5,7 @@ use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 
 use super::document::Document;
+use super::strict::Strict;
 
 /// Where one object is given up; nobody mends more at a time.
 const MOST_MISFITS: usize = 50;
@@ -27,7 +28,7 @@ pub(super) fn read<T: DeserializeOwned>(document: &Document) -> (Option<T>, Vec<
     // A missing field is first null, then an empty value.
     for _ in 0..2 * MOST_MISFITS {
         let value = mended.as_ref().unwrap_or(document.value());
-        let error = match serde_path_to_error::deserialize::<_, T>(value) {
+        let error = match serde_path_to_error::deserialize::<_, T>(Strict(value)) {
             Ok(object) => return (Some(object), misfits),
             Err(error) => error,
         };
@@ -114,4 +115,3 @@ fn parent<'a>(value: &'a mut Value, path: &Path) -> Option<&'a mut serde_json::M
     let depth = path.iter().count().checked_sub(1)?;
     path.iter().take(depth).try_fold(value, step)?.as_object_mut()
 }
-
