@@ -8,18 +8,17 @@ use std::time::Duration;
 
 use keyferry_core::audience::Audience;
 use keyferry_core::authorise::HubView;
-use keyferry_core::bound_token::{self, MintExpectation};
-use keyferry_core::lifetime;
 use keyferry_core::moment::Deadline;
 use keyferry_core::reason::Reason;
 use keyferry_core::service_account::{ServiceAccount, ServiceAccountIdentity};
 use moka::sync::Cache;
 
+use crate::bound_request::{self, Order};
 use crate::clock::Clock;
 use crate::flight::Flights;
 use crate::live::LiveObjects;
-use crate::ports::{Hub, HubError};
-use crate::publication::PublicationReader;
+use crate::ports::Hub;
+use crate::publication::Publisher;
 
 /// How long a finding stands: the hub's flags change with a restart of its apiserver.
 const FINDING_LIFETIME: Duration = Duration::from_secs(3600);
@@ -35,7 +34,7 @@ pub struct AudienceGuard {
     hub: Arc<dyn Hub>,
     clock: Arc<dyn Clock>,
     live: Arc<LiveObjects>,
-    published: PublicationReader,
+    publisher: Publisher,
     canary: ServiceAccount,
     findings: Cache<Audience, Finding>,
     flights: Flights<Audience, Result<(), Reason>>,
@@ -47,11 +46,11 @@ impl AudienceGuard {
         hub: Arc<dyn Hub>,
         clock: Arc<dyn Clock>,
         live: Arc<LiveObjects>,
-        published: PublicationReader,
+        publisher: Publisher,
         canary: ServiceAccount,
     ) -> AudienceGuard {
         let findings = Cache::builder().max_capacity(20_000).time_to_live(FINDING_LIFETIME * 2).build();
-        AudienceGuard { hub, clock, live, published, canary, findings, flights: Flights::default() }
+        AudienceGuard { hub, clock, live, publisher, canary, findings, flights: Flights::default() }
     }
 
     /// Whether tokens may be minted for `audience`.
@@ -68,14 +67,14 @@ impl AudienceGuard {
     fn find_out(&self, audience: Audience) -> impl Future<Output = Result<(), Reason>> + use<> {
         let (hub, clock, findings) = (Arc::clone(&self.hub), Arc::clone(&self.clock), self.findings.clone());
         let uid = self.live.service_account(&self.canary);
-        let (canary, published) = (self.canary.clone(), self.published.clone());
+        let (canary, publisher) = (self.canary.clone(), self.publisher.clone());
         async move {
             let Some(uid) = uid else {
                 tracing::error!(reason = %Reason::AudienceUnchecked, canary = %canary, "the canary ServiceAccount does not exist; create it");
                 return Err(Reason::AudienceUnchecked);
             };
             let canary = ServiceAccountIdentity { account: canary, uid };
-            let verdict = try_audience(&*hub, &canary, &audience, &published, &*clock).await?;
+            let verdict = try_audience(&*hub, &publisher, &*clock, &canary, &audience).await?;
             let until = Deadline::after(FINDING_LIFETIME, clock.now());
             findings.insert(audience.clone(), Finding { verdict, until });
             if verdict.is_err() {
@@ -89,25 +88,17 @@ impl AudienceGuard {
 /// The outer result says whether it could be found out.
 async fn try_audience(
     hub: &dyn Hub,
+    publisher: &Publisher,
+    clock: &dyn Clock,
     canary: &ServiceAccountIdentity,
     audience: &Audience,
-    published: &PublicationReader,
-    clock: &dyn Clock,
 ) -> Result<Result<(), Reason>, Reason> {
-    let published = published.current().ok_or(Reason::HubUnreachable)?;
-    let answer =
-        hub.token_request(canary, audience, lifetime::MIN).await.map_err(|error| unchecked(&error, "TokenRequest for the canary"))?;
-    let expected = MintExpectation { issuer: &published.issuer, keys: &published.keys, service_account: canary, audience };
-    let token = bound_token::check(answer, &expected, clock.now()).map_err(|fault| {
-        tracing::warn!(reason = %fault.reason(), %fault, "the canary's token is not what was asked for");
-        Reason::AudienceUnchecked
+    let unless_unreachable = |reason| if reason == Reason::HubUnreachable { reason } else { Reason::AudienceUnchecked };
+    let token = bound_request::send(hub, publisher, clock, Order::Canary(canary, audience)).await.map_err(unless_unreachable)?;
+    let review = hub.token_review(token.secret(), None).await.map_err(|error| {
+        let reason = if error.proves_unreachable() { Reason::HubUnreachable } else { Reason::AudienceUnchecked };
+        tracing::warn!(%reason, %error, "the TokenReview of the canary's token failed");
+        reason
     })?;
-    let review = hub.token_review(token.secret(), None).await.map_err(|error| unchecked(&error, "TokenReview of the canary's token"))?;
     Ok(if review.authenticated { Err(Reason::AudienceIsHubs) } else { Ok(()) })
-}
-
-fn unchecked(error: &HubError, what: &'static str) -> Reason {
-    let reason = if error.proves_unreachable() { Reason::HubUnreachable } else { Reason::AudienceUnchecked };
-    tracing::warn!(%reason, %error, "{what} failed");
-    reason
 }

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use aws_lc_rs::hmac;
 use keyferry_core::caller::{self, CallerRules, VerifiedCaller};
+use keyferry_core::jwt::UnverifiedJwt;
 use keyferry_core::moment::{Deadline, Moment};
 use keyferry_core::reason::Reason;
+use keyferry_core::verify;
 use moka::sync::Cache;
 use secrecy::{ExposeSecret, SecretString};
 
@@ -14,6 +16,7 @@ use crate::clock::Clock;
 use crate::flight::Flights;
 use crate::metrics::Metrics;
 use crate::ports::{Hub, HubError};
+use crate::publication::Publisher;
 
 /// How long a TokenReview stands.
 pub const REVIEW_LIFETIME: Duration = Duration::from_secs(10);
@@ -45,6 +48,7 @@ enum Known {
 /// Authenticates callers.
 pub struct Authenticator {
     hub: Arc<dyn Hub>,
+    publisher: Publisher,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
     hash_key: hmac::Key,
@@ -61,9 +65,17 @@ enum Failure {
 
 impl Authenticator {
     /// An authenticator; `hash_key` is random and this process's own.
-    pub fn new(hub: Arc<dyn Hub>, clock: Arc<dyn Clock>, metrics: Metrics, hash_key: [u8; 32], max_stale: Duration) -> Authenticator {
+    pub fn new(
+        hub: Arc<dyn Hub>,
+        publisher: Publisher,
+        clock: Arc<dyn Clock>,
+        metrics: Metrics,
+        hash_key: [u8; 32],
+        max_stale: Duration,
+    ) -> Authenticator {
         Authenticator {
             hub,
+            publisher,
             clock,
             metrics,
             hash_key: hmac::Key::new(hmac::HMAC_SHA256, &hash_key),
@@ -89,6 +101,7 @@ impl Authenticator {
             _ => {}
         }
         caller::read(token.expose_secret(), rules, now.wall)?;
+        self.check_signature(token).await?;
         match self.flights.join(key, || self.review(key, token.clone(), rules.clone())).await {
             Ok(Ok(caller)) => Ok(Authentication { caller, key, stale: false }),
             Ok(Err(Failure::Rejected(reason))) => Err(reason),
@@ -99,6 +112,18 @@ impl Authenticator {
             }
             Err(_) => Err(Reason::HubUnreachable),
         }
+    }
+
+    /// Refuses what the hub cannot have signed, so that made-up tokens cost it no TokenReview. The hub still has the last word.
+    async fn check_signature(&self, token: &SecretString) -> Result<(), Reason> {
+        let jwt = UnverifiedJwt::parse(token.expose_secret()).map_err(|_| Reason::CallerMalformed)?;
+        let mut published = self.publisher.reader().current().ok_or(Reason::HubUnreachable)?;
+        if jwt.kid().is_none_or(|kid| published.keys.get(kid).is_none()) {
+            // Perhaps a new key of the hub, so its documents are read again; made-up kids do not make that happen more often.
+            self.publisher.refresh_for_unknown_key(self.clock.now()).await?;
+            published = self.publisher.reader().current().ok_or(Reason::HubUnreachable)?;
+        }
+        verify::verify(&jwt, &published.keys).map(|_| ()).map_err(|_| Reason::CallerRejected)
     }
 
     /// Asks the hub, in a task of its own.

@@ -10,13 +10,30 @@ use crate::ports::HubError;
 /// How long after a failure calls are refused at once.
 const PAUSE: Duration = Duration::from_millis(1000);
 
-/// Open after a call proved the hub unreachable; then one call per second tries again.
-#[derive(Debug, Default)]
+/// Open after a call failed; then one call per second tries again.
+#[derive(Debug)]
 pub struct Circuit {
+    opens: Opens,
     closed_from: Mutex<Option<Duration>>,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Opens {
+    OnSilence,
+    OnAnyFailure,
+}
+
 impl Circuit {
+    /// Opens only when no answer comes. For mints: a hub may answer 500 for one ServiceAccount alone, and that must not stop the others'.
+    pub fn on_silence() -> Circuit {
+        Circuit { opens: Opens::OnSilence, closed_from: Mutex::default() }
+    }
+
+    /// Opens also on 429 and 5xx. For reviews, where no single caller can bring such an answer about.
+    pub fn on_any_failure() -> Circuit {
+        Circuit { opens: Opens::OnAnyFailure, closed_from: Mutex::default() }
+    }
+
     /// Whether to try a call now.
     ///
     /// # Errors
@@ -37,8 +54,12 @@ impl Circuit {
     /// Notes how a call ended.
     pub fn note<T>(&self, result: &Result<T, HubError>, now: Moment) {
         let mut closed_from = self.closed_from.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let opens = |error: &HubError| match self.opens {
+            Opens::OnSilence => matches!(error, HubError::Unreachable(_)),
+            Opens::OnAnyFailure => error.proves_unreachable(),
+        };
         match result {
-            Err(error) if error.proves_unreachable() => *closed_from = Some(now.mono.saturating_add(PAUSE)),
+            Err(error) if opens(error) => *closed_from = Some(now.mono.saturating_add(PAUSE)),
             _ => *closed_from = None,
         }
     }
@@ -60,7 +81,7 @@ mod tests {
 
     #[test]
     fn one_call_a_second_tries_a_dead_hub() {
-        let circuit = Circuit::default();
+        let circuit = Circuit::on_silence();
         circuit.admit(at(0)).unwrap();
         circuit.note::<()>(&Err(HubError::Unreachable("refused".to_owned())), at(0));
         assert!(circuit.admit(at(500)).is_err());
@@ -71,8 +92,18 @@ mod tests {
     }
 
     #[test]
+    fn a_server_error_stops_reviews_and_no_mints() {
+        let unwell: Result<(), HubError> = Err(HubError::Unwell("HTTP 500".to_owned()));
+        let (mints, reviews) = (Circuit::on_silence(), Circuit::on_any_failure());
+        mints.note(&unwell, at(0));
+        reviews.note(&unwell, at(0));
+        assert!(mints.admit(at(1)).is_ok());
+        assert!(reviews.admit(at(1)).is_err());
+    }
+
+    #[test]
     fn a_refusal_is_an_answer() {
-        let circuit = Circuit::default();
+        let circuit = Circuit::on_any_failure();
         circuit.note::<()>(&Err(HubError::Forbidden("no".to_owned())), at(0));
         assert!(circuit.admit(at(0)).is_ok());
     }

@@ -7,6 +7,7 @@
 pub mod audience_guard;
 pub mod audit;
 pub mod authenticate;
+pub mod bound_request;
 pub mod broker;
 pub mod circuit;
 pub mod cli;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use keyferry_core::audience::Audience;
 use keyferry_core::authorise::{Grant, Requester};
-use keyferry_core::bound_token::{self, BoundToken, MintExpectation};
+use keyferry_core::bound_token::BoundToken;
 use keyferry_core::moment::Deadline;
 use keyferry_core::reason::Reason;
 use keyferry_core::service_account::{ServiceAccountIdentity, Uid};
@@ -15,6 +15,7 @@ use moka::sync::Cache;
 
 use self::held::HeldTokens;
 use crate::audience_guard::AudienceGuard;
+use crate::bound_request::{self, Order};
 use crate::clock::Clock;
 use crate::flight::Flights;
 use crate::metrics::Metrics;
@@ -121,10 +122,11 @@ impl Mint {
 
     /// The one place that asks the hub for a token that may leave. It takes the proof that only the authoriser makes.
     async fn mint(self, key: MintKey, grant: Grant) -> Result<Arc<BoundToken>, Reason> {
+        self.held.check_room(&key)?;
         let outcome = self.mint_checked(&grant).await;
         self.parts.metrics.mint(outcome.as_ref().map(|_| ()).map_err(|reason| *reason));
         let token = Arc::new(outcome?);
-        self.held.insert(key, Arc::clone(&token), grant, self.parts.random.unit(), self.parts.clock.now())?;
+        self.held.insert(key, Arc::clone(&token), grant, self.parts.random.unit(), self.parts.clock.now());
         self.parts.metrics.cached_tokens(self.held.len());
         Ok(token)
     }
@@ -132,7 +134,7 @@ impl Mint {
     async fn mint_checked(&self, grant: &Grant) -> Result<BoundToken, Reason> {
         let parts = &self.parts;
         parts.guard.check(grant.pair().audience()).await?;
-        mint_once(&*parts.hub, &parts.publisher, &*parts.clock, grant).await
+        bound_request::send(&*parts.hub, &parts.publisher, &*parts.clock, Order::Granted(grant)).await
     }
 
     /// Renews what is due and was used within its last lifetime; forgets the rest. `allowed` says which grants still hold.
@@ -155,33 +157,4 @@ impl Mint {
         }
         self.parts.metrics.cached_tokens(self.held.len());
     }
-}
-
-/// Asks the hub for one token and compares it with the grant. The caller has made sure that the audience is not the hub's.
-///
-/// # Errors
-/// A `Mint…` reason, [`Reason::ServiceAccountChanged`], [`Reason::KeyNotPublished`], [`Reason::ClockSkew`] or
-/// [`Reason::HubUnreachable`]; the token is dropped.
-pub async fn mint_once(hub: &dyn Hub, publisher: &Publisher, clock: &dyn Clock, grant: &Grant) -> Result<BoundToken, Reason> {
-    let pair = grant.pair();
-    let service_account = &pair.service_account().account;
-    let answer = hub.token_request(pair.service_account(), pair.audience(), pair.lifetime()).await.map_err(|error| {
-        let reason = error.mint_reason();
-        tracing::warn!(%reason, %error, %service_account, target_cluster = %pair.target(), "TokenRequest failed");
-        reason
-    })?;
-    let mut published = publisher.reader().current().ok_or(Reason::HubUnreachable)?;
-    if !bound_token::is_signed_by_any(&answer, &published.keys) {
-        // The first sight of a new key: read the hub's documents at once instead of at the next poll.
-        if let Err(error) = publisher.refresh().await {
-            tracing::warn!(reason = %error.reason(), %error, "the hub signed with a key that is not published");
-        }
-        published = publisher.reader().current().ok_or(Reason::HubUnreachable)?;
-    }
-    let expected = MintExpectation::of(pair, &published.issuer, &published.keys);
-    bound_token::check(answer, &expected, clock.now()).map_err(|fault| {
-        let reason = fault.reason();
-        tracing::error!(%reason, %fault, %service_account, target_cluster = %pair.target(), "a minted token was dropped");
-        reason
-    })
 }

@@ -15,9 +15,12 @@ use secrecy::SecretString;
 /// Why a call to the hub failed. The texts hold nothing that the hub sent but its own status message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HubError {
-    /// No answer, a broken one, 429 or 5xx: the hub is proven unreachable.
+    /// No answer, or a broken one.
     #[error("the hub could not be reached: {0}")]
     Unreachable(String),
+    /// 429 or 5xx.
+    #[error("the hub could not answer: {0}")]
+    Unwell(String),
     /// 401 or 403: Keyferry itself lacks a right.
     #[error("the hub refused Keyferry: {0}")]
     Forbidden(String),
@@ -38,13 +41,13 @@ pub enum HubError {
 impl HubError {
     /// Whether the failure proves the hub unreachable, so that an earlier answer may stand for a while.
     pub fn proves_unreachable(&self) -> bool {
-        matches!(self, HubError::Unreachable(_))
+        matches!(self, HubError::Unreachable(_) | HubError::Unwell(_))
     }
 
     /// The stable code of this failure of a TokenRequest.
     pub fn mint_reason(&self) -> Reason {
         match self {
-            HubError::Unreachable(_) => Reason::HubUnreachable,
+            HubError::Unreachable(_) | HubError::Unwell(_) => Reason::HubUnreachable,
             HubError::Forbidden(_) => Reason::MintForbidden,
             HubError::NotFound(_) | HubError::Conflict(_) => Reason::ServiceAccountChanged,
             HubError::Refused(_) | HubError::Unreadable(_) => Reason::MintFailed,

@@ -1,6 +1,7 @@
 //! The documents that targets fetch: read from the hub, checked, rendered once, and kept through every failure of the hub.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use axum::body::Bytes;
@@ -10,10 +11,14 @@ use keyferry_core::discovery::{self, DiscoveryError, ProviderMetadata};
 use keyferry_core::issuer::{Issuer, PublicUrl};
 use keyferry_core::json::{self, JsonLimits};
 use keyferry_core::jwks::{JwksError, KeySetLimits, PublicKeySet};
+use keyferry_core::moment::Moment;
 use keyferry_core::reason::Reason;
 
 use crate::flight::Flights;
 use crate::ports::{HubError, IssuerDocuments, UpstreamDocuments};
+
+/// How often tokens that name unknown keys may cause a reading.
+const UNKNOWN_KEY_PAUSE: Duration = Duration::from_secs(5);
 
 /// What is published at one time.
 #[derive(Debug)]
@@ -95,12 +100,13 @@ pub struct Publisher {
     pinned: Option<Issuer>,
     published: PublicationReader,
     flights: Arc<Flights<(), Result<(), PublishError>>>,
+    unknown_key: Arc<Mutex<Option<Duration>>>,
 }
 
 impl Publisher {
     /// A publisher of the documents of `source` under `public_url`; the issuer is `pinned`, or the first one that the hub states.
     pub fn new(source: Arc<dyn IssuerDocuments>, public_url: PublicUrl, pinned: Option<Issuer>) -> Publisher {
-        Publisher { source, public_url, pinned, published: PublicationReader::default(), flights: Arc::default() }
+        Publisher { source, public_url, pinned, published: PublicationReader::default(), flights: Arc::default(), unknown_key: Arc::default() }
     }
 
     /// The reading half.
@@ -119,6 +125,24 @@ impl Publisher {
             this.publish(&documents)
         });
         read.await.unwrap_or(Err(PublishError::Lost))
+    }
+
+    /// Reads the hub's documents because a token names a key that is not published; at most once in [`UNKNOWN_KEY_PAUSE`].
+    ///
+    /// # Errors
+    /// [`Reason::HubUnreachable`] when the hub did not answer: the key may be good.
+    pub async fn refresh_for_unknown_key(&self, now: Moment) -> Result<(), Reason> {
+        {
+            let mut again_from = self.unknown_key.lock().unwrap_or_else(PoisonError::into_inner);
+            if again_from.is_some_and(|from| now.mono < from) {
+                return Ok(());
+            }
+            *again_from = Some(now.mono.saturating_add(UNKNOWN_KEY_PAUSE));
+        }
+        match self.refresh().await {
+            Err(error) if error.reason() == Reason::HubUnreachable => Err(Reason::HubUnreachable),
+            _ => Ok(()),
+        }
     }
 
     fn publish(&self, documents: &UpstreamDocuments) -> Result<(), PublishError> {

@@ -202,6 +202,8 @@ impl Server {
         if !random.fill(&mut hash_key) {
             return Err(ServeError::Random);
         }
+        let authenticator =
+            Authenticator::new(Arc::clone(&hub), publisher.clone(), Arc::clone(&clock), metrics.clone(), hash_key, callers.max_stale);
         let mint = Mint::new(MintParts {
             hub: Arc::clone(&hub),
             publisher,
@@ -216,7 +218,7 @@ impl Server {
             live,
             published,
             targets: target_reader,
-            authenticator: Authenticator::new(Arc::clone(&hub), Arc::clone(&clock), metrics.clone(), hash_key, callers.max_stale),
+            authenticator,
             delegations: Delegations::new(hub, Arc::clone(&clock), metrics.clone(), callers.max_stale),
             mint,
             audit,
@@ -258,7 +260,7 @@ fn new_guard(
     publisher: &Publisher,
 ) -> AudienceGuard {
     let canary = ServiceAccount { namespace: server.cluster_resource_namespace.clone(), name: server.canary_service_account.clone() };
-    AudienceGuard::new(Arc::clone(hub), Arc::clone(clock), Arc::clone(live), publisher.reader(), canary)
+    AudienceGuard::new(Arc::clone(hub), Arc::clone(clock), Arc::clone(live), publisher.clone(), canary)
 }
 
 /// Waits for the hub, then finds out whether callers' tokens would be credentials of it.

@@ -1,9 +1,9 @@
-//! Where the real binaries come from: an assets directory, a cache, or one `go build` of a pinned tool.
+//! Where the real binaries come from: an assets directory, a cache, or one `go build` of a pinned tool or of a small client of ours.
 
 mod build;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use tokio::process::Command;
@@ -52,6 +52,8 @@ pub enum Part {
     ControllerManager,
     /// kubectl of the newest minor.
     Kubectl,
+    /// A small program of ours on client-go, the library below most controllers.
+    ClientGo,
 }
 
 impl Part {
@@ -62,6 +64,7 @@ impl Part {
             Self::ApiServer(_) => "kube-apiserver",
             Self::ControllerManager => "kube-controller-manager",
             Self::Kubectl => "kubectl",
+            Self::ClientGo => "client-go",
         }
     }
 
@@ -71,16 +74,23 @@ impl Part {
             Self::Etcd => "3.6.12",
             Self::ApiServer(minor) => minor.git_version(),
             Self::ControllerManager | Self::Kubectl => Minor::V1_36.git_version(),
+            Self::ClientGo => "v0.36.3",
         }
     }
 
-    /// The folder below `integration/parts` whose go.mod pins it.
+    /// The name of the folder whose go.mod pins it.
     pub fn directory(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
             Self::ApiServer(minor) => minor.directory(),
             Self::ControllerManager | Self::Kubectl => Minor::V1_36.directory(),
+            Self::ClientGo => "client-go",
         }
+    }
+
+    /// The folder above [`Self::directory`]: pinned tools, or programs of ours with their source.
+    fn shelf(self) -> &'static str {
+        if self == Self::ClientGo { "clients" } else { "parts" }
     }
 
     fn package(self) -> &'static str {
@@ -89,6 +99,7 @@ impl Part {
             Self::ApiServer(_) => "k8s.io/kubernetes/cmd/kube-apiserver",
             Self::ControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
             Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
+            Self::ClientGo => ".",
         }
     }
 
@@ -99,12 +110,13 @@ impl Part {
             Self::ApiServer(_) => 250,
             Self::ControllerManager => 60,
             Self::Kubectl => 40,
+            Self::ClientGo => 60,
         }
     }
 
     fn linker_flags(self) -> String {
         let minor = match self {
-            Self::Etcd => return "-s -w".to_owned(),
+            Self::Etcd | Self::ClientGo => return "-s -w".to_owned(),
             Self::ApiServer(minor) => minor,
             Self::ControllerManager | Self::Kubectl => Minor::V1_36,
         };
@@ -116,7 +128,7 @@ impl Part {
     fn version_arguments(self) -> &'static [&'static str] {
         match self {
             Self::Kubectl => &["version", "--client"],
-            Self::Etcd | Self::ApiServer(_) | Self::ControllerManager => &["--version"],
+            Self::Etcd | Self::ApiServer(_) | Self::ControllerManager | Self::ClientGo => &["--version"],
         }
     }
 }
@@ -161,7 +173,7 @@ impl Parts {
             .map(PathBuf::from)
             .unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap_or_else(|| OsString::from("/tmp"))).join(".cache"));
         Self {
-            manifests: Path::new(env!("CARGO_MANIFEST_DIR")).join("parts"),
+            manifests: PathBuf::from(env!("CARGO_MANIFEST_DIR")),
             cache: cache_home.join("keyferry").join("parts"),
             assets: std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from),
         }
@@ -172,10 +184,13 @@ impl Parts {
         if let Some(found) = self.in_assets(part).await {
             return Ok(found);
         }
-        build::cached_or_built(&self.manifests.join(part.directory()), &self.cache, part).await
+        build::cached_or_built(&self.manifests.join(part.shelf()).join(part.directory()), &self.cache, part).await
     }
 
     async fn in_assets(&self, part: Part) -> Option<PathBuf> {
+        if part == Part::ClientGo {
+            return None;
+        }
         let candidate = self.assets.as_ref()?.join(part.binary());
         let output = Command::new(&candidate).args(part.version_arguments()).stdin(Stdio::null()).output().await.ok()?;
         says_version(&String::from_utf8_lossy(&output.stdout), part.version()).then_some(candidate)

@@ -4,8 +4,10 @@
 mod broker;
 mod caller;
 mod configuration;
+mod tenant;
 
 use std::path::{Path, PathBuf};
+use std::process::Output;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,8 +24,9 @@ use crate::rbac::apply_manifests;
 use crate::runner::{Fixture, NotStarted, TestError};
 
 pub use broker::{Broker, BrokerSpec, BrokerTimes};
-pub use caller::{Answer, caller_token, exchange_form};
+pub use caller::{Answer, caller_token, claims, exchange_form};
 pub use configuration::{Access, Target};
+pub use tenant::{Subject, let_mint, make_tenant, take_back, token_requests};
 
 /// The tenant of most tests, as `examples/in-cluster/tenant-a.yaml` makes it.
 pub const TENANT: &str = "tenant-a";
@@ -151,6 +154,16 @@ impl World {
         std::fs::create_dir_all(&folder)?;
         Broker::start(&self.binary, hub, &folder, &self.ca, spec).await
     }
+
+    /// Runs a Keyferry that is expected to refuse its start, and gives back what it said.
+    ///
+    /// # Errors
+    /// It was still running after a minute.
+    pub async fn refused_start(&self, hub: &Arc<ControlPlane>, spec: BrokerSpec) -> Result<Output, TestError> {
+        let folder = self.fleet.folder().join(format!("keyferry-{}", spec.name()));
+        std::fs::create_dir_all(&folder)?;
+        Broker::refused_start(&self.binary, hub, &folder, &self.ca, spec).await
+    }
 }
 
 /// Waits until a target has read the discovery document: from then on it judges the hub's tokens instead of saying that it cannot.
@@ -172,7 +185,10 @@ async fn until_trusted(hub: &ControlPlane, target: &ControlPlane) -> Result<(), 
 }
 
 /// What a platform admin applies on a hub: Keyferry's manifests and a tenant.
-async fn prepare_hub(hub: &ControlPlane) -> Result<(), TestError> {
+///
+/// # Errors
+/// What kubectl says.
+pub async fn prepare_hub(hub: &ControlPlane) -> Result<(), TestError> {
     let manifests = ["namespace.yaml", "rbac.yaml", "tenant-a.yaml"].map(|name| shipped("examples/in-cluster").join(name));
     let manifests: Vec<&Path> = manifests.iter().map(PathBuf::as_path).collect();
     apply_manifests(hub, &manifests).await?;

@@ -34,9 +34,19 @@ pub enum Requester {
     Operator,
 }
 
-/// One allowed combination of ServiceAccount, audience and destination.
+impl Requester {
+    fn identity(&self) -> Option<&ServiceAccountIdentity> {
+        match self {
+            Requester::Caller(caller) => Some(caller.identity()),
+            Requester::Operator => None,
+        }
+    }
+}
+
+/// One allowed combination of requester, ServiceAccount, audience and destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
+    requester: Option<ServiceAccountIdentity>,
     access: AccessName,
     access_generation: Generation,
     target: ObjectName,
@@ -167,7 +177,7 @@ fn find(policy: &Policy, hub: &dyn HubView, requester: &Requester, name: &Access
             listed.then_some(Via::Delegate)?
         }
     };
-    Some(make_pair(access, target, service_account, rule, delivery, via))
+    Some(Pair { requester: requester.identity().cloned(), ..make_pair(access, target, service_account, rule, delivery, via) })
 }
 
 fn allows(rule: &AllowRule, access: &TargetAccess, labels: &BTreeMap<String, String>, delivery: DeliveryType) -> bool {
@@ -188,6 +198,7 @@ fn make_pair(
     via: Via,
 ) -> Pair {
     Pair {
+        requester: None,
         access: access.name.clone(),
         access_generation: access.generation,
         target: target.name.clone(),
@@ -204,9 +215,13 @@ fn make_pair(
 /// Turns a pair into a grant, once the hub has agreed where it must be asked.
 ///
 /// # Errors
-/// [`Reason::DelegationForbidden`] when a delegated caller is not allowed by the hub; [`Reason::TargetSuspended`] when target or
-/// access is suspended: only now, since only who may use a target learns its state.
+/// [`Reason::TargetNotGranted`] when the pair was made for another requester; [`Reason::DelegationForbidden`] when a delegated caller
+/// is not allowed by the hub; [`Reason::TargetSuspended`] when target or access is suspended: only now, since only who may use a target
+/// learns its state.
 pub fn grant(policy: &Policy, requester: Requester, pair: Pair, review: Review) -> Result<Grant, Reason> {
+    if requester.identity() != pair.requester.as_ref() {
+        return Err(Reason::TargetNotGranted);
+    }
     if pair.via == Via::Delegate && review != Review::Allowed {
         return Err(Reason::DelegationForbidden);
     }

@@ -126,8 +126,9 @@ pub fn check(answer: MintAnswer, expected: &MintExpectation<'_>, now: Moment) ->
         return Err(MintFault::UnknownKey);
     }
     verify::verify(&jwt, expected.keys).map_err(|_| MintFault::Signature)?;
-    let skew = claims.issued_at.as_second().saturating_sub(now.wall.as_second()).unsigned_abs();
-    if skew > lifetime::MAX_SKEW.as_secs() {
+    let ahead = |time: Timestamp| time.as_second().saturating_sub(now.wall.as_second());
+    let most = i64::try_from(lifetime::MAX_SKEW.as_secs()).unwrap_or(i64::MAX);
+    if !(-most..=most).contains(&ahead(claims.issued_at)) || claims.not_before.is_some_and(|time| ahead(time) > most) {
         return Err(MintFault::Skew);
     }
     // The smaller of the two: a hub may extend a token beyond what it tells.
@@ -178,3 +179,6 @@ impl std::fmt::Debug for BoundToken {
         f.debug_struct("BoundToken").field("token_id", &self.token_id).field("deadline", &self.deadline).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -104,7 +104,8 @@ pub fn read(token: &str, rules: &CallerRules, now: Timestamp) -> Result<ServiceA
         return Err(Reason::CallerExpired);
     }
     let latest = now.saturating_add(LEEWAY).unwrap_or(Timestamp::MAX);
-    if claims.issued_at > latest || claims.not_before.is_some_and(|not_before| not_before > latest) || claims.issued_at > claims.expires_at {
+    if claims.issued_at > latest || claims.not_before.is_some_and(|not_before| not_before > latest) || claims.issued_at > claims.expires_at
+    {
         return Err(Reason::CallerMalformed);
     }
     if rules.require_pod_bound && claims.pod.is_none() {

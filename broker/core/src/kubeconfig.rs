@@ -110,5 +110,10 @@ pub fn render(parts: &KubeconfigParts<'_>) -> Result<SecretString, KubeconfigErr
         contexts: [Named { name: context.clone(), item: Context { context: ContextFields { cluster, user } } }],
         current_context: context,
     };
-    serde_saphyr::to_string(&document).map(SecretString::from).map_err(|_| KubeconfigError)
+    // Every text in quotes and on one line: readers of YAML 1.1 and 1.2 differ in what plain words mean, and in block scalars' ends.
+    let options = serde_saphyr::ser_options! { quote_all: true, prefer_block_scalars: false };
+    serde_saphyr::to_string_with_options(&document, options).map(SecretString::from).map_err(|_| KubeconfigError)
 }
+
+#[cfg(test)]
+mod tests;

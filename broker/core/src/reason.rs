@@ -69,12 +69,12 @@ reasons! {
     IssuerCollision,
     /// The hub signed with a key that is not published yet.
     KeyNotPublished,
-    /// The token that the hub minted is not the one that was asked for.
-    MintMismatch,
-    /// The hub refuses Keyferry the TokenRequest.
-    MintForbidden,
     /// The hub could not carry out the TokenRequest.
     MintFailed,
+    /// The hub refuses Keyferry the TokenRequest.
+    MintForbidden,
+    /// The token that the hub minted is not the one that was asked for.
+    MintMismatch,
     /// Keyferry's own account may mint for any ServiceAccount of the hub.
     MintUnbounded,
     /// All is well.
@@ -85,8 +85,6 @@ reasons! {
     ReviewForbidden,
     /// The ServiceAccount that was to be minted for was deleted or made anew.
     ServiceAccountChanged,
-    /// What Keyferry knows of the hub's ServiceAccounts or Namespaces is too old to decide on.
-    StateTooOld,
     /// The caller's own ServiceAccount is paired with no such target: absent, forbidden and not allowed are one answer.
     TargetNotGranted,
     /// The target cannot be used at the moment.
@@ -106,6 +104,12 @@ impl fmt::Display for Reason {
 #[cfg(test)]
 mod tests {
     use super::Reason;
+
+    #[test]
+    fn codes_are_in_alphabetical_order() {
+        assert!(Reason::ALL.is_sorted_by_key(|reason| reason.as_str()), "sort the list: {:?}", Reason::ALL);
+        assert!(Reason::ALL.is_sorted(), "the order of the variants is the order of the codes");
+    }
 
     #[test]
     fn codes_are_pascal_case_and_distinct() {

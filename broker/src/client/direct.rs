@@ -18,6 +18,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{ClientError, UsableToken};
+use crate::bound_request::{self, Order};
 use crate::clock::{Clock, SystemClock};
 use crate::controller::config_file;
 use crate::kube::certificate_secret::KubeCertificateSecrets;
@@ -25,7 +26,6 @@ use crate::kube::client::{HubAccess, HubClient};
 use crate::kube::hub::KubeHub;
 use crate::kube::issuer_documents::KubeIssuerDocuments;
 use crate::live::LiveObjects;
-use crate::mint;
 use crate::ports::{CertificateSecrets, Hub, HubError};
 use crate::publication::Publisher;
 use crate::settings::SECOND_ISSUER_MEND;
@@ -102,7 +102,7 @@ impl Direct {
             return Err(refused(access, Reason::IssuerCollision));
         }
         let hub: Arc<dyn Hub> = Arc::new(KubeHub::new(client.clone(), Arc::new(SystemClock::start())));
-        let token = mint::mint_once(&*hub, &publisher, clock, &grant).await.map_err(|reason| refused(access, reason))?;
+        let token = bound_request::send(&*hub, &publisher, clock, Order::Granted(&grant)).await.map_err(|reason| refused(access, reason))?;
         if opens_the_hub(config, &token).await? {
             return Err(refused(access, Reason::AudienceIsHubs));
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Body;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, Method, Response, StatusCode, header};
 use keyferry_core::config::DeliveryType;
@@ -18,7 +19,7 @@ use crate::broker::{self, Broker, HandOut};
 /// Answers with a kubeconfig.
 pub(super) async fn answer(
     State(broker): State<Arc<Broker>>,
-    Path((namespace, name)): Path<(String, String)>,
+    path: Result<Path<(String, String)>, PathRejection>,
     request: Request,
 ) -> Response<Body> {
     if request.method() != Method::GET {
@@ -33,10 +34,9 @@ pub(super) async fn answer(
         Ok(token) => token,
         Err(reason) => return refuse(reason),
     };
-    let (Ok(namespace), Ok(name)) = (Namespace::new(namespace), ObjectName::new(name)) else {
+    let Some(access) = access(path) else {
         return refusal::malformed(StatusCode::BAD_REQUEST, "invalid_request", "the path names no namespace and access", &id);
     };
-    let access = AccessName { namespace, name };
     let request = broker::Request {
         route: "kubeconfig",
         caller_token,
@@ -55,6 +55,11 @@ pub(super) async fn answer(
         }
         Err(refused) => refusal::answer(&refused, Surface::Resource, &id),
     }
+}
+
+fn access(path: Result<Path<(String, String)>, PathRejection>) -> Option<AccessName> {
+    let Path((namespace, name)) = path.ok()?;
+    Some(AccessName { namespace: Namespace::new(namespace).ok()?, name: ObjectName::new(name).ok()? })
 }
 
 /// The one bearer token of the request (RFC 6750 section 2.1).

@@ -156,7 +156,7 @@ fn refusal(status: StatusCode, body: &[u8]) -> HubError {
         401 | 403 => HubError::Forbidden(message),
         404 => HubError::NotFound(message),
         409 => HubError::Conflict(message),
-        429 | 500.. => HubError::Unreachable(format!("HTTP {}: {message}", status.as_u16())),
+        429 | 500.. => HubError::Unwell(format!("HTTP {}: {message}", status.as_u16())),
         _ => HubError::Refused(message),
     }
 }

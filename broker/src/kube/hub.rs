@@ -1,4 +1,4 @@
-//! The hub's token and review APIs behind one port: a common limit on calls in flight, and a common circuit.
+//! The hub's token and review APIs behind one port: a common limit on calls in flight, and a circuit each for mints and reviews.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,21 +24,22 @@ const IN_FLIGHT: usize = 32;
 pub struct KubeHub {
     client: HubClient,
     clock: Arc<dyn Clock>,
-    circuit: Circuit,
+    mints: Circuit,
+    reviews: Circuit,
     in_flight: Semaphore,
 }
 
 impl KubeHub {
     /// The hub that `client` speaks to.
     pub fn new(client: HubClient, clock: Arc<dyn Clock>) -> KubeHub {
-        KubeHub { client, clock, circuit: Circuit::default(), in_flight: Semaphore::new(IN_FLIGHT) }
+        KubeHub { client, clock, mints: Circuit::on_silence(), reviews: Circuit::on_any_failure(), in_flight: Semaphore::new(IN_FLIGHT) }
     }
 
-    async fn guarded<T>(&self, call: impl Future<Output = Result<T, HubError>>) -> Result<T, HubError> {
+    async fn guarded<T>(&self, circuit: &Circuit, call: impl Future<Output = Result<T, HubError>>) -> Result<T, HubError> {
         let _permit = self.in_flight.acquire().await.map_err(|_| HubError::Unreachable("Keyferry is stopping".to_owned()))?;
-        self.circuit.admit(self.clock.now())?;
+        circuit.admit(self.clock.now())?;
         let result = call.await;
-        self.circuit.note(&result, self.clock.now());
+        circuit.note(&result, self.clock.now());
         result
     }
 }
@@ -50,7 +51,7 @@ impl Hub for KubeHub {
         audience: &'a Audience,
         lifetime: Duration,
     ) -> BoxFuture<'a, Result<MintAnswer, HubError>> {
-        Box::pin(self.guarded(token_request::create(&self.client, identity, audience, lifetime)))
+        Box::pin(self.guarded(&self.mints, token_request::create(&self.client, identity, audience, lifetime)))
     }
 
     fn token_review<'a>(
@@ -58,10 +59,10 @@ impl Hub for KubeHub {
         token: &'a SecretString,
         audience: Option<&'a Audience>,
     ) -> BoxFuture<'a, Result<TokenReviewAnswer, HubError>> {
-        Box::pin(self.guarded(token_review::create(&self.client, token, audience)))
+        Box::pin(self.guarded(&self.reviews, token_review::create(&self.client, token, audience)))
     }
 
     fn access_review<'a>(&'a self, user: &'a ReviewedUser, account: &'a ServiceAccount) -> BoxFuture<'a, Result<bool, HubError>> {
-        Box::pin(self.guarded(access_review::create(&self.client, user, account)))
+        Box::pin(self.guarded(&self.reviews, access_review::create(&self.client, user, account)))
     }
 }

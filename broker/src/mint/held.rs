@@ -63,15 +63,18 @@ impl HeldTokens {
         Some(Arc::clone(&held.token))
     }
 
+    /// Whether one more token can be held for the key's namespace.
+    pub(super) fn check_room(&self, key: &MintKey) -> Result<(), Reason> {
+        let counts = self.per_namespace.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = counts.get(&key.identity.account.namespace).is_some_and(|count| *count >= PER_NAMESPACE);
+        if full && !self.tokens.contains_key(key) { Err(Reason::TenantLimitReached) } else { Ok(()) }
+    }
+
     /// Holds a token, in the place of an earlier one of the same key.
-    pub(super) fn insert(&self, key: MintKey, token: Arc<BoundToken>, grant: Grant, jitter: f64, now: Moment) -> Result<(), Reason> {
+    pub(super) fn insert(&self, key: MintKey, token: Arc<BoundToken>, grant: Grant, jitter: f64, now: Moment) {
         if !self.tokens.contains_key(&key) {
             let mut counts = self.per_namespace.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = counts.entry(key.identity.account.namespace.clone()).or_default();
-            if *count >= PER_NAMESPACE {
-                return Err(Reason::TenantLimitReached);
-            }
-            *count += 1;
+            *counts.entry(key.identity.account.namespace.clone()).or_default() += 1;
         }
         let refresh_after = lifetime::refresh_after(token.lifetime(), jitter);
         let seconds = now.mono.as_secs();
@@ -79,7 +82,6 @@ impl HeldTokens {
         let last_used = self.tokens.get(&key).map_or(seconds, |before| before.last_used.load(Ordering::Relaxed));
         let held = Held { token, grant, refresh_after, last_used: AtomicU64::new(last_used), last_tried: AtomicU64::new(seconds) };
         self.tokens.insert(key, Arc::new(held));
-        Ok(())
     }
 
     /// What is to be renewed now. What has ended, or was not used within its last lifetime, is let go of.

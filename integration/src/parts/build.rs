@@ -10,7 +10,7 @@ use tokio::process::Command;
 
 use super::{Part, PartError};
 
-/// `<cache>/<directory>-<first 16 hex digits of sha256(go.mod ++ go.sum)>/<binary>`, built when it is not there.
+/// `<cache>/<directory>-<first 16 hex digits of sha256(go.mod ++ go.sum ++ *.go)>/<binary>`, built when it is not there.
 pub(super) async fn cached_or_built(manifest: &Path, cache: &Path, part: Part) -> Result<PathBuf, PartError> {
     let folder = cache.join(format!("{}-{}", part.directory(), manifest_key(manifest)?));
     let binary = folder.join(part.binary());
@@ -29,13 +29,21 @@ pub(super) async fn cached_or_built(manifest: &Path, cache: &Path, part: Part) -
 
 fn manifest_key(manifest: &Path) -> Result<String, PartError> {
     let mut context = digest::Context::new(&digest::SHA256);
-    for name in ["go.mod", "go.sum"] {
-        let path = manifest.join(name);
+    for path in [manifest.join("go.mod"), manifest.join("go.sum")].into_iter().chain(sources(manifest)?) {
         let bytes = std::fs::read(&path).map_err(|source| cache_error(&path, source))?;
         context.update(&bytes);
     }
     let sum = context.finish();
     Ok(sum.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The program's own Go files by name; a pinned tool has none.
+fn sources(manifest: &Path) -> Result<Vec<PathBuf>, PartError> {
+    let entries = std::fs::read_dir(manifest).map_err(|source| cache_error(manifest, source))?;
+    let mut files: Vec<PathBuf> =
+        entries.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "go")).collect();
+    files.sort();
+    Ok(files)
 }
 
 /// Held until the returned file is dropped; released by the system when the process dies.
@@ -87,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_key_follows_both_files() {
+    fn the_key_follows_every_file() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("go.mod"), "ab").unwrap();
         std::fs::write(folder.path().join("go.sum"), "c").unwrap();
@@ -95,6 +103,10 @@ mod tests {
         assert_eq!(manifest_key(folder.path()).unwrap(), "ba7816bf8f01cfea");
         std::fs::write(folder.path().join("go.sum"), "d").unwrap();
         assert_ne!(manifest_key(folder.path()).unwrap(), "ba7816bf8f01cfea");
+        std::fs::write(folder.path().join("go.sum"), "").unwrap();
+        std::fs::write(folder.path().join("main.go"), "c").unwrap();
+        std::fs::write(folder.path().join("notes.md"), "d").unwrap();
+        assert_eq!(manifest_key(folder.path()).unwrap(), "ba7816bf8f01cfea");
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! A Keyferry process, its configuration file, and what it wrote.
 
 use std::path::{Path, PathBuf};
+use std::process::Output;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -103,6 +104,15 @@ impl BrokerSpec {
         self
     }
 
+    async fn files(&self, hub: &Arc<ControlPlane>, folder: &Path, ca: &TestCa) -> Result<Files, TestError> {
+        let serving = ca.serving(&format!("serving-{}", self.name), &[])?;
+        let certificate = (serving.cert_path, serving.key_path);
+        let config = folder.join("config.yaml");
+        std::fs::write(&config, self.text(folder, &certificate.0, &certificate.1)?)?;
+        let kubeconfig = service_account_kubeconfig_at(hub, &self.hub_url, "keyferry-system", "keyferry", 3600).await?;
+        Ok(Files { config, certificate, kubeconfig })
+    }
+
     fn text(&self, folder: &Path, certificate: &Path, key: &Path) -> Result<String, TestError> {
         let [discovery, api, health] = self.ports.ok_or("no port is free")?;
         let tls = format!("  tls:\n    certFile: {}\n    keyFile: {}\n", certificate.display(), key.display());
@@ -118,6 +128,13 @@ impl BrokerSpec {
         );
         Ok(server + &objects(&self.targets, &self.accesses))
     }
+}
+
+/// What a Keyferry is started with.
+struct Files {
+    config: PathBuf,
+    certificate: (PathBuf, PathBuf),
+    kubeconfig: ServiceAccountKubeconfig,
 }
 
 /// A running Keyferry. It ends when dropped.
@@ -140,11 +157,7 @@ impl Broker {
         ca: &TestCa,
         spec: BrokerSpec,
     ) -> Result<Broker, TestError> {
-        let serving = ca.serving(&format!("serving-{}", spec.name), &[])?;
-        let certificate = (serving.cert_path.clone(), serving.key_path.clone());
-        let config = folder.join("config.yaml");
-        std::fs::write(&config, spec.text(folder, &certificate.0, &certificate.1)?)?;
-        let kubeconfig = service_account_kubeconfig_at(hub, &spec.hub_url, "keyferry-system", "keyferry", 3600).await?;
+        let Files { config, certificate, kubeconfig } = spec.files(hub, folder, ca).await?;
         let [_, _, health] = spec.ports.ok_or("no port is free")?;
         let serve = ServeSpec {
             name: format!("keyferry-{}", spec.name),
@@ -160,6 +173,18 @@ impl Broker {
         let http = trusting(ca.cert_pem())?;
         let ca_path = ca.cert_path().to_owned();
         Ok(Broker { spec: Mutex::new(spec), folder: folder.to_owned(), config, certificate, kubeconfig, process, http, ca_path })
+    }
+
+    pub(super) async fn refused_start(
+        binary: &KeyferryBinary,
+        hub: &Arc<ControlPlane>,
+        folder: &Path,
+        ca: &TestCa,
+        spec: BrokerSpec,
+    ) -> Result<Output, TestError> {
+        let Files { config, kubeconfig, .. } = spec.files(hub, folder, ca).await?;
+        let (config, kubeconfig) = (config.display().to_string(), kubeconfig.path().display().to_string());
+        Ok(binary.run(&["serve", "--config", &config, "--kubeconfig", &kubeconfig], &[]).await?)
     }
 
     /// A client that trusts its certificate.

@@ -1,5 +1,10 @@
 //! Calls to a Keyferry as a tenant's workload makes them.
 
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::HeaderMap;
 use serde_json::Value;
 
 use super::{Broker, CALLER_AUDIENCE};
@@ -13,6 +18,8 @@ pub struct Answer {
     pub status: u16,
     /// `X-Request-Id`.
     pub request_id: String,
+    /// All headers.
+    pub headers: HeaderMap,
     /// The body.
     pub body: String,
 }
@@ -20,8 +27,9 @@ pub struct Answer {
 impl Answer {
     async fn of(response: reqwest::Response) -> Result<Answer, TestError> {
         let status = response.status().as_u16();
-        let id = response.headers().get("x-request-id").and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
-        Ok(Answer { status, request_id: id, body: response.text().await? })
+        let headers = response.headers().clone();
+        let id = headers.get("x-request-id").and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+        Ok(Answer { status, request_id: id, headers, body: response.text().await? })
     }
 
     /// The body as JSON.
@@ -52,6 +60,15 @@ pub fn exchange_form(subject_token: &str, access: &str) -> Vec<(&'static str, St
     ]
 }
 
+/// The claims of a token, unverified (RFC 7519).
+///
+/// # Errors
+/// It is none.
+pub fn claims(token: &str) -> Result<Value, TestError> {
+    let claims = token.split('.').nth(1).ok_or("this is no token")?;
+    Ok(serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims)?)?)
+}
+
 impl Broker {
     /// Exchanges a token for one of `<namespace>/<access>`.
     ///
@@ -59,6 +76,24 @@ impl Broker {
     /// The server did not answer at all.
     pub async fn exchange(&self, subject_token: &str, access: &str) -> Result<Answer, TestError> {
         self.post_form(&exchange_form(subject_token, access)).await
+    }
+
+    /// Exchanges until it succeeds: objects that a test has just made on the hub take a moment to be seen.
+    ///
+    /// # Errors
+    /// The last answer after 20 s.
+    pub async fn exchange_in_time(&self, subject_token: &str, access: &str) -> Result<Answer, TestError> {
+        let limit = Instant::now() + Duration::from_secs(20);
+        loop {
+            let answer = self.exchange(subject_token, access).await?;
+            if answer.status == 200 {
+                return Ok(answer);
+            }
+            if Instant::now() > limit {
+                return Err(format!("{access} was not granted within 20 s: {} {}", answer.status, answer.body).into());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 
     /// Posts any form to the token endpoint.

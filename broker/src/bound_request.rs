@@ -1,0 +1,61 @@
+//! One TokenRequest, and its answer compared with what was asked for.
+
+use std::time::Duration;
+
+use keyferry_core::audience::Audience;
+use keyferry_core::authorise::Grant;
+use keyferry_core::bound_token::{self, BoundToken, MintExpectation};
+use keyferry_core::lifetime;
+use keyferry_core::reason::Reason;
+use keyferry_core::service_account::ServiceAccountIdentity;
+
+use crate::clock::Clock;
+use crate::ports::Hub;
+use crate::publication::Publisher;
+
+/// What is asked of the hub: a token that may leave, by the proof that only the authoriser makes, or one that never does.
+#[derive(Clone, Copy)]
+pub enum Order<'a> {
+    /// For whoever holds the grant.
+    Granted(&'a Grant),
+    /// For the rightless canary, to try an audience. The token is dropped.
+    Canary(&'a ServiceAccountIdentity, &'a Audience),
+}
+
+impl<'a> Order<'a> {
+    fn parts(self) -> (&'a ServiceAccountIdentity, &'a Audience, Duration) {
+        match self {
+            Order::Granted(grant) => (grant.pair().service_account(), grant.pair().audience(), grant.pair().lifetime()),
+            Order::Canary(identity, audience) => (identity, audience, lifetime::MIN),
+        }
+    }
+}
+
+/// Asks the hub.
+///
+/// # Errors
+/// A `Mint…` reason, [`Reason::ServiceAccountChanged`], [`Reason::KeyNotPublished`], [`Reason::ClockSkew`] or
+/// [`Reason::HubUnreachable`]; a token that is not what was asked for is dropped.
+pub async fn send(hub: &dyn Hub, publisher: &Publisher, clock: &dyn Clock, order: Order<'_>) -> Result<BoundToken, Reason> {
+    let (service_account, audience, lifetime) = order.parts();
+    let account = &service_account.account;
+    let answer = hub.token_request(service_account, audience, lifetime).await.map_err(|error| {
+        let reason = error.mint_reason();
+        tracing::warn!(%reason, %error, service_account = %account, %audience, "TokenRequest failed");
+        reason
+    })?;
+    let mut published = publisher.reader().current().ok_or(Reason::HubUnreachable)?;
+    if !bound_token::is_signed_by_any(&answer, &published.keys) {
+        // The first sight of a new key: read the hub's documents at once instead of at the next poll.
+        if let Err(error) = publisher.refresh().await {
+            tracing::warn!(reason = %error.reason(), %error, "the hub signed with a key that is not published");
+        }
+        published = publisher.reader().current().ok_or(Reason::HubUnreachable)?;
+    }
+    let expected = MintExpectation { issuer: &published.issuer, keys: &published.keys, service_account, audience };
+    bound_token::check(answer, &expected, clock.now()).map_err(|fault| {
+        let reason = fault.reason();
+        tracing::error!(%reason, %fault, service_account = %account, %audience, "a minted token was dropped");
+        reason
+    })
+}

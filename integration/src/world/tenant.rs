@@ -1,0 +1,85 @@
+//! Tenants on a hub: their namespaces, ServiceAccounts and grants, and what Keyferry minted for them.
+
+use serde_json::json;
+
+use crate::control_plane::ControlPlane;
+use crate::runner::TestError;
+
+/// Keyferry's own username on a hub.
+const KEYFERRY: &str = "system:serviceaccount:keyferry-system:keyferry";
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+
+/// Who gets the right to create tokens.
+#[derive(Clone, Copy, Debug)]
+pub enum Subject<'a> {
+    /// A ServiceAccount, by namespace and name.
+    ServiceAccount(&'a str, &'a str),
+    /// A group.
+    Group(&'a str),
+}
+
+/// Makes a namespace with ServiceAccounts, and lets Keyferry mint for each of them, as `examples/in-cluster/tenant-a.yaml` does.
+///
+/// # Errors
+/// What the hub says.
+pub async fn make_tenant(hub: &ControlPlane, namespace: &str, accounts: &[&str]) -> Result<(), TestError> {
+    hub.create_namespace(namespace).await?;
+    for account in accounts {
+        hub.create_service_account(namespace, account).await?;
+    }
+    let_mint(hub, "keyferry-minter", Subject::ServiceAccount("keyferry-system", "keyferry"), namespace, accounts).await
+}
+
+/// Lets somebody create tokens for these ServiceAccounts of the namespace, by a Role and a RoleBinding of this name.
+///
+/// # Errors
+/// What the hub says.
+pub async fn let_mint(hub: &ControlPlane, name: &str, subject: Subject<'_>, namespace: &str, accounts: &[&str]) -> Result<(), TestError> {
+    let subject = match subject {
+        Subject::ServiceAccount(namespace, name) => json!({ "kind": "ServiceAccount", "namespace": namespace, "name": name }),
+        Subject::Group(name) => json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": name }),
+    };
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": { "name": name, "namespace": namespace },
+        "rules": [{ "apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": accounts, "verbs": ["create"] }],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": { "name": name, "namespace": namespace },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name },
+        "subjects": [subject],
+    });
+    hub.admin().apply(&format!("{RBAC}/namespaces/{namespace}/roles/{name}"), &role).await?;
+    hub.admin().apply(&binding_path(namespace, name), &binding).await?;
+    Ok(())
+}
+
+/// Takes back what [`let_mint`] gave.
+///
+/// # Errors
+/// What the hub says.
+pub async fn take_back(hub: &ControlPlane, name: &str, namespace: &str) -> Result<(), TestError> {
+    hub.admin().delete(&binding_path(namespace, name)).await?;
+    Ok(())
+}
+
+/// How often Keyferry asked this hub for a token of the namespace's ServiceAccounts, by the hub's own audit log, refused ones
+/// included.
+///
+/// # Errors
+/// The hub writes no audit log.
+pub fn token_requests(hub: &ControlPlane, namespace: &str) -> Result<usize, TestError> {
+    let events = hub.audit_events()?;
+    let of_keyferry = events.iter().filter(|event| {
+        let object = &event["objectRef"];
+        event["user"]["username"] == KEYFERRY && object["subresource"] == "token" && object["namespace"] == namespace
+    });
+    Ok(of_keyferry.count())
+}
+
+fn binding_path(namespace: &str, name: &str) -> String {
+    format!("{RBAC}/namespaces/{namespace}/rolebindings/{name}")
+}
