@@ -88,7 +88,7 @@ impl Authenticator {
     /// Says who sent `token`.
     ///
     /// # Errors
-    /// A `Caller…` reason, [`Reason::HubUnreachable`], or [`Reason::ReviewForbidden`].
+    /// A `Caller…` reason, [`Reason::HubUnreachable`], [`Reason::ReviewForbidden`] or [`Reason::ReviewFailed`].
     pub async fn authenticate(&self, token: &SecretString, rules: &CallerRules) -> Result<Authentication, Reason> {
         let now = self.clock.now();
         let key = self.key(token, rules);
@@ -107,8 +107,9 @@ impl Authenticator {
             Ok(Err(Failure::Rejected(reason))) => Err(reason),
             Ok(Err(Failure::Hub(error))) if error.proves_unreachable() => self.stale(key, known),
             Ok(Err(Failure::Hub(error))) => {
-                tracing::error!(reason = %Reason::ReviewForbidden, %error, "the hub refuses Keyferry a TokenReview");
-                Err(Reason::ReviewForbidden)
+                let reason = error.review_reason();
+                tracing::error!(%reason, %error, "the hub gives no answer to a TokenReview");
+                Err(reason)
             }
             Err(_) => Err(Reason::HubUnreachable),
         }

@@ -52,7 +52,7 @@ pub async fn send(hub: &dyn Hub, publisher: &Publisher, clock: &dyn Clock, order
         }
         published = publisher.reader().current().ok_or(Reason::HubUnreachable)?;
     }
-    let expected = MintExpectation { issuer: &published.issuer, keys: &published.keys, service_account, audience };
+    let expected = MintExpectation { issuer: &published.issuer, keys: &published.keys, service_account, audience, lifetime };
     bound_token::check(answer, &expected, clock.now()).map_err(|fault| {
         let reason = fault.reason();
         tracing::error!(%reason, %fault, service_account = %account, %audience, "a minted token was dropped");

@@ -154,6 +154,16 @@ impl Broker {
         outcome
     }
 
+    /// Records a request that nothing can be decided on: it is malformed, or brings no caller's token.
+    pub async fn refuse(&self, route: &'static str, reason: Reason, request_id: &str) {
+        let mut record = AuditRecord { request_id: request_id.to_owned(), route, ..AuditRecord::default() };
+        record.time = self.parts.clock.now().wall.to_string();
+        record.ended(decision(reason), reason);
+        // It is refused whether or not that can be recorded.
+        let _ = self.parts.audit.record(&record).await;
+        self.parts.metrics.request(decision(reason), reason);
+    }
+
     async fn decide(&self, request: &Request, record: &mut AuditRecord) -> Result<Granted, Refusal> {
         let caller = self.authenticate(&request.caller_token).await?;
         record.with_caller(&caller.caller);

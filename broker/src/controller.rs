@@ -4,3 +4,4 @@ pub mod certificates;
 pub mod config_file;
 pub mod publish;
 pub mod renew;
+pub mod self_check;

@@ -57,7 +57,8 @@ impl Delegations {
     /// Whether the caller may create tokens for `account`.
     ///
     /// # Errors
-    /// [`Reason::HubUnreachable`] without an earlier answer that still stands; [`Reason::ReviewForbidden`].
+    /// [`Reason::HubUnreachable`] without an earlier answer that still stands; [`Reason::ReviewForbidden`] or
+    /// [`Reason::ReviewFailed`].
     pub async fn review(&self, caller: &Authentication, account: &ServiceAccount) -> Result<Delegation, Reason> {
         let key = (caller.key, account.clone());
         let known = self.known.get(&key);
@@ -71,8 +72,9 @@ impl Delegations {
                 _ => Err(Reason::HubUnreachable),
             },
             Ok(Err(error)) => {
-                tracing::error!(reason = %Reason::ReviewForbidden, %error, "the hub refuses Keyferry a SubjectAccessReview");
-                Err(Reason::ReviewForbidden)
+                let reason = error.review_reason();
+                tracing::error!(%reason, %error, "the hub gives no answer to a SubjectAccessReview");
+                Err(reason)
             }
             Err(_) => Err(Reason::HubUnreachable),
         }

@@ -27,6 +27,7 @@ pub mod policy_store;
 pub mod ports;
 pub mod publication;
 pub mod random;
+pub mod read_again;
 pub mod serve;
 pub mod settings;
 pub mod targets;

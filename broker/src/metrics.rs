@@ -24,6 +24,7 @@ pub struct Metrics {
     published_at: Gauge<i64, AtomicI64>,
     reloads: Family<Labels, Counter<u64, AtomicU64>>,
     cached: Gauge<i64, AtomicI64>,
+    skew: Gauge<i64, AtomicI64>,
 }
 
 impl Default for Metrics {
@@ -49,11 +50,13 @@ impl Default for Metrics {
         registry.register("configuration_reloads", "Readings of a changed configuration file, by result", reloads.clone());
         let cached = Gauge::default();
         registry.register("cached_tokens", "Tokens held", cached.clone());
+        let skew = Gauge::default();
+        registry.register("hub_clock_skew_seconds", "How far the hub's clock was ahead of ours at the last mint", skew.clone());
         let build: Family<Labels, Gauge<i64, AtomicI64>> = Family::default();
         build.get_or_create(&vec![("version", env!("CARGO_PKG_VERSION"))]).set(1);
         registry.register("build_info", "The version that runs", build);
         let registry = Arc::new(registry);
-        Metrics { registry, requests, mints, token_reviews, access_reviews, publications, published_at, reloads, cached }
+        Metrics { registry, requests, mints, token_reviews, access_reviews, publications, published_at, reloads, cached, skew }
     }
 }
 
@@ -91,6 +94,11 @@ impl Metrics {
     /// The configuration file was read again.
     pub fn reload(&self, good: bool) {
         self.reloads.get_or_create(&vec![("result", result(good))]).inc();
+    }
+
+    /// How far the hub's clock was ahead of ours.
+    pub fn hub_clock_skew(&self, seconds: i64) {
+        self.skew.set(seconds);
     }
 
     /// How many tokens are held.

@@ -126,6 +126,7 @@ impl Mint {
         let outcome = self.mint_checked(&grant).await;
         self.parts.metrics.mint(outcome.as_ref().map(|_| ()).map_err(|reason| *reason));
         let token = Arc::new(outcome?);
+        self.parts.metrics.hub_clock_skew(token.skew_seconds());
         self.held.insert(key, Arc::clone(&token), grant, self.parts.random.unit(), self.parts.clock.now());
         self.parts.metrics.cached_tokens(self.held.len());
         Ok(token)

@@ -53,6 +53,15 @@ impl HubError {
             HubError::Refused(_) | HubError::Unreadable(_) => Reason::MintFailed,
         }
     }
+
+    /// The stable code of this failure of a TokenReview or SubjectAccessReview.
+    pub fn review_reason(&self) -> Reason {
+        match self {
+            HubError::Unreachable(_) | HubError::Unwell(_) => Reason::HubUnreachable,
+            HubError::Forbidden(_) => Reason::ReviewForbidden,
+            HubError::NotFound(_) | HubError::Conflict(_) | HubError::Refused(_) | HubError::Unreadable(_) => Reason::ReviewFailed,
+        }
+    }
 }
 
 /// The hub's token and review APIs. Every call has a deadline of its own and is never repeated by the client library.

@@ -106,7 +106,14 @@ pub struct Publisher {
 impl Publisher {
     /// A publisher of the documents of `source` under `public_url`; the issuer is `pinned`, or the first one that the hub states.
     pub fn new(source: Arc<dyn IssuerDocuments>, public_url: PublicUrl, pinned: Option<Issuer>) -> Publisher {
-        Publisher { source, public_url, pinned, published: PublicationReader::default(), flights: Arc::default(), unknown_key: Arc::default() }
+        Publisher {
+            source,
+            public_url,
+            pinned,
+            published: PublicationReader::default(),
+            flights: Arc::default(),
+            unknown_key: Arc::default(),
+        }
     }
 
     /// The reading half.

@@ -16,7 +16,7 @@ use crate::audit::AuditLog;
 use crate::authenticate::Authenticator;
 use crate::broker::{Broker, BrokerParts};
 use crate::clock::{Clock, SystemClock};
-use crate::controller::{certificates, config_file, publish, renew};
+use crate::controller::{certificates, config_file, publish, renew, self_check};
 use crate::delegate::Delegations;
 use crate::http::health::{self, HealthParts};
 use crate::http::listener::{DRAIN, ListenError, TlsListener};
@@ -25,7 +25,7 @@ use crate::kube::certificate_secret::KubeCertificateSecrets;
 use crate::kube::client::{ClientError, HubAccess, HubClient};
 use crate::kube::hub::KubeHub;
 use crate::kube::issuer_documents::KubeIssuerDocuments;
-use crate::kube::{self_review, watch};
+use crate::kube::watch;
 use crate::live::LiveObjects;
 use crate::metrics::Metrics;
 use crate::mint::{Mint, MintParts};
@@ -33,6 +33,7 @@ use crate::policy_store::PolicyWriter;
 use crate::ports::{AuditSink, Hub};
 use crate::publication::Publisher;
 use crate::random::{Random, SystemRandomness};
+use crate::read_again::ReadAgain;
 use crate::settings::CallerSettings;
 use crate::targets::TargetWriter;
 
@@ -46,6 +47,8 @@ pub struct ServeOptions {
     pub config: PathBuf,
     /// Where the hub is.
     pub hub: HubAccess,
+    /// When to read everything again at once.
+    pub read_again: ReadAgain,
 }
 
 /// Why the server could not start or had to stop.
@@ -167,11 +170,12 @@ impl Server {
         let watches = watch_client(config)?;
         background.spawn(watch::service_accounts(watches.clone(), Arc::clone(&live), Arc::clone(&clock)));
         background.spawn(watch::namespaces(watches, Arc::clone(&live), Arc::clone(&clock)));
-        background.spawn(publish::follow(publisher.clone(), Arc::clone(&clock), metrics.clone()));
+        background.spawn(publish::follow(publisher.clone(), Arc::clone(&clock), metrics.clone(), options.read_again.clone()));
         let secrets = Arc::new(KubeCertificateSecrets::new(client.clone(), server.cluster_resource_namespace.clone()));
-        background.spawn(certificates::follow(policy_reader.clone(), secrets, targets, Arc::clone(&clock)));
-        background.spawn(config_file::follow(options.config.clone(), server.clone(), policy, metrics.clone()));
-        background.spawn(warn_if_unbounded(client.clone()));
+        background.spawn(certificates::follow(policy_reader.clone(), secrets, targets, Arc::clone(&clock), options.read_again.clone()));
+        let read_again = options.read_again.clone();
+        background.spawn(config_file::follow(options.config.clone(), server.clone(), policy, metrics.clone(), read_again));
+        background.spawn(self_check::follow(client.clone(), policy_reader.clone()));
 
         let health_parts =
             HealthParts { serving: Arc::clone(&serving), published: published.clone(), live: Arc::clone(&live), metrics: metrics.clone() };
@@ -181,7 +185,7 @@ impl Server {
         });
         let (discovery_handle, api_handle) = (discovery.handle(), api.handle());
         let mut listeners = JoinSet::new();
-        listeners.spawn(discovery.serve(discovery::routes(published.clone(), server.max_age)));
+        listeners.spawn(discovery.serve(discovery::routes(published.clone(), server.max_age), options.read_again.clone()));
 
         let guard = new_guard(&server, &hub, &clock, &live, &publisher);
         let mut shutdown = Box::pin(shutdown);
@@ -227,7 +231,7 @@ impl Server {
             metrics,
             callers,
         });
-        listeners.spawn(api.serve(token_api::routes(Arc::new(broker))));
+        listeners.spawn(api.serve(token_api::routes(Arc::new(broker)), options.read_again));
         serving.store(true, Ordering::Relaxed);
         tracing::info!(hub = %server.hub_name, public_url = %server.public_url, "serving");
 
@@ -280,14 +284,5 @@ async fn check_caller_audience(
             }
         }
         tokio::time::sleep(RETRY).await;
-    }
-}
-
-async fn warn_if_unbounded(client: HubClient) {
-    if let Ok(true) = self_review::may_mint_for_all(&client).await {
-        tracing::warn!(
-            reason = %Reason::MintUnbounded,
-            "Keyferry's own account may mint for every ServiceAccount of the hub, so whoever writes its configuration file can be any of them; bind it per namespace with resourceNames"
-        );
     }
 }

@@ -51,5 +51,8 @@ fn links_lead_somewhere() {
 
 fn slug(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
-    text.chars().filter(|character| character.is_alphanumeric() || *character == ' ' || *character == '-').collect::<String>().replace(' ', "-")
+    text.chars()
+        .filter(|character| character.is_alphanumeric() || *character == ' ' || *character == '-')
+        .collect::<String>()
+        .replace(' ', "-")
 }

@@ -17,7 +17,7 @@ pub use rules::{Fault, Rule, RuleId};
 
 use crate::control_plane::ControlPlane;
 use crate::http_client::trusting;
-use crate::https::HttpsServer;
+use crate::https::{Connection, HttpsServer, WeakConnection};
 use crate::pki::{PkiError, TestCa};
 use crate::rest::RestError;
 use rules::Rules;
@@ -65,6 +65,7 @@ impl ChaosProxy {
             rules: Arc::default(),
             counts: Arc::default(),
             paused: watch::Sender::new(false),
+            connections: Arc::default(),
         };
         let certificate = ca.serving("chaos-proxy", &[])?;
         let routes = Router::new().fallback(forward::answer).with_state(state.clone());
@@ -109,6 +110,14 @@ impl ChaosProxy {
         self.state.paused.send_replace(false);
     }
 
+    /// Breaks every connection that has carried a request, with the watches that are open on them.
+    pub fn cut_all(&self) {
+        let connections = std::mem::take(&mut *self.state.connections.lock().unwrap_or_else(PoisonError::into_inner));
+        for connection in connections.iter().filter_map(WeakConnection::upgrade) {
+            connection.cut();
+        }
+    }
+
     /// Requests so far by method and path (without the query), held ones included.
     pub fn counts(&self) -> BTreeMap<(String, String), u64> {
         self.state.counts().clone()
@@ -133,11 +142,20 @@ struct ProxyState {
     rules: Arc<Mutex<Rules>>,
     counts: Arc<Mutex<BTreeMap<(String, String), u64>>>,
     paused: watch::Sender<bool>,
+    connections: Arc<Mutex<Vec<WeakConnection>>>,
 }
 
 impl ProxyState {
     fn rules(&self) -> std::sync::MutexGuard<'_, Rules> {
         self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remember(&self, connection: &Connection) {
+        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        connections.retain(|known| known.upgrade().is_some());
+        if !connections.iter().any(|known| known.is_of(connection)) {
+            connections.push(connection.downgrade());
+        }
     }
 
     fn counts(&self) -> std::sync::MutexGuard<'_, BTreeMap<(String, String), u64>> {

@@ -4,7 +4,7 @@ use std::future::{Ready, ready};
 use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use axum::middleware::AddExtension;
 use axum::{Extension, Router};
@@ -57,6 +57,27 @@ impl Connection {
     /// Ends it in both directions at once: the peer sees it break, without an answer and without a TLS goodbye.
     pub fn cut(&self) {
         let _ = self.0.shutdown(Shutdown::Both);
+    }
+
+    /// For whoever may want to cut it later, without keeping it open.
+    pub fn downgrade(&self) -> WeakConnection {
+        WeakConnection(Arc::downgrade(&self.0))
+    }
+}
+
+/// See [`Connection::downgrade`].
+#[derive(Debug, Clone)]
+pub struct WeakConnection(Weak<std::net::TcpStream>);
+
+impl WeakConnection {
+    /// The connection, if it is still there.
+    pub fn upgrade(&self) -> Option<Connection> {
+        self.0.upgrade().map(Connection)
+    }
+
+    /// Whether it is of this connection.
+    pub fn is_of(&self, connection: &Connection) -> bool {
+        std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&connection.0))
     }
 }
 

@@ -55,6 +55,7 @@ struct LiveTest<T> {
 pub struct Suite<T> {
     start: Start<T>,
     tests: Vec<LiveTest<T>>,
+    at_once: Option<usize>,
 }
 
 impl<T> std::fmt::Debug for Suite<T> {
@@ -70,7 +71,13 @@ impl<T: Fixture> Suite<T> {
     where
         F: Future<Output = Result<T, NotStarted>> + Send + 'static,
     {
-        Self { start: Box::new(move || Box::pin(start())), tests: Vec::new() }
+        Self { start: Box::new(move || Box::pin(start())), tests: Vec::new(), at_once: None }
+    }
+
+    /// So many tests at once, whatever the number of cores: for tests that mostly wait. `--test-threads` goes before it.
+    pub fn at_once(mut self, tests: usize) -> Self {
+        self.at_once = Some(tests);
+        self
     }
 
     /// A test that may run beside others; it keeps to names of its own.
@@ -91,7 +98,8 @@ impl<T: Fixture> Suite<T> {
 
     /// Runs what the command line asks for; the fixture is gone when this comes back.
     pub fn run(self) -> ExitCode {
-        let arguments = Arguments::from_args();
+        let mut arguments = Arguments::from_args();
+        arguments.test_threads = arguments.test_threads.or(self.at_once);
         let runtime = match Runtime::new() {
             Ok(runtime) => runtime,
             Err(error) => {

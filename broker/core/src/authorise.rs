@@ -27,6 +27,7 @@ pub trait HubView {
 
 /// Who asks.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "nearly every requester is a caller, so a box would save nothing")]
 pub enum Requester {
     /// A caller that proved itself to the server.
     Caller(VerifiedCaller),
@@ -184,9 +185,14 @@ fn allows(rule: &AllowRule, access: &TargetAccess, labels: &BTreeMap<String, Str
     let namespace = &access.name.namespace;
     let by_namespace = match &rule.namespaces {
         NamespaceRule::Named(names) => names.contains(namespace),
-        NamespaceRule::Selected(selector) => !SYSTEM_NAMESPACES.contains(&namespace.as_str()) && selector.matches(labels),
+        NamespaceRule::Selected(selector) => !is_system(namespace) && selector.matches(labels),
     };
     by_namespace && rule.service_accounts.contains(&access.service_account) && rule.deliveries.contains(&delivery)
+}
+
+/// Whether a namespace is one of Kubernetes itself.
+pub(crate) fn is_system(namespace: &Namespace) -> bool {
+    SYSTEM_NAMESPACES.contains(&namespace.as_str())
 }
 
 fn make_pair(

@@ -6,7 +6,6 @@ use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::audience::Audience;
-use crate::authorise::Pair;
 use crate::claims::ServiceAccountClaims;
 use crate::issuer::Issuer;
 use crate::jwks::PublicKeySet;
@@ -32,6 +31,7 @@ pub struct BoundToken {
     deadline: Deadline,
     lifetime: Duration,
     minted: Moment,
+    skew_seconds: i64,
 }
 
 /// Why a minted token is dropped.
@@ -58,6 +58,9 @@ pub enum MintFault {
     /// Its signature does not verify.
     #[error("the minted token's signature does not verify with the published keys")]
     Signature,
+    /// It lives longer than was asked for: longer than policy allows.
+    #[error("the minted token lives longer than was asked for")]
+    TooLong,
     /// It has too little life to be of use.
     #[error("the minted token ends too soon to be of use")]
     TooShort,
@@ -88,13 +91,8 @@ pub struct MintExpectation<'a> {
     pub service_account: &'a ServiceAccountIdentity,
     /// The one audience.
     pub audience: &'a Audience,
-}
-
-impl<'a> MintExpectation<'a> {
-    /// What a token for this pair must be.
-    pub fn of(pair: &'a Pair, issuer: &'a Issuer, keys: &'a PublicKeySet) -> MintExpectation<'a> {
-        MintExpectation { issuer, keys, service_account: pair.service_account(), audience: pair.audience() }
-    }
+    /// The longest life.
+    pub lifetime: Duration,
 }
 
 /// Whether the minted token's `kid` is one of these keys.
@@ -131,6 +129,11 @@ pub fn check(answer: MintAnswer, expected: &MintExpectation<'_>, now: Moment) ->
     if !(-most..=most).contains(&ahead(claims.issued_at)) || claims.not_before.is_some_and(|time| ahead(time) > most) {
         return Err(MintFault::Skew);
     }
+    let life = claims.expires_at.as_second().saturating_sub(claims.issued_at.as_second());
+    // One second for a hub that rounds the two ends apart.
+    if life > i64::try_from(expected.lifetime.as_secs()).unwrap_or(i64::MAX).saturating_add(1) {
+        return Err(MintFault::TooLong);
+    }
     // The smaller of the two: a hub may extend a token beyond what it tells.
     let deadline = Deadline::at(claims.expires_at.min(answer.expires_at), now);
     let lifetime = deadline.left(now);
@@ -138,7 +141,7 @@ pub fn check(answer: MintAnswer, expected: &MintExpectation<'_>, now: Moment) ->
         return Err(MintFault::TooShort);
     }
     let token_id = claims.token_id.unwrap_or_default();
-    Ok(BoundToken { token: answer.token, token_id, deadline, lifetime, minted: now })
+    Ok(BoundToken { token: answer.token, token_id, deadline, lifetime, minted: now, skew_seconds: ahead(claims.issued_at) })
 }
 
 impl BoundToken {
@@ -155,6 +158,11 @@ impl BoundToken {
     /// Its expiry on both clocks.
     pub fn deadline(&self) -> Deadline {
         self.deadline
+    }
+
+    /// How far the hub's clock was ahead of ours when it was minted, in seconds, the call's own duration included.
+    pub fn skew_seconds(&self) -> i64 {
+        self.skew_seconds
     }
 
     /// The life it had when it was minted.

@@ -4,7 +4,6 @@
 //! that was deleted and made anew.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -14,9 +13,7 @@ use crate::issuer::Issuer;
 use crate::jwt::UnverifiedJwt;
 use crate::reason::Reason;
 use crate::service_account::ServiceAccountIdentity;
-
-/// How far ahead of our clock `nbf` and `iat` may be.
-const LEEWAY: Duration = Duration::from_secs(30);
+use crate::verify::{self, ClaimsError, Expected};
 
 /// What every caller's token must be.
 #[derive(Clone, Debug)]
@@ -94,24 +91,21 @@ pub fn read(token: &str, rules: &CallerRules, now: Timestamp) -> Result<ServiceA
     }
     let jwt = UnverifiedJwt::parse(token).map_err(|_| Reason::CallerMalformed)?;
     let claims = ServiceAccountClaims::read(&jwt).map_err(|_| Reason::CallerMalformed)?;
-    if claims.issuer != rules.issuer.as_str() {
-        return Err(Reason::CallerIssuerMismatch);
-    }
-    if claims.audiences.len() != 1 || claims.audiences.first().map(String::as_str) != Some(rules.audience.as_str()) {
-        return Err(Reason::CallerAudienceMismatch);
-    }
-    if claims.expires_at <= now {
-        return Err(Reason::CallerExpired);
-    }
-    let latest = now.saturating_add(LEEWAY).unwrap_or(Timestamp::MAX);
-    if claims.issued_at > latest || claims.not_before.is_some_and(|not_before| not_before > latest) || claims.issued_at > claims.expires_at
-    {
-        return Err(Reason::CallerMalformed);
-    }
+    let expected = Expected { issuer: &rules.issuer, audience: &rules.audience, now, longest_life: None };
+    verify::check_claims(&claims, &expected).map_err(reason)?;
     if rules.require_pod_bound && claims.pod.is_none() {
         return Err(Reason::CallerNotPodBound);
     }
     Ok(claims)
+}
+
+fn reason(error: ClaimsError) -> Reason {
+    match error {
+        ClaimsError::WrongIssuer => Reason::CallerIssuerMismatch,
+        ClaimsError::WrongAudience | ClaimsError::OtherAudiences => Reason::CallerAudienceMismatch,
+        ClaimsError::Expired => Reason::CallerExpired,
+        _ => Reason::CallerMalformed,
+    }
 }
 
 /// Holds the hub's answer against the token that it is about.

@@ -117,7 +117,10 @@ fn parameters(form: &[u8]) -> Result<Parameters, ExchangeError> {
             "actor_token" => return Err(ExchangeError::InvalidRequest { parameter: "actor_token", problem: "is not supported" }),
             "actor_token_type" => return Err(ExchangeError::InvalidRequest { parameter: "actor_token_type", problem: "is not supported" }),
             "expiration_seconds" => {
-                return Err(ExchangeError::InvalidRequest { parameter: "expiration_seconds", problem: "is not for callers to choose; use min_ttl" });
+                return Err(ExchangeError::InvalidRequest {
+                    parameter: "expiration_seconds",
+                    problem: "is not for callers to choose; use min_ttl",
+                });
             }
             _ => continue,
         };

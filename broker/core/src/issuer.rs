@@ -52,7 +52,10 @@ impl Issuer {
     pub fn is_cluster_default(&self) -> bool {
         let Ok(url) = Url::parse(&self.0) else { return false };
         let host = url.host_str().unwrap_or_default();
-        host == "kubernetes.default" || host == "kubernetes" || host == "kubernetes.default.svc" || host.starts_with("kubernetes.default.svc.")
+        host == "kubernetes.default"
+            || host == "kubernetes"
+            || host == "kubernetes.default.svc"
+            || host.starts_with("kubernetes.default.svc.")
     }
 }
 
@@ -120,7 +123,9 @@ mod tests {
 
     #[test]
     fn the_defaults_of_distributions_are_known() {
-        for issuer in ["https://kubernetes.default.svc.cluster.local", "https://kubernetes.default.svc", "https://kubernetes.default.svc.corp"] {
+        for issuer in
+            ["https://kubernetes.default.svc.cluster.local", "https://kubernetes.default.svc", "https://kubernetes.default.svc.corp"]
+        {
             assert!(Issuer::new(issuer).unwrap().is_cluster_default(), "{issuer}");
         }
         assert!(!Issuer::new("https://hub.example.com").unwrap().is_cluster_default());

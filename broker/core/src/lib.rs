@@ -7,11 +7,11 @@
 //! checked in [`verify`]; the documents that leave are made in [`kubeconfig`], [`discovery`] and [`jwks`].
 
 pub mod audience;
-pub mod ca_bundle;
-pub mod caller;
-pub mod bound_token;
 pub mod audit;
 pub mod authorise;
+pub mod bound_token;
+pub mod ca_bundle;
+pub mod caller;
 pub mod claims;
 pub mod config;
 pub mod discovery;

@@ -1,5 +1,6 @@
 //! What a configuration allows by itself, before the hub's live objects are asked.
 
+use crate::authorise;
 use crate::config::{DeliveryType, NamespaceRule, Policy, TargetAccess, TargetCluster};
 
 /// What the files say about an access.
@@ -52,6 +53,7 @@ fn fitting_rule(target: &TargetCluster, access: &TargetAccess) -> Option<OnPaper
             }
             match &rule.namespaces {
                 NamespaceRule::Named(names) => names.contains(&access.name.namespace).then_some(OnPaper::Allowed),
+                NamespaceRule::Selected(_) if authorise::is_system(&access.name.namespace) => None,
                 NamespaceRule::Selected(_) => Some(OnPaper::ByNamespaceLabels),
             }
         })

@@ -81,6 +81,8 @@ reasons! {
     Ready,
     /// The request is malformed.
     RequestInvalid,
+    /// The hub could not carry out a TokenReview or a SubjectAccessReview, or its answer cannot be read.
+    ReviewFailed,
     /// The hub refuses Keyferry a TokenReview or a SubjectAccessReview.
     ReviewForbidden,
     /// The ServiceAccount that was to be minted for was deleted or made anew.

@@ -23,7 +23,7 @@ pub(super) struct AccessArgs {
     #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
     namespace: Option<String>,
     /// The Keyferry server's https URL.
-    #[arg(long, env = "KEYFERRY_SERVER", value_name = "URL", conflicts_with = "config")]
+    #[arg(long, env = "KEYFERRY_SERVER", value_name = "URL")]
     server: Option<String>,
     /// CA certificates of that server.
     #[arg(long, env = "KEYFERRY_CERTIFICATE_AUTHORITY", value_name = "FILE")]
@@ -38,7 +38,7 @@ pub(super) struct AccessArgs {
     #[arg(long, env = "KEYFERRY_CALLER_AUDIENCE", default_value = "keyferry.dev")]
     caller_audience: String,
     /// Work without a server, by this configuration file and your own rights on the hub.
-    #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     hub: HubArgs,
@@ -83,14 +83,21 @@ impl AccessArgs {
         let access = self.name()?;
         let hub = self.hub.access();
         let way = match (&self.server, &self.config) {
-            (Some(url), _) => {
+            // A flag beats a variable; two flags are a mistake.
+            (Some(url), Some(_)) if std::env::var("KEYFERRY_SERVER").ok().as_ref() != Some(url) => {
+                return Err(UsageError {
+                    problem: "both --server and --config are given".to_owned(),
+                    hint: "keep --server to ask a server, or --config to mint with your own rights on the hub",
+                });
+            }
+            (_, Some(config)) => Way::Direct(Direct { config: config.clone(), hub }),
+            (Some(url), None) => {
                 let address = ServerAddress { url: url.clone(), certificate_authority: self.certificate_authority.clone() };
                 let audience = self.caller_audience.clone();
                 let caller =
                     CallerTokenSource { token_file: self.token_file.clone(), service_account: self.service_account.clone(), audience, hub };
                 Way::Server(address, caller)
             }
-            (None, Some(config)) => Way::Direct(Direct { config: config.clone(), hub }),
             (None, None) => {
                 return Err(UsageError {
                     problem: "no server and no configuration file is named".to_owned(),
@@ -107,6 +114,9 @@ impl AccessArgs {
             let namespace = Namespace::new(namespace).map_err(|error| wrong(format!("the namespace {error}")))?;
             let name = ObjectName::new(self.access.as_str()).map_err(|error| wrong(format!("the access's name {error}")))?;
             return Ok(AccessName { namespace, name });
+        }
+        if !self.access.contains('/') {
+            return Err(wrong("the access's namespace is missing".to_owned()));
         }
         AccessName::parse(&self.access).map_err(|error| wrong(format!("the access {error}")))
     }

@@ -57,7 +57,11 @@ pub(super) async fn run(args: ExecArgs) -> ExitCode {
 
 /// A folder that only this user can enter, with a file that only this user can read.
 fn write(kubeconfig: &SecretString) -> std::io::Result<TempDir> {
-    let folder = tempfile::Builder::new().prefix("keyferry-").tempdir()?;
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("keyferry-");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+    let folder = builder.tempdir()?;
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]

@@ -8,6 +8,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::{HubArgs, ui};
 use crate::controller::config_file;
+use crate::read_again::{self, ReadAgain};
 use crate::serve::{ServeOptions, Server};
 
 #[derive(Args)]
@@ -27,7 +28,7 @@ pub(super) async fn run(args: ServeArgs) -> ExitCode {
         return check(&args.config);
     }
     start_log();
-    let options = ServeOptions { config: args.config, hub: args.hub.access() };
+    let options = ServeOptions { config: args.config, hub: args.hub.access(), read_again: hang_ups() };
     let outcome = match Server::bind(options).await {
         Ok(server) => server.run(stop_signal()).await,
         Err(error) => Err(error),
@@ -61,6 +62,21 @@ fn check(path: &std::path::Path) -> ExitCode {
 fn start_log() {
     let filter = EnvFilter::try_from_env("KEYFERRY_LOG").unwrap_or_else(|_| EnvFilter::new("warn,keyferry=info"));
     tracing_subscriber::fmt().json().with_env_filter(filter).with_writer(std::io::stderr).init();
+}
+
+/// SIGHUP, which would otherwise end the process.
+fn hang_ups() -> ReadAgain {
+    let (order, read_again) = read_again::channel();
+    #[cfg(unix)]
+    if let Ok(mut hang_ups) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()) {
+        tokio::spawn(async move {
+            while hang_ups.recv().await.is_some() {
+                tracing::info!("SIGHUP: reading the configuration, the hub's documents and all certificates again");
+                order.give();
+            }
+        });
+    }
+    read_again
 }
 
 /// SIGTERM or SIGINT.

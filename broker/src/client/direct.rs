@@ -102,7 +102,8 @@ impl Direct {
             return Err(refused(access, Reason::IssuerCollision));
         }
         let hub: Arc<dyn Hub> = Arc::new(KubeHub::new(client.clone(), Arc::new(SystemClock::start())));
-        let token = bound_request::send(&*hub, &publisher, clock, Order::Granted(&grant)).await.map_err(|reason| refused(access, reason))?;
+        let token =
+            bound_request::send(&*hub, &publisher, clock, Order::Granted(&grant)).await.map_err(|reason| refused(access, reason))?;
         if opens_the_hub(config, &token).await? {
             return Err(refused(access, Reason::AudienceIsHubs));
         }

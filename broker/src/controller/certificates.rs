@@ -13,17 +13,25 @@ use keyferry_core::reason::Reason;
 use crate::clock::Clock;
 use crate::policy_store::PolicyReader;
 use crate::ports::{CertificateSecrets, HubError};
+use crate::read_again::ReadAgain;
 use crate::targets::{Readiness, TargetState, TargetWriter};
 
 const INTERVAL: Duration = Duration::from_secs(30);
 
 /// Follows the targets until the task is dropped.
-pub async fn follow(policy: PolicyReader, secrets: Arc<dyn CertificateSecrets>, targets: TargetWriter, clock: Arc<dyn Clock>) {
+pub async fn follow(
+    policy: PolicyReader,
+    secrets: Arc<dyn CertificateSecrets>,
+    targets: TargetWriter,
+    clock: Arc<dyn Clock>,
+    mut read_again: ReadAgain,
+) {
     let mut changes = policy.changes();
     loop {
         resolve_all(&policy, &*secrets, &targets, &*clock).await;
         tokio::select! {
             () = tokio::time::sleep(INTERVAL) => {}
+            () = read_again.ordered() => {}
             changed = changes.changed() => if changed.is_err() { return },
         }
     }

@@ -8,6 +8,7 @@ use keyferry_core::reason::Reason;
 
 use crate::metrics::Metrics;
 use crate::policy_store::PolicyWriter;
+use crate::read_again::ReadAgain;
 
 /// How often the file is looked at.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -55,11 +56,14 @@ fn parse(path: &Path, text: &str) -> Result<Configuration, ConfigFileError> {
 }
 
 /// Follows the file until the task is dropped.
-pub async fn follow(path: PathBuf, in_force: ServerConfiguration, policy: PolicyWriter, metrics: Metrics) {
+pub async fn follow(path: PathBuf, in_force: ServerConfiguration, policy: PolicyWriter, metrics: Metrics, mut read_again: ReadAgain) {
     let mut last = read_text(&path).ok();
     let mut ticks = tokio::time::interval(INTERVAL);
     loop {
-        ticks.tick().await;
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = read_again.ordered() => {}
+        }
         let text = match read_text(&path) {
             Ok(text) => text,
             Err(error) => {

@@ -6,13 +6,14 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::publication::Publisher;
+use crate::read_again::ReadAgain;
 
 const INTERVAL: Duration = Duration::from_secs(15);
 /// Before the first good reading there is nothing to serve, so the next try comes sooner.
 const FIRST: Duration = Duration::from_secs(1);
 
 /// Follows the hub's documents until the task is dropped.
-pub async fn follow(publisher: Publisher, clock: Arc<dyn Clock>, metrics: Metrics) {
+pub async fn follow(publisher: Publisher, clock: Arc<dyn Clock>, metrics: Metrics, mut read_again: ReadAgain) {
     let mut failing = false;
     loop {
         let outcome = publisher.refresh().await;
@@ -31,7 +32,11 @@ pub async fn follow(publisher: Publisher, clock: Arc<dyn Clock>, metrics: Metric
                 failing = true;
             }
         }
-        tokio::time::sleep(if publisher.reader().current().is_some() { INTERVAL } else { FIRST }).await;
+        let pause = if publisher.reader().current().is_some() { INTERVAL } else { FIRST };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = read_again.ordered() => {}
+        }
     }
 }
 

@@ -7,12 +7,16 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, Response, StatusCode, header};
 use keyferry_core::config::DeliveryType;
 use keyferry_core::exchange::{self, ExchangeError, MAX_FORM_BYTES, TOKEN_TYPE_JWT};
+use keyferry_core::reason::Reason;
 use secrecy::ExposeSecret;
 use serde::Serialize;
 
 use super::refusal::{self, Surface};
 use super::token_api::not_allowed;
 use crate::broker::{self, Broker, HandOut};
+
+/// Its name in audit records.
+const ROUTE: &str = "exchange";
 
 /// The answer of RFC 8693 section 2.2.1.
 #[derive(Serialize)]
@@ -31,13 +35,16 @@ pub(super) async fn answer(State(broker): State<Arc<Broker>>, request: Request) 
     let id = broker.request_id();
     match read(request).await {
         Ok(form) => exchange(&broker, form, id).await,
-        Err(Unreadable { status, error, description }) => refusal::malformed(status, error, &description, &id),
+        Err(Unreadable { status, error, description }) => {
+            broker.refuse(ROUTE, Reason::RequestInvalid, &id).await;
+            refusal::malformed(status, error, &description, &id)
+        }
     }
 }
 
 async fn exchange(broker: &Broker, form: exchange::ExchangeRequest, id: String) -> Response<Body> {
     let request = broker::Request {
-        route: "exchange",
+        route: ROUTE,
         caller_token: form.subject_token,
         access: form.access,
         min_ttl: form.min_ttl,

@@ -16,6 +16,9 @@ use super::refusal::{self, Surface};
 use super::token_api::not_allowed;
 use crate::broker::{self, Broker, HandOut};
 
+/// Its name in audit records.
+const ROUTE: &str = "kubeconfig";
+
 /// Answers with a kubeconfig.
 pub(super) async fn answer(
     State(broker): State<Arc<Broker>>,
@@ -27,18 +30,21 @@ pub(super) async fn answer(
     }
     let id = broker.request_id();
     if request.uri().query().is_some() {
-        return refusal::malformed(StatusCode::BAD_REQUEST, "invalid_request", "no query is taken; the token goes into Authorization", &id);
+        return malformed(&broker, "no query is taken; the token goes into Authorization", &id).await;
     }
     let refuse = |reason: Reason| refusal::answer(&reason.into(), Surface::Resource, &id);
     let caller_token = match bearer(request.headers()) {
         Ok(token) => token,
-        Err(reason) => return refuse(reason),
+        Err(reason) => {
+            broker.refuse(ROUTE, reason, &id).await;
+            return refuse(reason);
+        }
     };
     let Some(access) = access(path) else {
-        return refusal::malformed(StatusCode::BAD_REQUEST, "invalid_request", "the path names no namespace and access", &id);
+        return malformed(&broker, "the path names no namespace and access", &id).await;
     };
     let request = broker::Request {
-        route: "kubeconfig",
+        route: ROUTE,
         caller_token,
         access: access.clone(),
         min_ttl: None,
@@ -55,6 +61,11 @@ pub(super) async fn answer(
         }
         Err(refused) => refusal::answer(&refused, Surface::Resource, &id),
     }
+}
+
+async fn malformed(broker: &Broker, description: &str, id: &str) -> Response<Body> {
+    broker.refuse(ROUTE, Reason::RequestInvalid, id).await;
+    refusal::malformed(StatusCode::BAD_REQUEST, "invalid_request", description, id)
 }
 
 fn access(path: Result<Path<(String, String)>, PathRejection>) -> Option<AccessName> {

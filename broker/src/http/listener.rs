@@ -10,6 +10,8 @@ use axum_server::tls_rustls::RustlsConfig;
 use hyper_util::rt::TokioTimer;
 use keyferry_core::config::{Listener, TlsFiles};
 
+use crate::read_again::ReadAgain;
+
 /// How long a client may take over its request's head, and how long an idle connection is kept.
 const HEADER_DEADLINE: Duration = Duration::from_secs(30);
 /// HTTP/2 streams that one connection may have open.
@@ -73,12 +75,12 @@ impl TlsListener {
         self.handle.clone()
     }
 
-    /// Answers by `routes` until the handle ends it.
+    /// Answers by `routes` until the handle ends it. The certificate is looked at every half minute and when ordered.
     ///
     /// # Errors
     /// What the system says.
-    pub async fn serve(self, routes: Router) -> std::io::Result<()> {
-        let reload = tokio::spawn(reload(self.files, self.tls.clone()));
+    pub async fn serve(self, routes: Router, read_again: ReadAgain) -> std::io::Result<()> {
+        let reload = tokio::spawn(reload(self.files, self.tls.clone(), read_again));
         let mut server = axum_server::from_tcp_rustls(self.socket, self.tls)?.handle(self.handle);
         let http = server.http_builder();
         http.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_DEADLINE);
@@ -90,11 +92,14 @@ impl TlsListener {
 }
 
 /// A bad new certificate leaves the old one serving.
-async fn reload(files: TlsFiles, tls: RustlsConfig) {
+async fn reload(files: TlsFiles, tls: RustlsConfig, mut read_again: ReadAgain) {
     let read = async || Some((tokio::fs::read(&files.certificate).await.ok()?, tokio::fs::read(&files.key).await.ok()?));
     let mut last = read().await;
     loop {
-        tokio::time::sleep(CERTIFICATE_INTERVAL).await;
+        tokio::select! {
+            () = tokio::time::sleep(CERTIFICATE_INTERVAL) => {}
+            () = read_again.ordered() => {}
+        }
         let now = read().await;
         if now.is_none() || now == last {
             continue;

@@ -41,7 +41,7 @@ fn outside(reason: Reason) -> Outside {
         | R::CallerNotPodBound
         | R::CallerRejected => Outside::Caller,
         R::DelegationForbidden | R::TargetNotGranted => Outside::Denied,
-        R::HubUnreachable | R::ReviewForbidden | R::AuditUnavailable | R::GrantSuperseded => Outside::Unavailable,
+        R::HubUnreachable | R::ReviewFailed | R::ReviewForbidden | R::AuditUnavailable | R::GrantSuperseded => Outside::Unavailable,
         R::RequestInvalid => Outside::Request,
         _ => Outside::NotReady,
     }

@@ -1,5 +1,6 @@
 //! SelfSubjectAccessReview (authorization.k8s.io/v1): what Keyferry's own account may do.
 
+use keyferry_core::name::Namespace;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -18,15 +19,20 @@ struct Status {
     allowed: bool,
 }
 
-/// Whether our account may mint for every ServiceAccount of the hub: more than a configuration file should be trusted with.
+/// Whether our account may mint for every ServiceAccount of a namespace, or of the hub: more than a configuration file should be
+/// trusted with. A Role with `resourceNames` answers no.
 ///
 /// # Errors
 /// [`HubError`].
-pub async fn may_mint_for_all(client: &HubClient) -> Result<bool, HubError> {
+pub async fn may_mint_for_all(client: &HubClient, namespace: Option<&Namespace>) -> Result<bool, HubError> {
+    let namespace = namespace.map(Namespace::as_str).unwrap_or_default();
+    let attributes = json!({
+        "verb": "create", "group": "", "resource": "serviceaccounts", "subresource": "token", "namespace": namespace,
+    });
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
-        "spec": { "resourceAttributes": { "verb": "create", "group": "", "resource": "serviceaccounts", "subresource": "token" } },
+        "spec": { "resourceAttributes": attributes },
     });
     let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
     let answer: Answer = client.create(path, &review, "SelfSubjectAccessReview").await?;

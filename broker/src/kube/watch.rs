@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1;
 use keyferry_core::name::{Namespace, ObjectName};
 use keyferry_core::service_account::{ServiceAccount, Uid};
 use kube::core::PartialObjectMeta;
-use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource, ResourceExt};
 
@@ -18,6 +18,10 @@ use crate::live::{LiveObjects, Watched};
 
 /// How long the hub keeps a watch open. Shorter than the idle limit of common load balancers, which cut a watch without a word.
 const WATCH_SECONDS: u32 = 200;
+/// How long after a failure the next try comes, at first.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The longest pause, after several failures in a row: as long as a hub that is back may go unnoticed.
+const LAST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Keeps `live` current until the task is dropped.
 pub async fn service_accounts(client: Client, live: Arc<LiveObjects>, clock: Arc<dyn Clock>) {
@@ -79,18 +83,49 @@ enum Change<K> {
     Gone(PartialObjectMeta<K>),
 }
 
+/// After a failure it lists anew instead of going on with the watch: a watch that works again says nothing until something changes, so
+/// nobody would know that it does.
 async fn follow<K>(api: &Api<PartialObjectMeta<K>>, watched: Watched, live: &LiveObjects, clock: &dyn Clock, mut act: impl FnMut(Change<K>))
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + 'static,
 {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        if follow_once(api, watched, live, clock, &mut act).await == Listed::Yes {
+            pause = FIRST_PAUSE;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LAST_PAUSE);
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Listed {
+    Yes,
+    No,
+}
+
+/// Until the first failure; says whether a whole list came before it.
+async fn follow_once<K>(
+    api: &Api<PartialObjectMeta<K>>,
+    watched: Watched,
+    live: &LiveObjects,
+    clock: &dyn Clock,
+    act: &mut impl FnMut(Change<K>),
+) -> Listed
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + 'static,
+{
+    let mut listed = Listed::No;
     let config = watcher::Config::default().timeout(WATCH_SECONDS);
-    let mut events = pin!(kube::runtime::watcher(api.clone(), config).default_backoff());
+    let mut events = pin!(kube::runtime::watcher(api.clone(), config));
     while let Some(event) = events.next().await {
         match event {
             Ok(Event::Init) => act(Change::Listing),
             Ok(Event::InitApply(object)) => act(Change::Listed(object)),
             Ok(Event::InitDone) => {
                 act(Change::ListingDone);
+                listed = Listed::Yes;
                 live.watch_listed(watched);
             }
             Ok(Event::Apply(object)) => {
@@ -105,9 +140,11 @@ where
                 // The library's text may quote an object; which watch failed is what matters.
                 tracing::warn!(?watched, "watching the hub failed; trying again");
                 live.watch_failed(watched, clock.now());
+                break;
             }
         }
     }
+    listed
 }
 
 /// Being deleted is as good as gone.

@@ -19,6 +19,7 @@ const REQUEST_BODY_LIMIT: usize = 16 * 1024 * 1024;
 pub(super) async fn answer(State(state): State<ProxyState>, Extension(connection): Extension<Connection>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     *state.counts().entry((parts.method.to_string(), parts.uri.path().to_owned())).or_default() += 1;
+    state.remember(&connection);
     // The sender lives in the state, so this ends only when nothing is paused.
     let _ = state.paused.subscribe().wait_for(|paused| !*paused).await;
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
@@ -53,6 +54,7 @@ impl PassedOn {
                 response
             }
             Some(Fault::ByteASecond) => slowly(self.send().await),
+            Some(Fault::HalfBody) => half(self.send().await).await,
             Some(Fault::RewritePath { from, to }) => {
                 self.path = self.path.replace(&from, &to);
                 self.send().await
@@ -103,6 +105,16 @@ fn slowly(response: Response) -> Response {
         Some((Ok::<_, Infallible>(one), (body, rest)))
     });
     Response::from_parts(parts, Body::from_stream(bytes))
+}
+
+/// Keeps the whole body's length in the header, so that the client can see that it broke off.
+async fn half(response: Response) -> Response {
+    let (mut parts, body) = response.into_parts();
+    let Ok(whole) = to_bytes(body, REQUEST_BODY_LIMIT).await else { return StatusCode::BAD_GATEWAY.into_response() };
+    parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(whole.len()));
+    let first = whole.slice(..whole.len() / 2);
+    let broken = stream::iter([Ok(first), Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe))]);
+    Response::from_parts(parts, Body::from_stream(broken))
 }
 
 fn replace_body(response: Response, body: Vec<u8>, content_type: HeaderValue) -> Response {

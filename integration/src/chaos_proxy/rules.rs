@@ -20,6 +20,8 @@ pub enum Fault {
     },
     /// Passed on; the true body comes back one byte a second.
     ByteASecond,
+    /// Passed on; the connection breaks after the first half of the true body.
+    HalfBody,
     /// Passed on with the first text replaced by the second wherever it stands in path and query.
     RewritePath {
         /// What is replaced.

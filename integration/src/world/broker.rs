@@ -28,6 +28,9 @@ pub struct BrokerSpec {
     accesses: Vec<Access>,
     times: BrokerTimes,
     further: String,
+    public_url: Option<String>,
+    audit_file: Option<PathBuf>,
+    ready_when: &'static str,
     ready_within: Duration,
 }
 
@@ -51,6 +54,9 @@ impl BrokerSpec {
             accesses: Vec::new(),
             times: BrokerTimes { max_stale: 300, max_age: 60 },
             further: String::new(),
+            public_url: None,
+            audit_file: None,
+            ready_when: "/readyz",
             ready_within: READY,
         }
     }
@@ -113,17 +119,40 @@ impl BrokerSpec {
         Ok(Files { config, certificate, kubeconfig })
     }
 
+    /// With another `publicURL` than the address of its own listener.
+    #[must_use]
+    pub fn published_at(mut self, url: &str) -> BrokerSpec {
+        self.public_url = Some(url.to_owned());
+        self
+    }
+
+    /// With its audit log elsewhere.
+    #[must_use]
+    pub fn audited_to(mut self, file: &Path) -> BrokerSpec {
+        self.audit_file = Some(file.to_owned());
+        self
+    }
+
+    /// Counted as started once it lives, ready or not.
+    #[must_use]
+    pub fn not_ready_yet(mut self) -> BrokerSpec {
+        self.ready_when = "/livez";
+        self
+    }
+
     fn text(&self, folder: &Path, certificate: &Path, key: &Path) -> Result<String, TestError> {
         let [discovery, api, health] = self.ports.ok_or("no port is free")?;
         let tls = format!("  tls:\n    certFile: {}\n    keyFile: {}\n", certificate.display(), key.display());
         let BrokerTimes { max_stale, max_age } = self.times;
+        let public_url = self.public_url.clone().unwrap_or_else(|| format!("https://127.0.0.1:{discovery}"));
+        let audit = self.audit_file.clone().unwrap_or_else(|| folder.join("audit.jsonl"));
         let server = format!(
             "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\n\
-             publicURL: https://127.0.0.1:{discovery}\nmaxStaleAuthorization: {max_stale}s\n\
+             publicURL: {public_url}\nmaxStaleAuthorization: {max_stale}s\n\
              discovery:\n  address: 127.0.0.1:{discovery}\n  maxAge: {max_age}s\n{tls}\
              api:\n  address: 127.0.0.1:{api}\n{tls}health:\n  address: 127.0.0.1:{health}\n\
              audit:\n  file: {}\n{}",
-            folder.join("audit.jsonl").display(),
+            audit.display(),
             self.further,
         );
         Ok(server + &objects(&self.targets, &self.accesses))
@@ -166,7 +195,7 @@ impl Broker {
             kubeconfig: Some(kubeconfig.path().to_owned()),
             args: Vec::new(),
             env: Vec::new(),
-            ready_url: format!("http://127.0.0.1:{health}/readyz"),
+            ready_url: format!("http://127.0.0.1:{health}{}", spec.ready_when),
             ready_within: spec.ready_within,
         };
         let process = binary.serve(&serve).await?;
@@ -296,6 +325,7 @@ impl Broker {
         let fresh = self.config.with_extension("fresh");
         std::fs::write(&fresh, text)?;
         std::fs::rename(&fresh, &self.config)?;
+        self.process.hang_up().await?;
         let limit = Instant::now() + Duration::from_secs(15);
         while self.metric(&counter).await? <= before {
             if Instant::now() > limit {

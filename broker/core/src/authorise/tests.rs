@@ -247,6 +247,27 @@ fn a_caller_that_was_made_anew_is_another() {
     assert_eq!(check_live(&new, &hub), Err(Reason::CallerIdentityChanged));
 }
 
+/// A hub on which the ServiceAccount is made anew between two looks at it.
+struct Racing(std::cell::Cell<bool>);
+
+impl HubView for Racing {
+    fn service_account(&self, account: &ServiceAccount) -> Option<Uid> {
+        let uid = if self.0.replace(true) { "another".to_owned() } else { format!("uid-{}-{}", account.namespace, account.name) };
+        Uid::new(uid).ok()
+    }
+
+    fn namespace_labels(&self, namespace: &Namespace) -> Option<BTreeMap<String, String>> {
+        hub().namespace_labels(namespace)
+    }
+}
+
+#[test]
+fn a_caller_is_itself_by_uid_even_in_a_race() {
+    let (racing, name) = (Racing(std::cell::Cell::new(false)), AccessName::parse("tenant-a/prod").unwrap());
+    let found = pair(&usual(), &racing, &caller("tenant-a", "reconciler"), &name, DeliveryType::HTTP);
+    assert_eq!(found, Err(Reason::TargetNotGranted));
+}
+
 #[test]
 fn a_grant_holds_while_nothing_changes() {
     let (policy, hub) = (usual(), hub());
@@ -254,6 +275,9 @@ fn a_grant_holds_while_nothing_changes() {
         assert_eq!(still_holds(&policy, &hub, &granted(&policy, &hub, requester)), Ok(()));
     }
 }
+
+/// What changed, and what the ServiceAccount itself is then told, and what its delegate.
+type Change = (&'static str, Policy, Hub, [Result<(), Reason>; 2]);
 
 #[test]
 fn a_grant_ends_with_what_it_stands_on() {
@@ -272,8 +296,7 @@ fn a_grant_ends_with_what_it_stands_on() {
     let other_target = policy(&(target(&rule) + &access("tenant-a", "prod", listed)).replace("name: prod}\nspec", "name: prod-2}\nspec"));
     let none = Policy { targets: BTreeMap::new(), ..before.clone() };
     use Reason::{CallerIdentityChanged, GrantSuperseded, TargetNotGranted, TargetSuspended};
-    // What changed; what the ServiceAccount itself is told, and what its delegate.
-    let changes: Vec<(&str, Policy, Hub, [Result<(), Reason>; 2])> = vec![
+    let changes: Vec<Change> = vec![
         ("the rule was removed", with("  audience: prod\n", listed), live.clone(), [Err(TargetNotGranted); 2]),
         ("the rule names another", with(&rule.replace("reconciler", "other"), listed), live.clone(), [Err(TargetNotGranted); 2]),
         (
@@ -311,7 +334,7 @@ fn a_grant_ends_with_what_it_stands_on() {
         ("the target is suspended", with(&format!("  suspend: true\n{rule}"), listed), live.clone(), [Err(GrantSuperseded); 2]),
         (
             "a rule was put before",
-            with(&rule.replace("allow:\n", "allow:\n    - {namespaces: [x], serviceAccounts: [y]}\n"), listed),
+            with(&rule.replace("allow:\n", "allow:\n    - {namespaces: [other], serviceAccounts: [other]}\n"), listed),
             live.clone(),
             [Err(GrantSuperseded); 2],
         ),

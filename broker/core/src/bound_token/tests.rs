@@ -42,7 +42,8 @@ fn checked(answer: MintAnswer, now: Moment) -> Result<BoundToken, MintFault> {
         account: ServiceAccount::from_username("system:serviceaccount:tenant-a:reconciler").unwrap(),
         uid: Uid::new("c7a1f2e0-3f6d-4b57-8a67-2a9d1b8e4d33").unwrap(),
     };
-    check(answer, &MintExpectation { issuer: &issuer, keys: &keys, service_account: &service_account, audience: &audience }, now)
+    let lifetime = Duration::from_secs(3600);
+    check(answer, &MintExpectation { issuer: &issuer, keys: &keys, service_account: &service_account, audience: &audience, lifetime }, now)
 }
 
 fn fault(change: impl FnOnce(&mut Value)) -> Option<MintFault> {
@@ -72,6 +73,13 @@ fn what_is_no_bound_token_is_malformed() {
     assert_eq!(fault(|body| drop(body.as_object_mut().unwrap().remove("kubernetes.io"))), Some(MintFault::Malformed), "a legacy token");
     assert_eq!(fault(|body| body["sub"] = json!("system:serviceaccount:tenant-b:reconciler")), Some(MintFault::Malformed));
     assert_eq!(fault(|body| body["exp"] = json!("never")), Some(MintFault::Malformed));
+}
+
+#[test]
+fn a_longer_life_than_was_asked_for_is_refused() {
+    assert_eq!(fault(|body| body["exp"] = json!(NOW + 3601)), None, "a hub may round the two ends apart");
+    assert_eq!(fault(|body| body["exp"] = json!(NOW + 3602)), Some(MintFault::TooLong));
+    assert_eq!(fault(|body| body["exp"] = json!(NOW + 365 * 86_400)), Some(MintFault::TooLong));
 }
 
 #[test]

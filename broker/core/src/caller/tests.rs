@@ -155,11 +155,13 @@ fn an_answer_about_this_token_is_accepted_with_its_user() {
     assert_eq!(caller.expires_at().as_second(), NOW + 3600);
 }
 
+type Change = (&'static str, Box<dyn Fn(&mut TokenReviewAnswer)>);
+
 #[test]
 fn any_other_answer_is_rejected() {
     let claims = verdict(|_| {}).unwrap();
     let audiences = |list: &[&str]| list.iter().map(|audience| (*audience).to_owned()).collect::<Vec<_>>();
-    let changes: Vec<(&str, Box<dyn Fn(&mut TokenReviewAnswer)>)> = vec![
+    let changes: Vec<Change> = vec![
         ("not authenticated", Box::new(|answer| answer.authenticated = false)),
         ("no audiences", Box::new(move |answer| answer.audiences = audiences(&[]))),
         ("two audiences", Box::new(move |answer| answer.audiences = audiences(&["keyferry.dev", "other"]))),

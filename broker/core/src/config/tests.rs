@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use proptest::prelude::{any, prop, prop_assert, proptest};
 
@@ -348,24 +348,23 @@ fn a_file_of_many_objects_is_read() {
 }
 
 #[test]
-fn hostile_sizes_are_refused_in_time() {
+fn hostile_sizes_are_refused() {
     let levels: String = (1..30).map(|level| format!("l{level}: &l{level} [{0}, {0}]\n", format_args!("*l{}", level - 1))).collect();
     let wide: String = (0..200).map(|_| "*a, ").collect();
     let cases = [
-        ("a file that is too large", " ".repeat(MAX_CONFIG_BYTES + 1)),
-        ("an alias bomb", format!("l0: &l0 [x, x]\n{levels}")),
-        ("many aliases", format!("a: &a [x]\nb: [{wide}]\n")),
-        ("deep flow nesting", "[".repeat(100_000)),
-        ("deep block nesting", (0..2_000).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect()),
-        ("many documents", "---\na\n".repeat(70_000)),
-        ("many nodes", format!("a: [{}]", "1,".repeat(1_100_000))),
+        (" ".repeat(MAX_CONFIG_BYTES + 1), "larger than 8388608 bytes"),
+        (format!("l0: &l0 [x, x]\n{levels}"), "alias replay limit exceeded"),
+        (format!("a: &a [x]\nb: [{wide}]\n"), "Aliases"),
+        ("[".repeat(100_000), "recursion limit exceeded"),
+        ((0..2_000).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect(), "Depth"),
+        ("---\na\n".repeat(70_000), "Documents"),
+        (format!("a: [{}]", "1,".repeat(1_100_000)), "Nodes"),
     ];
-    for (what, text) in cases {
-        let started = Instant::now();
+    for (text, limit) in cases {
         let mistakes = mistakes_of(&text);
-        assert_eq!(mistakes.len(), 1, "{what}: {:?}", mistakes.first());
-        assert!(mistakes[0].to_string().len() < 500, "{what}");
-        assert!(started.elapsed() < Duration::from_secs(20), "{what} took {:?}", started.elapsed());
+        assert_eq!(mistakes.len(), 1, "{limit}: {:?}", mistakes.first());
+        assert!(mistakes[0].problem.contains(limit), "{limit}: {}", mistakes[0]);
+        assert!(mistakes[0].to_string().len() < 500, "{limit}");
     }
 }
 

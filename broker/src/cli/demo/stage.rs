@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use super::DemoError;
 use crate::embedded::{Authority, DiscoveryAccess, EmbeddedHub, EmbeddedTarget, HubOptions, TargetOptions};
 use crate::kube::client::HubAccess;
+use crate::read_again::ReadAgain;
 use crate::serve::{ServeError, ServeOptions, Server};
 
 /// The hub's issuer. Nothing answers at this name: the target reads the keys from Keyferry.
@@ -62,6 +63,7 @@ impl Stage {
         let options = ServeOptions {
             config: folder.path().join("config.yaml"),
             hub: HubAccess { kubeconfig: Some(folder.path().join("hub.kubeconfig")), context: None },
+            read_again: ReadAgain::never(),
         };
         let server = Server::bind(options).await?;
         let (stop, stopped) = oneshot::channel();

@@ -21,7 +21,7 @@ struct Rule {
     deliveries: &'static [&'static str],
 }
 
-const RULES: [&[Rule]; 8] = [
+const RULES: [&[Rule]; 9] = [
     &[],
     &[Rule { namespaces: &["tenant-a"], accounts: &["reconciler"], deliveries: &["HTTP", "Exec", "FluxConfigMap"] }],
     &[Rule { namespaces: &["tenant-b", "kube-system"], accounts: &["reconciler", "stranger"], deliveries: &["Exec"] }],
@@ -37,6 +37,10 @@ const RULES: [&[Rule]; 8] = [
         accounts: &["reconciler", "notifier", "stranger"],
         deliveries: &["HTTP", "FluxConfigMap"],
     }],
+    &[
+        Rule { namespaces: &["tenant-a", "kube-system"], accounts: &["reconciler", "stranger"], deliveries: &["HTTP", "Exec"] },
+        Rule { namespaces: &[], accounts: &["reconciler", "stranger"], deliveries: &["HTTP", "Exec", "FluxConfigMap"] },
+    ],
 ];
 
 struct Case {

@@ -1,0 +1,29 @@
+//! How long answers took.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Percentiles in microseconds.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+pub struct AnswerTime {
+    /// Half of the answers took no longer.
+    pub p50: f64,
+    /// 99 of 100 took no longer.
+    pub p99: f64,
+    /// None took longer.
+    pub most: f64,
+}
+
+impl AnswerTime {
+    /// The percentiles of these, in any order.
+    pub fn of(mut times: Vec<Duration>) -> AnswerTime {
+        times.sort_unstable();
+        let at = |share: f64| {
+            let last = times.len().saturating_sub(1);
+            let index = (last as f64 * share).round() as usize;
+            times.get(index).map_or(0.0, |time| time.as_secs_f64() * 1e6)
+        };
+        AnswerTime { p50: at(0.5), p99: at(0.99), most: at(1.0) }
+    }
+}

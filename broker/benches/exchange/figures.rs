@@ -1,0 +1,71 @@
+//! All that one run measured.
+
+use super::hub_load::HubLoad;
+use super::memory::Memory;
+use super::slow_mint::Round;
+use super::stampede::Stampede;
+use super::throughput::Subject;
+
+/// See the module.
+pub struct Figures {
+    /// Where it ran.
+    pub machine: String,
+    /// Requests a second.
+    pub throughput: Vec<Subject>,
+    /// Many callers, one key.
+    pub stampede: Stampede,
+    /// Warm callers beside a slow mint.
+    pub slow_mint: Vec<Round>,
+    /// Resident memory.
+    pub memory: Memory,
+    /// How often the hub is asked.
+    pub hub_load: Vec<HubLoad>,
+}
+
+/// The least, the middle and the most of some numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Spread {
+    /// The least.
+    pub least: f64,
+    /// The one in the middle, the upper one of two.
+    pub median: f64,
+    /// The most.
+    pub most: f64,
+}
+
+impl Spread {
+    /// Nothing if there are no numbers.
+    pub fn of(numbers: impl IntoIterator<Item = f64>) -> Option<Spread> {
+        let mut sorted: Vec<f64> = numbers.into_iter().collect();
+        sorted.sort_unstable_by(f64::total_cmp);
+        Some(Spread { least: *sorted.first()?, median: *sorted.get(sorted.len() / 2)?, most: *sorted.last()? })
+    }
+}
+
+impl Subject {
+    /// Requests a second.
+    pub fn rate(&self) -> Option<Spread> {
+        Spread::of(self.samples.iter().map(|sample| sample.rate))
+    }
+
+    /// Half of the answers took no longer, in microseconds.
+    pub fn p50(&self) -> Option<Spread> {
+        Spread::of(self.samples.iter().map(|sample| sample.answered.time.p50))
+    }
+
+    /// 99 of 100 took no longer, in microseconds.
+    pub fn p99(&self) -> Option<Spread> {
+        Spread::of(self.samples.iter().map(|sample| sample.answered.time.p99))
+    }
+
+    /// The server's CPU time for one answer, in microseconds.
+    pub fn cpu(&self) -> Option<Spread> {
+        Spread::of(self.samples.iter().filter_map(|sample| sample.cpu))
+    }
+
+    /// Its requests a second by those of its empty handler, round by round.
+    pub fn ratio(&self, all: &[Subject]) -> Option<Spread> {
+        let empty = all.get(self.empty?)?;
+        Spread::of(self.samples.iter().zip(&empty.samples).map(|(own, empty)| own.rate / empty.rate))
+    }
+}

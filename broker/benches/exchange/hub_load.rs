@@ -1,0 +1,209 @@
+//! How often the hub is asked, on simulated time: a self caller and a delegated caller, each asking every five seconds.
+//!
+//! The parts are the broker's own; time, the hub's answers and the audit log are replaced, so that a day takes a second.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use keyferry::audience_guard::AudienceGuard;
+use keyferry::authenticate::Authenticator;
+use keyferry::broker::{Broker, BrokerParts, Request};
+use keyferry::clock::Clock;
+use keyferry::delegate::Delegations;
+use keyferry::embedded::HubOptions;
+use keyferry::kube::issuer_documents::KubeIssuerDocuments;
+use keyferry::live::{LiveObjects, Watched};
+use keyferry::metrics::Metrics;
+use keyferry::mint::{Mint, MintParts};
+use keyferry::policy_store::PolicyWriter;
+use keyferry::ports::Hub;
+use keyferry::publication::Publisher;
+use keyferry::random::SystemRandomness;
+use keyferry::settings::CallerSettings;
+use keyferry::targets::{Readiness, TargetState, TargetWriter};
+use keyferry_core::audience::Audience;
+use keyferry_core::authorise;
+use keyferry_core::config::{self, DeliveryType, Policy};
+use keyferry_core::name::{AccessName, Namespace, ObjectName};
+use keyferry_core::service_account::{ServiceAccount, Uid};
+use secrecy::SecretString;
+
+use super::policy::{self, CALLER_AUDIENCE};
+use super::simulated_hub::{CountingHub, NoLog, SimulatedClock};
+use super::stage::Ground;
+use crate::Outcome;
+
+/// Simulated.
+const HOURS: u64 = 24;
+const ASKS_EVERY: u64 = 5;
+/// How often the server looks for tokens to renew.
+const RENEWS_EVERY: u64 = 2;
+
+/// What one caller cost the hub.
+pub struct HubLoad {
+    /// Who asked.
+    pub caller: &'static str,
+    /// The lifetime of its tokens.
+    pub lifetime: &'static str,
+    /// That lifetime in seconds.
+    pub lifetime_seconds: u64,
+    /// Simulated hours.
+    pub hours: u64,
+    /// Requests it sent.
+    pub asked: u64,
+    /// TokenReviews.
+    pub token_reviews: u64,
+    /// SubjectAccessReviews.
+    pub access_reviews: u64,
+    /// TokenRequests for it.
+    pub token_requests: u64,
+    /// TokenRequests and TokenReviews of the canary.
+    pub canary: u64,
+}
+
+/// Simulates each caller on a broker of its own, in one thread, so that nothing overtakes simulated time.
+pub async fn measure() -> Outcome<Vec<HubLoad>> {
+    tokio::task::spawn_blocking(|| tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(simulate_all())).await?
+}
+
+async fn simulate_all() -> Outcome<Vec<HubLoad>> {
+    let mut loads = Vec::new();
+    for (lifetime, seconds) in [("1h", 3600), ("20m", 1200)] {
+        loads.push(simulate("the ServiceAccount itself", "reconciler", lifetime, seconds).await?);
+        loads.push(simulate("delegated caller", "robot", lifetime, seconds).await?);
+    }
+    Ok(loads)
+}
+
+async fn simulate(caller: &'static str, account: &str, lifetime: &'static str, lifetime_seconds: u64) -> Outcome<HubLoad> {
+    let clock = Arc::new(SimulatedClock::start());
+    let hub_clock = Arc::clone(&clock);
+    let options = HubOptions { clock: Arc::new(move || hub_clock.now().wall), ..HubOptions::default() };
+    let ground = Ground::prepare(options).await?;
+    let world = World::new(ground, Arc::clone(&clock), lifetime).await?;
+    // A caller's token of a day and more: kubelet's would be renewed, and each new one is reviewed once more.
+    let token = world.hub.ground.hub.token("tenant-a", account, CALLER_AUDIENCE, Duration::from_secs((HOURS + 1) * 3600))?;
+    let (mut asked, live, mint) = (0, Arc::clone(&world.live), world.mint.clone());
+    for second in 0..HOURS * 3600 {
+        clock.set(second);
+        if second % RENEWS_EVERY == 0 {
+            let policy = world.policy.reader().current();
+            mint.renew_due(|grant| authorise::still_holds(&policy, &*live, grant).is_ok());
+            // A renewal runs in tasks of its own that wait for nothing but each other: some turns later it is done.
+            for _ in 0..8 {
+                tokio::task::yield_now().await;
+            }
+        }
+        if second % ASKS_EVERY == 0 {
+            world.broker.hand_out(request(&token)?).await.map_err(|refusal| format!("refused: {:?}", refusal.reason))?;
+            asked += 1;
+        }
+    }
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let hub = &world.hub;
+    Ok(HubLoad {
+        caller,
+        lifetime,
+        lifetime_seconds,
+        hours: HOURS,
+        asked,
+        token_reviews: count(&hub.token_reviews),
+        access_reviews: count(&hub.access_reviews),
+        token_requests: count(&hub.token_requests),
+        canary: count(&hub.canary),
+    })
+}
+
+fn request(token: &SecretString) -> Outcome<Request> {
+    Ok(Request {
+        route: "exchange",
+        caller_token: token.clone(),
+        access: AccessName::parse("tenant-a/prod")?,
+        min_ttl: None,
+        deliveries: &[DeliveryType::HTTP],
+        request_id: String::new(),
+    })
+}
+
+/// The broker's parts around a simulated clock and a counting hub.
+struct World {
+    hub: Arc<CountingHub>,
+    broker: Broker,
+    mint: Mint,
+    live: Arc<LiveObjects>,
+    policy: PolicyWriter,
+}
+
+impl World {
+    async fn new(ground: Ground, clock: Arc<SimulatedClock>, lifetime: &str) -> Outcome<World> {
+        let configuration = configuration(&ground, lifetime)?;
+        let live = Arc::new(LiveObjects::default());
+        fill(&ground, &live)?;
+        let publisher =
+            Publisher::new(Arc::new(KubeIssuerDocuments::new(ground.hub_access())), configuration.server.public_url.clone(), None);
+        publisher.refresh().await?;
+        let targets = TargetWriter::default();
+        targets.replace(ready(&configuration.policy));
+        let policy = PolicyWriter::new(configuration.policy);
+        let hub = Arc::new(CountingHub::new(ground, Arc::clone(&clock)));
+        let (asked, clock): (Arc<dyn Hub>, Arc<dyn Clock>) = (hub.clone(), clock);
+        let (metrics, random) = (Metrics::default(), Arc::new(SystemRandomness::default()));
+        let canary = account("keyferry-system", "keyferry-canary")?;
+        let published = publisher.reader();
+        let guard = AudienceGuard::new(Arc::clone(&asked), Arc::clone(&clock), Arc::clone(&live), publisher.clone(), canary);
+        let mint = Mint::new(MintParts {
+            hub: Arc::clone(&asked),
+            publisher: publisher.clone(),
+            guard,
+            clock: Arc::clone(&clock),
+            random: random.clone(),
+            metrics: metrics.clone(),
+        });
+        let max_stale = configuration.server.max_stale_authorization;
+        let broker = Broker::new(BrokerParts {
+            policy: policy.reader(),
+            live: Arc::clone(&live),
+            published,
+            targets: targets.reader(),
+            authenticator: Authenticator::new(Arc::clone(&asked), publisher, Arc::clone(&clock), metrics.clone(), [7; 32], max_stale),
+            delegations: Delegations::new(asked, Arc::clone(&clock), metrics.clone(), max_stale),
+            mint: mint.clone(),
+            audit: Arc::new(NoLog),
+            clock,
+            random,
+            metrics,
+            callers: CallerSettings { audience: Audience::new(CALLER_AUDIENCE)?, require_pod_bound: false, max_stale },
+        });
+        Ok(World { hub, broker, mint, live, policy })
+    }
+}
+
+fn configuration(ground: &Ground, lifetime: &str) -> Outcome<config::Configuration> {
+    let mut objects = policy::target("prod", lifetime, &["tenant-a".to_owned()], &["reconciler".to_owned()]);
+    objects += &policy::access("tenant-a", "prod", "prod", "reconciler", &["robot"]);
+    ground.configure(&objects)?;
+    Ok(config::read(&std::fs::read_to_string(ground.file("config.yaml"))?)?)
+}
+
+/// What the watches would have seen.
+fn fill(ground: &Ground, live: &LiveObjects) -> Outcome<()> {
+    for (namespace, name) in [("keyferry-system", "keyferry-canary"), ("tenant-a", "reconciler"), ("tenant-a", "robot")] {
+        let uid = ground.hub.add_service_account(namespace, name);
+        live.set_service_account(account(namespace, name)?, Some(Uid::new(uid)?));
+        live.set_namespace(Namespace::new(namespace)?, Some(Default::default()));
+    }
+    live.watch_listed(Watched::ServiceAccounts);
+    live.watch_listed(Watched::Namespaces);
+    Ok(())
+}
+
+fn ready(policy: &Policy) -> HashMap<ObjectName, TargetState> {
+    let state = |generation| TargetState { generation, readiness: Readiness::Ready(None) };
+    policy.targets.values().map(|target| (target.name.clone(), state(target.generation))).collect()
+}
+
+fn account(namespace: &str, name: &str) -> Outcome<ServiceAccount> {
+    Ok(ServiceAccount { namespace: Namespace::new(namespace)?, name: ObjectName::new(name)? })
+}

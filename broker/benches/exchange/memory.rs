@@ -1,0 +1,128 @@
+//! Resident memory of a `keyferry serve` process of its own: idle, and for each token that it holds.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use keyferry::embedded::HubOptions;
+
+use super::policy::{self, Ports};
+use super::process;
+use super::stage::{self, Ground};
+use crate::Outcome;
+
+/// Fewer than a namespace may hold (1,000), and all together fewer than may be held (50,000).
+const NAMESPACES: usize = 50;
+const TARGETS: usize = 100;
+/// Requests under way at once while the cache is filled.
+const AT_ONCE: usize = 16;
+/// How long a process that has just started, or just worked, is left alone before it is weighed.
+const REST: Duration = Duration::from_secs(2);
+
+/// Weights in KiB and bytes.
+pub struct Memory {
+    /// After the start, with one target and one access.
+    pub idle_kib: Option<u64>,
+    /// After the start, with the policy of the row below.
+    pub idle_with_policy_kib: Option<u64>,
+    /// Objects in that policy.
+    pub objects: usize,
+    /// Tokens that were added between the two weighings.
+    pub tokens: usize,
+    /// The bytes of one such token.
+    pub token_bytes: usize,
+    /// Bytes of resident memory for each, the token included.
+    pub bytes_per_token: Option<f64>,
+}
+
+/// Starts the shipped binary twice.
+pub async fn measure() -> Outcome<Memory> {
+    let idle_kib = idle().await?;
+    let ground = Ground::prepare(HubOptions::default()).await?;
+    let names = |what: &str, count: usize| (0..count).map(|index| format!("{what}-{index}")).collect::<Vec<String>>();
+    let (namespaces, targets) = (names("tenant", NAMESPACES), names("target", TARGETS));
+    let mut objects: String = targets.iter().map(|target| policy::target(target, "1h", &namespaces, &["reconciler".to_owned()])).collect();
+    for namespace in &namespaces {
+        ground.hub.add_service_account(namespace, "reconciler");
+        objects.extend(targets.iter().map(|target| policy::access(namespace, target, target, "reconciler", &[])));
+    }
+    let ports = ground.configure(&objects)?;
+    let keyferry = Keyferry::start(&ground, ports).await?;
+    let idle_with_policy_kib = process::resident_kib(keyferry.0.id());
+    let (client, url) = (ground.client()?, format!("https://127.0.0.1:{}/v1/token", ports.api));
+
+    // The first namespace's tokens are not counted: with them come the connections, the buffers and the check of each audience.
+    let (first, rest) = namespaces.split_first().ok_or("there are no namespaces")?;
+    let token_bytes = token_bytes(&client, &url, ground.form(first, "reconciler", "target-0")?).await?;
+    let mut forms = Vec::new();
+    for _ in 0..20 {
+        forms.extend(forms_of(&ground, first, &targets)?);
+    }
+    ask_all(&client, &url, forms).await?;
+    let mut counted = Vec::new();
+    for namespace in rest {
+        counted.extend(forms_of(&ground, namespace, &targets)?);
+    }
+    let tokens = counted.len();
+    tokio::time::sleep(REST).await;
+    let before = process::resident_kib(keyferry.0.id());
+    let minted = ground.hub.token_requests();
+    ask_all(&client, &url, counted).await?;
+    if ground.hub.token_requests() - minted != tokens as u64 {
+        return Err("some tokens were not minted, so they cannot be weighed".into());
+    }
+    tokio::time::sleep(REST).await;
+    let after = process::resident_kib(keyferry.0.id());
+    let bytes_per_token = before.zip(after).map(|(before, after)| after.saturating_sub(before) as f64 * 1024.0 / tokens as f64);
+    let objects = TARGETS + NAMESPACES * TARGETS;
+    Ok(Memory { idle_kib, idle_with_policy_kib, objects, tokens, token_bytes, bytes_per_token })
+}
+
+async fn idle() -> Outcome<Option<u64>> {
+    let ground = Ground::prepare(HubOptions::default()).await?;
+    ground.hub.add_service_account("tenant-0", "reconciler");
+    let objects = policy::target("target-0", "1h", &["tenant-0".to_owned()], &["reconciler".to_owned()]);
+    let ports = ground.configure(&(objects + &policy::access("tenant-0", "target-0", "target-0", "reconciler", &[])))?;
+    let keyferry = Keyferry::start(&ground, ports).await?;
+    tokio::time::sleep(REST).await;
+    Ok(process::resident_kib(keyferry.0.id()))
+}
+
+/// One caller's token for each namespace, so that callers weigh little beside what is minted for them.
+fn forms_of(ground: &Ground, namespace: &str, targets: &[String]) -> Outcome<Vec<String>> {
+    let one = ground.form(namespace, "reconciler", "ACCESS")?;
+    Ok(targets.iter().map(|target| one.replace("ACCESS", target)).collect())
+}
+
+async fn ask_all(client: &reqwest::Client, url: &str, forms: Vec<String>) -> Outcome<()> {
+    let asks = stream::iter(forms).map(|form| stage::exchange(client, url, form));
+    asks.buffer_unordered(AT_ONCE).try_collect().await
+}
+
+async fn token_bytes(client: &reqwest::Client, url: &str, form: String) -> Outcome<usize> {
+    let request = client.post(url).header("content-type", "application/x-www-form-urlencoded").body(form);
+    let answer: serde_json::Value = serde_json::from_str(&request.send().await?.text().await?)?;
+    let token = answer.get("access_token").and_then(serde_json::Value::as_str);
+    Ok(token.ok_or("an exchange gave no token")?.len())
+}
+
+/// The shipped binary, ended with this value.
+struct Keyferry(Child);
+
+impl Keyferry {
+    async fn start(ground: &Ground, ports: Ports) -> Outcome<Keyferry> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_keyferry"));
+        command.arg("serve").arg("--config").arg(ground.file("config.yaml"));
+        command.arg("--kubeconfig").arg(ground.file("hub.kubeconfig"));
+        let keyferry = Keyferry(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
+        ground.until_ready(ports).await?;
+        Ok(keyferry)
+    }
+}
+
+impl Drop for Keyferry {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

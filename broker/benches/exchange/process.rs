@@ -1,0 +1,53 @@
+//! What the operating system says of this process and this machine, and the way to the terminal.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use crate::Outcome;
+
+/// `USER_HZ` of Linux, the unit of the times in `/proc/<pid>/stat`.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// The machine's clock; benchmarks have nobody who would pass it in.
+#[allow(clippy::disallowed_methods, reason = "this is the one place that reads the clock for the benchmarks")]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// User and system time of this process so far; nothing where there is no `/proc`.
+pub fn cpu_time() -> Option<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The name of the program may hold anything, so fields are counted from its end: utime is the 14th, stime the 15th.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    Some(Duration::from_secs_f64(ticks as f64 / TICKS_PER_SECOND))
+}
+
+/// Resident memory of a process in KiB.
+pub fn resident_kib(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().trim_end_matches("kB").trim().parse().ok()
+}
+
+/// The machine in general words, and how busy it already was.
+pub fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let memory = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let kib: f64 = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.trim().trim_end_matches("kB").trim().parse().ok()?;
+        Some(format!("{:.0} GiB, ", kib / 1024.0 / 1024.0))
+    });
+    let load = std::fs::read_to_string("/proc/loadavg").ok();
+    let load = load.and_then(|text| text.split_whitespace().next().map(|one| format!("; load average when it began: {one}")));
+    format!("{cores} cores, {}{}{}", memory.unwrap_or_default(), std::env::consts::OS, load.unwrap_or_default())
+}
+
+/// Writes to standard output.
+pub fn say(text: &str) -> Outcome<()> {
+    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
+}
+
+/// Writes to standard error: progress, and what went wrong.
+pub fn complain(text: &str) -> Outcome<()> {
+    Ok(std::io::stderr().lock().write_all(text.as_bytes())?)
+}

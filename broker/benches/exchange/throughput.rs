@@ -1,0 +1,126 @@
+//! Requests a second against an empty handler of the same listener, in turns.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::Response;
+use axum::routing::any;
+use keyferry::http::listener::TlsListener;
+use keyferry::read_again::ReadAgain;
+use keyferry_core::config::{Listener, TlsFiles};
+
+use super::driver::{self, Sample};
+use super::generator::Load;
+use super::stage::{DELEGATE, SELF, Stage, TENANT};
+use super::tls_connection::{self, Size, TlsConnection};
+use crate::Outcome;
+
+const CONNECTIONS: usize = 64;
+const ROUNDS: usize = 5;
+const WARM_UP: Duration = Duration::from_millis(300);
+const DURATION: Duration = Duration::from_secs(2);
+
+/// One thing that was measured.
+pub struct Subject {
+    /// What it is.
+    pub name: &'static str,
+    /// One sample for each round.
+    pub samples: Vec<Sample>,
+    /// The empty handler that it is held against, by its place in the list.
+    pub empty: Option<usize>,
+    /// The size of its answer.
+    pub size: Size,
+    load: Load,
+}
+
+/// Measures all subjects.
+pub async fn measure(stage: &Stage) -> Outcome<Vec<Subject>> {
+    let exchange = probe(stage, stage.ports.api, exchange_requests(stage, SELF, "warm")?, "exchange, the ServiceAccount itself").await?;
+    let delegated = probe(stage, stage.ports.api, exchange_requests(stage, DELEGATE, "delegated")?, "exchange, delegated caller").await?;
+    let get = |path: &str| vec![format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")];
+    let jwks = probe(stage, stage.ports.discovery, get("/openid/v1/jwks"), "JWKS").await?;
+    let metadata = probe(stage, stage.ports.discovery, get("/.well-known/openid-configuration"), "discovery document").await?;
+    let empty_post = empty(stage, &exchange, "empty handler, as many bytes as an exchange").await?;
+    let empty_get = empty(stage, &jwks, "empty handler, as many bytes as the JWKS").await?;
+    let mut subjects = vec![
+        empty_post,
+        Subject { empty: Some(0), ..exchange },
+        Subject { empty: Some(0), ..delegated },
+        empty_get,
+        Subject { empty: Some(3), ..jwks },
+        Subject { empty: Some(3), ..metadata },
+    ];
+    for round in 0..ROUNDS {
+        let mut order: Vec<usize> = (0..subjects.len()).collect();
+        // Forwards and backwards in turn, so that a slow drift of the machine favours nobody.
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for index in order {
+            empty_audit_log(stage)?;
+            if let Some(subject) = subjects.get_mut(index) {
+                let sample = driver::run(&subject.load).await?;
+                subject.samples.push(sample);
+            }
+        }
+    }
+    empty_audit_log(stage)?;
+    Ok(subjects)
+}
+
+/// A token for each connection, as the Pods of a Deployment have.
+fn exchange_requests(stage: &Stage, service_account: &str, access: &str) -> Outcome<Vec<String>> {
+    let request = |_| {
+        let form = stage.ground.form(TENANT, service_account, access)?;
+        let head = "POST /v1/token HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/x-www-form-urlencoded\r\n";
+        Ok(format!("{head}content-length: {}\r\n\r\n{form}", form.len()))
+    };
+    (0..CONNECTIONS).map(request).collect()
+}
+
+/// Asks once, so that the size of the answer is known and whatever must be minted is.
+async fn probe(stage: &Stage, port: u16, requests: Vec<String>, name: &'static str) -> Outcome<Subject> {
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let mut connection = TlsConnection::open(address, tls_connection::trusting(&stage.ground.ca_pem)?).await?;
+    let size = connection.ask(requests.first().ok_or("there is nothing to send")?.as_bytes()).await?;
+    let load = Load {
+        address,
+        ca_pem: stage.ground.ca_pem.clone(),
+        requests,
+        connections: CONNECTIONS,
+        warm_up: WARM_UP,
+        duration: DURATION,
+        pause: Duration::ZERO,
+    };
+    Ok(Subject { name, samples: Vec::new(), empty: None, size, load })
+}
+
+/// A handler that reads the same request and gives an answer of the same length on the wire, with nothing in between.
+async fn empty(stage: &Stage, like: &Subject, name: &'static str) -> Outcome<Subject> {
+    let short = serve_bytes(stage, 1).await?;
+    let head = probe(stage, short.port(), like.load.requests.clone(), name).await?.size;
+    // The length of the body may itself need some digits more.
+    let total = like.size.head + like.size.body;
+    let digits = total.to_string().len() - head.body.to_string().len();
+    let address = serve_bytes(stage, total - head.head - digits).await?;
+    probe(stage, address.port(), like.load.requests.clone(), name).await
+}
+
+async fn serve_bytes(stage: &Stage, bytes: usize) -> Outcome<SocketAddr> {
+    let tls = TlsFiles { certificate: stage.ground.file("tls.crt"), key: stage.ground.file("tls.key") };
+    let listener = TlsListener::bind(&Listener { address: SocketAddr::from(([127, 0, 0, 1], 0)), tls }).await?;
+    let address = listener.address()?;
+    let answer = Bytes::from(vec![b'x'; bytes]);
+    let handler = any(async move |_: Bytes| Response::new(Body::from(answer.clone())));
+    let routes = Router::new().route("/v1/token", handler.clone()).route("/openid/v1/jwks", handler);
+    // It ends with this process.
+    tokio::spawn(listener.serve(routes, ReadAgain::never()));
+    Ok(address)
+}
+
+/// The log is opened for appending, so that cutting it off keeps the disk's share small and changes nothing else.
+fn empty_audit_log(stage: &Stage) -> Outcome<()> {
+    Ok(std::fs::OpenOptions::new().write(true).open(stage.ground.file("audit.jsonl"))?.set_len(0)?)
+}

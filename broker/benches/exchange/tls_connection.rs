@@ -1,0 +1,143 @@
+//! One keep-alive HTTP/1.1 connection over TLS: as little work as a client can do, since it shares the machine with the server.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use tokio::net::TcpStream;
+
+use crate::Outcome;
+
+/// See the module.
+pub struct TlsConnection {
+    stream: TcpStream,
+    tls: ClientConnection,
+    answer: Vec<u8>,
+}
+
+/// The size of one answer on the wire, before encryption.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Status line and headers, with the empty line.
+    pub head: usize,
+    /// The body.
+    pub body: usize,
+}
+
+/// A configuration that trusts this CA alone and speaks HTTP/1.1.
+pub fn trusting(ca_pem: &str) -> Outcome<Arc<ClientConfig>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(ca_pem.as_bytes()).map_err(|_| "the CA is not PEM")?)?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(Arc::new(builder.with_root_certificates(roots).with_no_client_auth()))
+}
+
+impl TlsConnection {
+    /// Connects and shakes hands.
+    pub async fn open(address: SocketAddr, config: Arc<ClientConfig>) -> Outcome<TlsConnection> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        let tls = ClientConnection::new(config, ServerName::IpAddress(address.ip().into()))?;
+        let mut connection = TlsConnection { stream, tls, answer: Vec::with_capacity(16 * 1024) };
+        while connection.tls.is_handshaking() {
+            connection.flush().await?;
+            if connection.tls.is_handshaking() {
+                connection.receive().await?;
+            }
+        }
+        connection.flush().await?;
+        Ok(connection)
+    }
+
+    /// Sends a request and reads the whole answer. Anything but 200 is an error.
+    pub async fn ask(&mut self, request: &[u8]) -> Outcome<Size> {
+        self.tls.writer().write_all(request)?;
+        self.flush().await?;
+        self.answer.clear();
+        loop {
+            self.receive().await?;
+            let mut chunk = [0; 8192];
+            while let Some(bytes) = read_some(&mut self.tls, &mut chunk)? {
+                self.answer.extend_from_slice(bytes);
+            }
+            if let Some(size) = complete(&self.answer)? {
+                return Ok(size);
+            }
+        }
+    }
+
+    async fn flush(&mut self) -> Outcome<()> {
+        while self.tls.wants_write() {
+            match self.tls.write_tls(&mut Socket(&self.stream)) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.stream.writable().await?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    async fn receive(&mut self) -> Outcome<()> {
+        loop {
+            self.stream.readable().await?;
+            match self.tls.read_tls(&mut Socket(&self.stream)) {
+                Ok(0) => return Err("the server closed a connection".into()),
+                Ok(_) => {
+                    self.tls.process_new_packets()?;
+                    return Ok(());
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+fn read_some<'a>(tls: &mut ClientConnection, chunk: &'a mut [u8]) -> io::Result<Option<&'a [u8]>> {
+    match tls.reader().read(chunk) {
+        Ok(0) => Ok(None),
+        Ok(count) => Ok(chunk.get(..count)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The size of the answer, once all of it is there.
+fn complete(answer: &[u8]) -> Outcome<Option<Size>> {
+    let Some(head) = answer.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4) else { return Ok(None) };
+    let text = std::str::from_utf8(answer.get(..head).unwrap_or_default())?;
+    if !text.starts_with("HTTP/1.1 200 ") {
+        let rest = String::from_utf8_lossy(answer.get(head..).unwrap_or_default());
+        return Err(format!("a request was answered with {}: {rest}", text.lines().next().unwrap_or_default()).into());
+    }
+    let length = text.lines().find_map(|line| line.strip_prefix("content-length: ")).ok_or("an answer has no length")?;
+    let body: usize = length.parse()?;
+    Ok((answer.len() >= head + body).then_some(Size { head, body }))
+}
+
+/// The socket as rustls wants it.
+struct Socket<'a>(&'a TcpStream);
+
+impl Read for Socket<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(bytes)
+    }
+}
+
+impl Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(parts)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,129 @@
+//! Ten thousand callers with a hundred tokens want the same key at once, and nobody holds a token for it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::try_join_all;
+use http::Method;
+use keyferry_integration::chaos_proxy::{Fault, Rule};
+use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::world::{World, exchange_form};
+
+use super::setup::{ACCOUNT, Behind, token_path};
+
+/// Connections, each with the token of one caller; a connection carries as many streams as the listener lets it.
+const TOKENS: usize = 100;
+const EACH: usize = 100;
+/// How long the canary's TokenRequest and then the real one take; far below the deadline of a call, for the machine is busy.
+const DELAY: Duration = Duration::from_millis(2500);
+
+/// One caller over one HTTP/2 connection.
+struct Caller {
+    http: reqwest::Client,
+    form: String,
+}
+
+/// All are there before the mint ends.
+pub(super) async fn makes_one_token_request(world: Arc<World>) -> TestResult {
+    let behind = Behind::start(&world, world.hub(), "crowd", 300, &["one"]).await?;
+    let callers = crowd(&behind).await?;
+    let reviews = behind.token_reviews();
+    slow_down(&behind);
+    let started = Instant::now();
+    let requests = callers.iter().flat_map(|caller| (0..EACH).map(|_| granted(&behind, caller)));
+    let ids = try_join_all(requests).await?;
+    eprintln!("{} cold callers answered in {:.1} s", ids.len(), started.elapsed().as_secs_f32());
+    assert_eq!(behind.token_reviews() - reviews, 100 + 1, "one for each token, and the canary's");
+    one_mint_for_all(&world, &behind, &ids)
+}
+
+/// The one that began the mint goes away while the hub works on it.
+pub(super) async fn loses_its_first(world: Arc<World>) -> TestResult {
+    let behind = Arc::new(Behind::start(&world, world.hub(), "headless", 300, &["one"]).await?);
+    let callers = crowd(&behind).await?;
+    let leaver = caller(&behind).await?;
+    let reviews = behind.token_reviews();
+    slow_down(&behind);
+    let first = tokio::spawn({
+        let behind = Arc::clone(&behind);
+        async move { granted(&behind, &leaver).await.map(|_| ()) }
+    });
+    let begun = || behind.proxy.count(&Method::POST, &token_path("keyferry-canary")) >= 2;
+    until("the first caller's mint has begun", begun).await?;
+    let requests = callers.iter().flat_map(|caller| (0..EACH).map(|_| granted(&behind, caller)));
+    let hang_up = async {
+        until("the hub works on the TokenRequest", || behind.token_requests() > 0).await?;
+        assert!(!first.is_finished(), "the first caller was answered before it could hang up");
+        // The client goes with the task, and its connection with it.
+        first.abort();
+        Ok::<_, TestError>(())
+    };
+    let (ids, ()) = tokio::try_join!(try_join_all(requests), hang_up)?;
+    assert_eq!(behind.token_reviews() - reviews, 101 + 1, "one for each token, and the canary's");
+    one_mint_for_all(&world, &behind, &ids)
+}
+
+fn slow_down(behind: &Behind) {
+    behind.proxy.add(Rule::on(Method::POST, &token_path("keyferry-canary"), Fault::Delay(DELAY)));
+    behind.proxy.add(Rule::on(Method::POST, &token_path(ACCOUNT), Fault::Delay(DELAY)));
+}
+
+async fn crowd(behind: &Behind) -> Result<Vec<Caller>, TestError> {
+    try_join_all((0..TOKENS).map(|_| caller(behind))).await
+}
+
+/// With its connection open already.
+async fn caller(behind: &Behind) -> Result<Caller, TestError> {
+    let ca = reqwest::Certificate::from_pem(&std::fs::read(behind.broker.ca_path())?)?;
+    let http = reqwest::Client::builder().no_proxy().http2_prior_knowledge().tls_certs_only([ca]).build()?;
+    assert_eq!(http.get(behind.broker.api_url()).send().await?.status(), 404);
+    let form = exchange_form(&behind.fresh_caller().await?, &behind.access("one"));
+    let form: Vec<String> = form.iter().map(|(key, value)| format!("{key}={}", value.replace(':', "%3A").replace('/', "%2F"))).collect();
+    Ok(Caller { http, form: form.join("&") })
+}
+
+/// The request id of a granted exchange.
+async fn granted(behind: &Behind, caller: &Caller) -> Result<String, TestError> {
+    let request = caller
+        .http
+        .post(format!("{}/v1/token", behind.broker.api_url()))
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(caller.form.clone());
+    let answer = request.send().await?;
+    let id = answer.headers().get("x-request-id").and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
+    let (status, body) = (answer.status(), answer.text().await?);
+    if status != 200 { Err(format!("{status} {body}").into()) } else { Ok(id) }
+}
+
+fn one_mint_for_all(world: &World, behind: &Behind, ids: &[String]) -> TestResult {
+    let granted: Vec<_> = behind.broker.audit()?.into_iter().filter(|record| record["decision"] == "granted").collect();
+    assert_eq!((ids.len(), granted.len()), (TOKENS * EACH, TOKENS * EACH), "one audit record for each hand-out");
+    let waited = granted.iter().filter(|record| record["cache"] == "miss").count();
+    assert_eq!(waited, TOKENS * EACH, "all of them waited for the mint; the others came after it");
+    let token_ids: std::collections::BTreeSet<&str> = granted.iter().filter_map(|record| record["tokenId"].as_str()).collect();
+    assert_eq!(token_ids.len(), 1, "all got the same token");
+
+    // The hub's own record, not the proxy's and not Keyferry's.
+    let minted = world.hub().audit_events()?.into_iter().filter(|event| {
+        let object = &event["objectRef"];
+        event["verb"] == "create"
+            && event["user"]["username"] == "system:serviceaccount:keyferry-system:keyferry"
+            && object["subresource"] == "token"
+            && object["namespace"] == behind.tenant.as_str()
+            && object["name"] == ACCOUNT
+    });
+    assert_eq!(minted.count(), 1, "TokenRequests in the hub's audit log");
+    assert_eq!(behind.token_requests(), 1);
+    Ok(())
+}
+
+async fn until(what: &str, holds: impl Fn() -> bool) -> TestResult {
+    let limit = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        if Instant::now() > limit {
+            return Err(format!("not within 20 s: {what}").into());
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! A Keyferry of a test's own behind a chaos proxy, and a tenant of its own on the hub.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::Method;
+use keyferry_integration::chaos_proxy::ChaosProxy;
+use keyferry_integration::control_plane::ControlPlane;
+use keyferry_integration::runner::TestError;
+use keyferry_integration::world::{Access, Answer, Broker, BrokerSpec, BrokerTimes, Target, World, caller_token};
+use serde_json::json;
+
+/// Its ServiceAccount.
+pub(super) const ACCOUNT: &str = "runner";
+
+/// One call has five seconds; an exchange whose call fails has one such call, and a loaded machine.
+pub(super) const BOUND: Duration = Duration::from_secs(7);
+
+/// A Keyferry behind a proxy, for a tenant with the same name and its ServiceAccount [`ACCOUNT`].
+pub(super) struct Behind {
+    pub(super) proxy: ChaosProxy,
+    pub(super) broker: Broker,
+    pub(super) hub: Arc<ControlPlane>,
+    pub(super) tenant: String,
+}
+
+impl Behind {
+    /// With the targets as accesses of the same names, all at the first target's address and each with an audience of its own.
+    pub(super) async fn start(
+        world: &World,
+        hub: &Arc<ControlPlane>,
+        name: &str,
+        max_stale: u64,
+        targets: &[&str],
+    ) -> Result<Behind, TestError> {
+        let proxy = ChaosProxy::in_front_of(hub).await?;
+        create_tenant(hub, name, &[ACCOUNT]).await?;
+        let spec = spec(world, hub, name, max_stale, targets).through(&proxy.url());
+        let broker = world.start_broker(hub, spec).await?;
+        Ok(Behind { proxy, broker, hub: Arc::clone(hub), tenant: name.to_owned() })
+    }
+
+    /// A caller token that nobody has shown yet.
+    pub(super) async fn fresh_caller(&self) -> Result<String, TestError> {
+        caller_token(&self.hub, &self.tenant, ACCOUNT).await
+    }
+
+    /// The name of an access as callers write it.
+    pub(super) fn access(&self, target: &str) -> String {
+        format!("{}/{target}", self.tenant)
+    }
+
+    /// An exchange.
+    pub(super) async fn exchange(&self, caller: &str, target: &str) -> Result<Answer, TestError> {
+        self.broker.exchange(caller, &self.access(target)).await
+    }
+
+    /// TokenRequests for the tenant's ServiceAccount that reached the proxy.
+    pub(super) fn token_requests(&self) -> u64 {
+        self.proxy.count(&Method::POST, &token_path(ACCOUNT))
+    }
+
+    /// TokenReviews that reached the proxy.
+    pub(super) fn token_reviews(&self) -> u64 {
+        self.proxy.count(&Method::POST, "/tokenreviews")
+    }
+
+    /// Exchanges again and again until one is granted.
+    pub(super) async fn until_granted(&self, caller: &str, target: &str, limit: Duration) -> Result<Answer, TestError> {
+        let end = Instant::now() + limit;
+        loop {
+            let answer = self.exchange(caller, target).await?;
+            if answer.status == 200 {
+                return Ok(answer);
+            }
+            if Instant::now() > end {
+                return Err(format!("not granted within {limit:?}: {} {}", answer.status, answer.body).into());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+/// The end of a TokenRequest's path.
+pub(super) fn token_path(account: &str) -> String {
+    format!("/serviceaccounts/{account}/token")
+}
+
+/// A Keyferry for one tenant, not yet by way of a proxy.
+pub(super) fn spec(world: &World, hub: &Arc<ControlPlane>, name: &str, max_stale: u64, targets: &[&str]) -> BrokerSpec {
+    let spec = BrokerSpec::of_hub(name, hub).with_times(BrokerTimes { max_stale, max_age: 60 });
+    targets.iter().fold(spec, |spec, target| {
+        let audience = format!("https://{name}-{target}.keyferry.test");
+        let target_cluster = Target::of(world.target_a(), &audience).named(target).allowing(name, &[ACCOUNT]);
+        spec.with_target(target_cluster).with_access(Access::of(name, target, target, ACCOUNT))
+    })
+}
+
+/// As `examples/in-cluster/tenant-a.yaml`, for another namespace.
+pub(super) async fn create_tenant(hub: &ControlPlane, namespace: &str, accounts: &[&str]) -> Result<(), TestError> {
+    hub.create_namespace(namespace).await?;
+    for account in accounts {
+        hub.create_service_account(namespace, account).await?;
+    }
+    let rbac = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}");
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": { "name": "keyferry-minter" },
+        "rules": [{ "apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": accounts, "verbs": ["create"] }],
+    });
+    hub.admin().apply(&format!("{rbac}/roles/keyferry-minter"), &role).await?;
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": { "name": "keyferry-minter" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "keyferry-minter" },
+        "subjects": [{ "kind": "ServiceAccount", "name": "keyferry", "namespace": "keyferry-system" }],
+    });
+    hub.admin().apply(&format!("{rbac}/rolebindings/keyferry-minter"), &binding).await?;
+    Ok(())
+}
