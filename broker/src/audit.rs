@@ -1,6 +1,6 @@
 //! The audit log: one JSON line per decision, on disk or on standard output before anything leaves.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
@@ -75,17 +75,6 @@ impl AuditSink for AuditLog {
             }
         })
     }
-}
-
-/// Whether a path can be appended to, without leaving a file behind that was not there.
-///
-/// # Errors
-/// What the system says.
-pub fn check_writable(path: &Path) -> std::io::Result<()> {
-    let existed = path.exists();
-    let opened: std::io::Result<File> = OpenOptions::new().create(true).append(true).open(path);
-    opened?;
-    if existed { Ok(()) } else { std::fs::remove_file(path) }
 }
 
 #[cfg(test)]

@@ -207,6 +207,10 @@ impl Broker {
         self.check_current()?;
         authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, &grant)?;
         let usable = token.usable(self.parts.clock.now()).ok_or(Reason::MintFailed)?;
+        if usable < min_ttl {
+            let detail = format!("min_ttl is more than the hub's tokens live: {} s are left of this one", usable.as_secs());
+            return Err(Refusal { reason: Reason::RequestInvalid, detail: Some(detail) });
+        }
         Ok(Granted { hand_out: HandOut { token, usable, target: target.clone(), ca_pem }, grant, from_cache })
     }
 

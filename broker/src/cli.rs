@@ -1,4 +1,4 @@
-//! The command line. Flag names are kubectl's; every flag can be a `KEYFERRY_*` variable.
+//! The command line. Flag names are kubectl's; a flag that says where something is can be a `KEYFERRY_*` variable too.
 
 mod access;
 #[cfg(feature = "embedded")]

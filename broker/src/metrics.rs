@@ -33,7 +33,11 @@ impl Default for Metrics {
         let requests = Family::default();
         registry.register("requests", "Requests on the token API, by decision and reason", requests.clone());
         let mints = Family::default();
-        registry.register("token_requests", "TokenRequests sent to the hub, by result and reason", mints.clone());
+        registry.register(
+            "token_requests",
+            "Mints, by result and reason: one TokenRequest to the hub each, unless the audience was refused before",
+            mints.clone(),
+        );
         let token_reviews = Family::default();
         registry.register("token_reviews", "TokenReviews sent to the hub, by result", token_reviews.clone());
         let access_reviews = Family::default();

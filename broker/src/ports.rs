@@ -21,7 +21,10 @@ pub enum HubError {
     /// 429 or 5xx.
     #[error("the hub could not answer: {0}")]
     Unwell(String),
-    /// 401 or 403: Keyferry itself lacks a right.
+    /// 401: the hub does not know who asks.
+    #[error("the hub does not accept the credentials: {0}")]
+    Unauthenticated(String),
+    /// 403: Keyferry itself lacks a right.
     #[error("the hub refused Keyferry: {0}")]
     Forbidden(String),
     /// 404.
@@ -48,7 +51,7 @@ impl HubError {
     pub fn mint_reason(&self) -> Reason {
         match self {
             HubError::Unreachable(_) | HubError::Unwell(_) => Reason::HubUnreachable,
-            HubError::Forbidden(_) => Reason::MintForbidden,
+            HubError::Unauthenticated(_) | HubError::Forbidden(_) => Reason::MintForbidden,
             HubError::NotFound(_) | HubError::Conflict(_) => Reason::ServiceAccountChanged,
             HubError::Refused(_) | HubError::Unreadable(_) => Reason::MintFailed,
         }
@@ -58,7 +61,7 @@ impl HubError {
     pub fn review_reason(&self) -> Reason {
         match self {
             HubError::Unreachable(_) | HubError::Unwell(_) => Reason::HubUnreachable,
-            HubError::Forbidden(_) => Reason::ReviewForbidden,
+            HubError::Unauthenticated(_) | HubError::Forbidden(_) => Reason::ReviewForbidden,
             HubError::NotFound(_) | HubError::Conflict(_) | HubError::Refused(_) | HubError::Unreadable(_) => Reason::ReviewFailed,
         }
     }

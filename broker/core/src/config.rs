@@ -57,6 +57,18 @@ impl Policy {
         let missing = |access: &&TargetAccess| !self.targets.contains_key(&access.target);
         self.accesses.values().filter(missing).map(|access| (access.name.clone(), access.target.clone())).collect()
     }
+
+    /// The mistake of a target that has the audience by which callers prove themselves to the running process.
+    pub fn mistake_of_caller_audience(&self, in_force: &crate::audience::Audience) -> Option<Mistake> {
+        let target = self.targets.values().find(|target| target.audience == *in_force)?;
+        Some(Mistake {
+            object: format!("TargetCluster/{}", target.name),
+            path: "spec.audience".to_owned(),
+            line: 0,
+            problem: "is the callerAudience that the running process still has, so a target could use its tokens to call Keyferry".to_owned(),
+            mend: "restart Keyferry with the new callerAudience first, or choose another audience".to_owned(),
+        })
+    }
 }
 
 /// A hash of an object's spec: another spec is another generation, as `metadata.generation` is for an object of the API.

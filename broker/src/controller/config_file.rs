@@ -57,7 +57,8 @@ fn parse(path: &Path, text: &str) -> Result<Configuration, ConfigFileError> {
 
 /// Follows the file until the task is dropped.
 pub async fn follow(path: PathBuf, in_force: ServerConfiguration, policy: PolicyWriter, metrics: Metrics, mut read_again: ReadAgain) {
-    let mut last = read_text(&path).ok();
+    // The file may have changed since it was first read, so the first look takes it in again.
+    let mut last = None;
     let mut ticks = tokio::time::interval(INTERVAL);
     loop {
         tokio::select! {
@@ -77,7 +78,7 @@ pub async fn follow(path: PathBuf, in_force: ServerConfiguration, policy: Policy
         if last.as_deref() == Some(text.as_str()) {
             continue;
         }
-        match parse(&path, &text) {
+        match parse(&path, &text).and_then(|configuration| check_in_force(&path, configuration, &in_force)) {
             Ok(configuration) => {
                 report_server_changes(&in_force, &configuration.server);
                 let mut policy_read = configuration.policy;
@@ -92,6 +93,14 @@ pub async fn follow(path: PathBuf, in_force: ServerConfiguration, policy: Policy
             }
         }
         last = Some(text);
+    }
+}
+
+/// callerAudience changes only with a restart: until then no target may have the one in force, or its tokens would open Keyferry.
+fn check_in_force(path: &Path, configuration: Configuration, in_force: &ServerConfiguration) -> Result<Configuration, ConfigFileError> {
+    match configuration.policy.mistake_of_caller_audience(&in_force.caller_audience) {
+        None => Ok(configuration),
+        Some(mistake) => Err(ConfigFileError::Mistakes { path: path.to_owned(), error: ConfigError { mistakes: vec![mistake] } }),
     }
 }
 

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use keyferry_core::reason::Reason;
+
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::publication::Publisher;
@@ -14,22 +16,23 @@ const FIRST: Duration = Duration::from_secs(1);
 
 /// Follows the hub's documents until the task is dropped.
 pub async fn follow(publisher: Publisher, clock: Arc<dyn Clock>, metrics: Metrics, mut read_again: ReadAgain) {
-    let mut failing = false;
+    let mut failing: Option<Reason> = None;
     loop {
         let outcome = publisher.refresh().await;
         metrics
             .issuer_read(outcome.as_ref().map(|()| clock.now().wall.as_second()).map_err(super::super::publication::PublishError::reason));
         match outcome {
-            Ok(()) if failing => {
+            Ok(()) if failing.is_some() => {
                 tracing::info!("the hub's discovery documents are read again");
-                failing = false;
+                failing = None;
             }
             Ok(()) => {}
             Err(error) => {
-                if !failing {
+                // Once for each cause, not for each try.
+                if failing != Some(error.reason()) {
                     tracing::error!(reason = %error.reason(), %error, hint = hint(&error), "what was published before stays");
                 }
-                failing = true;
+                failing = Some(error.reason());
             }
         }
         let pause = if publisher.reader().current().is_some() { INTERVAL } else { FIRST };
@@ -42,9 +45,7 @@ pub async fn follow(publisher: Publisher, clock: Arc<dyn Clock>, metrics: Metric
 
 fn hint(error: &crate::publication::PublishError) -> &'static str {
     match error.reason() {
-        keyferry_core::reason::Reason::HubDiscoveryForbidden => {
-            "bind ClusterRole system:service-account-issuer-discovery to Keyferry's ServiceAccount"
-        }
+        Reason::HubDiscoveryForbidden => "bind ClusterRole system:service-account-issuer-discovery to Keyferry's ServiceAccount",
         _ => "",
     }
 }

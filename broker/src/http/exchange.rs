@@ -78,22 +78,24 @@ fn invalid(description: impl Into<String>) -> Unreadable {
 }
 
 async fn read(request: Request) -> Result<exchange::ExchangeRequest, Unreadable> {
-    if request.uri().query().is_some() {
-        return Err(invalid("parameters belong in the body, not in the query string"));
-    }
-    if request.headers().contains_key(header::AUTHORIZATION) {
-        return Err(invalid("the caller proves itself by subject_token alone; send no Authorization header"));
-    }
-    if !is_form(request.headers()) {
-        let description = "the body must be application/x-www-form-urlencoded in UTF-8".to_owned();
-        return Err(Unreadable { status: StatusCode::UNSUPPORTED_MEDIA_TYPE, error: "invalid_request", description });
-    }
-    let body = to_bytes(request.into_body(), MAX_FORM_BYTES).await;
+    let (request, body) = request.into_parts();
+    // Read before anything is refused: an answer beside an unread body breaks the stream under HTTP/2.
+    let body = to_bytes(body, MAX_FORM_BYTES).await;
     let body = body.map_err(|_| Unreadable {
         status: StatusCode::PAYLOAD_TOO_LARGE,
         error: "invalid_request",
         description: "the body is larger than 64 KiB or broke off".to_owned(),
     })?;
+    if request.uri.query().is_some() {
+        return Err(invalid("parameters belong in the body, not in the query string"));
+    }
+    if request.headers.contains_key(header::AUTHORIZATION) {
+        return Err(invalid("the caller proves itself by subject_token alone; send no Authorization header"));
+    }
+    if !is_form(&request.headers) {
+        let description = "the body must be application/x-www-form-urlencoded in UTF-8".to_owned();
+        return Err(Unreadable { status: StatusCode::UNSUPPORTED_MEDIA_TYPE, error: "invalid_request", description });
+    }
     exchange::parse(&body).map_err(|error| match error {
         ExchangeError::InvalidRequest { .. } => invalid(error.to_string()),
         ExchangeError::InvalidTarget { .. } => {

@@ -107,7 +107,9 @@ pub fn secret_answer(status: StatusCode, content_type: &'static str, body: Strin
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    if let Ok(id) = HeaderValue::from_str(request_id) {
+    if let Ok(id) = HeaderValue::from_str(request_id)
+        && !id.is_empty()
+    {
         headers.insert("x-request-id", id);
     }
     response

@@ -8,9 +8,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::routing::any;
-use keyferry_core::exchange::MAX_FORM_BYTES;
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::limit::RequestBodyLimitLayer;
 use tower_http::timeout::TimeoutLayer;
 
 use super::{exchange, kubeconfig, refusal};
@@ -26,7 +24,6 @@ pub fn routes(broker: Arc<Broker>) -> Router {
         .route("/v1/namespaces/{namespace}/accesses/{name}/kubeconfig", any(kubeconfig::answer))
         .fallback(not_found)
         .with_state(broker)
-        .layer(RequestBodyLimitLayer::new(MAX_FORM_BYTES))
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, REQUEST_DEADLINE))
         .layer(CatchPanicLayer::custom(panicked))
 }

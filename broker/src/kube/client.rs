@@ -153,7 +153,8 @@ fn refusal(status: StatusCode, body: &[u8]) -> HubError {
     let message: String = message.chars().filter(|character| !character.is_control()).take(400).collect();
     let message = if message.is_empty() { format!("HTTP {}", status.as_u16()) } else { message };
     match status.as_u16() {
-        401 | 403 => HubError::Forbidden(message),
+        401 => HubError::Unauthenticated(message),
+        403 => HubError::Forbidden(message),
         404 => HubError::NotFound(message),
         409 => HubError::Conflict(message),
         429 | 500.. => HubError::Unwell(format!("HTTP {}: {message}", status.as_u16())),

@@ -1,13 +1,20 @@
 //! Ten thousand callers with a hundred tokens want the same key at once, and nobody holds a token for it.
 
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use axum::body::Bytes;
 use futures::future::try_join_all;
+use futures::stream::{self, StreamExt};
 use http::Method;
+use http_body_util::StreamBody;
+use hyper::body::Frame;
 use keyferry_integration::chaos_proxy::{Fault, Rule};
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::{World, exchange_form};
+use tokio::sync::watch;
 
 use super::setup::{ACCOUNT, Behind, token_path};
 
@@ -15,7 +22,7 @@ use super::setup::{ACCOUNT, Behind, token_path};
 const TOKENS: usize = 100;
 const EACH: usize = 100;
 /// How long the canary's TokenRequest and then the real one take; far below the deadline of a call, for the machine is busy.
-const DELAY: Duration = Duration::from_millis(2500);
+const DELAY: Duration = Duration::from_secs(3);
 
 /// One caller over one HTTP/2 connection.
 struct Caller {
@@ -23,16 +30,26 @@ struct Caller {
     form: String,
 }
 
+/// Holds back the last byte of every request, so that all can be on their way before one is whole.
+#[derive(Clone)]
+struct Gate {
+    open: watch::Sender<bool>,
+    waiting: Arc<AtomicUsize>,
+}
+
 /// All are there before the mint ends.
 pub(super) async fn makes_one_token_request(world: Arc<World>) -> TestResult {
     let behind = Behind::start(&world, world.hub(), "crowd", 300, &["one"]).await?;
-    let callers = crowd(&behind).await?;
+    let (callers, gate) = (crowd(&behind).await?, Gate::closed());
     let reviews = behind.token_reviews();
     slow_down(&behind);
-    let started = Instant::now();
-    let requests = callers.iter().flat_map(|caller| (0..EACH).map(|_| granted(&behind, caller)));
-    let ids = try_join_all(requests).await?;
-    eprintln!("{} cold callers answered in {:.1} s", ids.len(), started.elapsed().as_secs_f32());
+    let open = async {
+        gate.until_all_wait().await?;
+        gate.open.send_replace(true);
+        Ok::<_, TestError>(Instant::now())
+    };
+    let (ids, opened) = tokio::try_join!(all(&behind, &callers, &gate), open)?;
+    eprintln!("{} cold callers at once were answered in {:.1} s", ids.len(), opened.elapsed().as_secs_f32());
     assert_eq!(behind.token_reviews() - reviews, 100 + 1, "one for each token, and the canary's");
     one_mint_for_all(&world, &behind, &ids)
 }
@@ -40,27 +57,57 @@ pub(super) async fn makes_one_token_request(world: Arc<World>) -> TestResult {
 /// The one that began the mint goes away while the hub works on it.
 pub(super) async fn loses_its_first(world: Arc<World>) -> TestResult {
     let behind = Arc::new(Behind::start(&world, world.hub(), "headless", 300, &["one"]).await?);
-    let callers = crowd(&behind).await?;
+    let (callers, gate) = (crowd(&behind).await?, Gate::closed());
     let leaver = caller(&behind).await?;
-    let reviews = behind.token_reviews();
+    let (reviews, canary) = (behind.token_reviews(), token_path("keyferry-canary"));
+    let tried = behind.proxy.count(&Method::POST, &canary);
     slow_down(&behind);
-    let first = tokio::spawn({
-        let behind = Arc::clone(&behind);
-        async move { granted(&behind, &leaver).await.map(|_| ()) }
-    });
-    let begun = || behind.proxy.count(&Method::POST, &token_path("keyferry-canary")) >= 2;
-    until("the first caller's mint has begun", begun).await?;
-    let requests = callers.iter().flat_map(|caller| (0..EACH).map(|_| granted(&behind, caller)));
-    let hang_up = async {
+    let begin_and_hang_up = async {
+        gate.until_all_wait().await?;
+        let first = tokio::spawn({
+            let behind = Arc::clone(&behind);
+            // The client is dropped with the task, and its connection with it.
+            async move { granted(&behind, &leaver, leaver.form.clone().into()).await.map(|_| ()) }
+        });
+        until("the first caller's mint has begun", || behind.proxy.count(&Method::POST, &canary) > tried).await?;
+        gate.open.send_replace(true);
         until("the hub works on the TokenRequest", || behind.token_requests() > 0).await?;
         assert!(!first.is_finished(), "the first caller was answered before it could hang up");
-        // The client goes with the task, and its connection with it.
         first.abort();
         Ok::<_, TestError>(())
     };
-    let (ids, ()) = tokio::try_join!(try_join_all(requests), hang_up)?;
+    let (ids, ()) = tokio::try_join!(all(&behind, &callers, &gate), begin_and_hang_up)?;
     assert_eq!(behind.token_reviews() - reviews, 101 + 1, "one for each token, and the canary's");
     one_mint_for_all(&world, &behind, &ids)
+}
+
+/// The request ids of all exchanges.
+async fn all(behind: &Behind, callers: &[Caller], gate: &Gate) -> Result<Vec<String>, TestError> {
+    try_join_all(callers.iter().flat_map(|caller| (0..EACH).map(|_| granted(behind, caller, gate.body(&caller.form))))).await
+}
+
+impl Gate {
+    fn closed() -> Gate {
+        Gate { open: watch::Sender::new(false), waiting: Arc::default() }
+    }
+
+    fn body(&self, form: &str) -> reqwest::Body {
+        let (most, last) = form.split_at(form.len() - 1);
+        let (most, last) = (Bytes::from(most.to_owned()), Bytes::from(last.to_owned()));
+        let (mut open, waiting) = (self.open.subscribe(), Arc::clone(&self.waiting));
+        let last = async move {
+            waiting.fetch_add(1, Ordering::SeqCst);
+            // The gate lives longer than every request.
+            let _ = open.wait_for(|open| *open).await;
+            last
+        };
+        let chunks = stream::once(async move { most }).chain(stream::once(last));
+        reqwest::Body::wrap(StreamBody::new(chunks.map(|chunk| Ok::<_, Infallible>(Frame::data(chunk)))))
+    }
+
+    async fn until_all_wait(&self) -> TestResult {
+        until("all requests are on their way", || self.waiting.load(Ordering::SeqCst) == TOKENS * EACH).await
+    }
 }
 
 fn slow_down(behind: &Behind) {
@@ -83,12 +130,12 @@ async fn caller(behind: &Behind) -> Result<Caller, TestError> {
 }
 
 /// The request id of a granted exchange.
-async fn granted(behind: &Behind, caller: &Caller) -> Result<String, TestError> {
+async fn granted(behind: &Behind, caller: &Caller, body: reqwest::Body) -> Result<String, TestError> {
     let request = caller
         .http
         .post(format!("{}/v1/token", behind.broker.api_url()))
         .header("content-type", "application/x-www-form-urlencoded")
-        .body(caller.form.clone());
+        .body(body);
     let answer = request.send().await?;
     let id = answer.headers().get("x-request-id").and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
     let (status, body) = (answer.status(), answer.text().await?);

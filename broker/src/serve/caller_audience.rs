@@ -1,0 +1,34 @@
+//! What must be known before the token API opens.
+
+use std::time::Duration;
+
+use keyferry_core::config::ServerConfiguration;
+use keyferry_core::reason::Reason;
+
+use super::ServeError;
+use crate::audience_guard::AudienceGuard;
+use crate::live::LiveObjects;
+use crate::publication::PublicationReader;
+
+/// How often a start that waits for the hub tries again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Waits for the hub, then finds out whether callers' tokens would be credentials of it.
+pub(super) async fn check(
+    guard: &AudienceGuard,
+    server: &ServerConfiguration,
+    live: &LiveObjects,
+    published: &PublicationReader,
+) -> Result<(), ServeError> {
+    loop {
+        if live.is_complete() && published.current().is_some() {
+            match guard.check(&server.caller_audience).await {
+                Ok(()) => return Ok(()),
+                Err(Reason::HubUnreachable) => {}
+                Err(Reason::AudienceIsHubs) => return Err(ServeError::CallerAudienceIsHubs(server.caller_audience.to_string())),
+                Err(reason) => return Err(ServeError::CallerAudienceUnchecked(reason)),
+            }
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}

@@ -1,0 +1,59 @@
+//! Why the server could not start or had to stop.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use keyferry_core::reason::Reason;
+
+use crate::controller::config_file;
+use crate::http::listener::ListenError;
+use crate::kube::client::ClientError;
+
+/// Why the server could not start or had to stop.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The configuration file cannot be used.
+    #[error(transparent)]
+    Configuration(#[from] config_file::ConfigFileError),
+    /// The hub's client cannot be made.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// A listener cannot be opened.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The plain listener of health and metrics cannot be opened.
+    #[error("listening on {address}: {source}")]
+    Health {
+        /// Where.
+        address: SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The audit file cannot be opened.
+    #[error("opening the audit file {path}: {source}")]
+    Audit {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// There is no randomness.
+    #[error("drawing a random key: the operating system gave none")]
+    Random,
+    /// Tokens for Keyferry would open the hub.
+    #[error(
+        "checking callerAudience {0}: the hub's own apiserver accepts it, so every caller's token would be a credential of the hub; choose another"
+    )]
+    CallerAudienceIsHubs(String),
+    /// It could not be found out.
+    #[error(
+        "checking callerAudience: {0}; the canary ServiceAccount must exist and Keyferry must be allowed to mint for it and to review tokens"
+    )]
+    CallerAudienceUnchecked(Reason),
+    /// What keeps the state current ended by itself; without it nothing may be decided.
+    #[error("serving: a task that keeps the hub's state current ended")]
+    BackgroundEnded,
+    /// A listener ended by itself.
+    #[error("serving: a listener ended: {0}")]
+    Ended(std::io::Error),
+}

@@ -1,0 +1,131 @@
+//! What every part of the server shares, and the tasks that keep it current.
+
+use std::sync::Arc;
+
+use keyferry_core::config::{Policy, ServerConfiguration};
+use keyferry_core::service_account::ServiceAccount;
+use tokio::task::JoinSet;
+
+use super::{ServeError, ServeOptions};
+use crate::audience_guard::AudienceGuard;
+use crate::authenticate::Authenticator;
+use crate::broker::{Broker, BrokerParts};
+use crate::clock::{Clock, SystemClock};
+use crate::controller::{certificates, config_file, publish, renew, self_check};
+use crate::delegate::Delegations;
+use crate::kube::certificate_secret::KubeCertificateSecrets;
+use crate::kube::client::{ClientError, HubClient};
+use crate::kube::hub::KubeHub;
+use crate::kube::issuer_documents::KubeIssuerDocuments;
+use crate::kube::watch;
+use crate::live::LiveObjects;
+use crate::metrics::Metrics;
+use crate::mint::{Mint, MintParts};
+use crate::policy_store::{PolicyReader, PolicyWriter};
+use crate::ports::{AuditSink, Hub};
+use crate::publication::Publisher;
+use crate::random::{Random, SystemRandomness};
+use crate::settings::CallerSettings;
+use crate::targets::{TargetReader, TargetWriter};
+
+/// See the module.
+pub(super) struct Shared {
+    pub(super) live: Arc<LiveObjects>,
+    pub(super) publisher: Publisher,
+    pub(super) metrics: Metrics,
+    /// Ends only if a task died; then the state is no longer current.
+    pub(super) background: JoinSet<()>,
+    server: ServerConfiguration,
+    clock: Arc<dyn Clock>,
+    hub: Arc<dyn Hub>,
+    policy: PolicyReader,
+    targets: TargetReader,
+}
+
+impl Shared {
+    /// Makes the clients of the hub and starts what follows it.
+    pub(super) async fn start(server: &ServerConfiguration, policy: Policy, options: &ServeOptions) -> Result<Shared, ServeError> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+        let metrics = Metrics::default();
+        let live = Arc::new(LiveObjects::default());
+        let policy = PolicyWriter::new(policy);
+        let policy_reader = policy.reader();
+        let targets = TargetWriter::default();
+        let target_reader = targets.reader();
+
+        let config = options.hub.config().await?;
+        let client = HubClient::new(config.clone())?;
+        let watches = kube::Client::try_from(config).map_err(|_| ClientError::Credentials)?;
+        let documents = Arc::new(KubeIssuerDocuments::new(options.hub.clone()));
+        let publisher = Publisher::new(documents, server.public_url.clone(), server.hub_issuer.clone());
+        let secrets = Arc::new(KubeCertificateSecrets::new(client.clone(), server.cluster_resource_namespace.clone()));
+
+        let mut background = JoinSet::new();
+        let read_again = || options.read_again.clone();
+        background.spawn(watch::service_accounts(watches.clone(), Arc::clone(&live), Arc::clone(&clock)));
+        background.spawn(watch::namespaces(watches, Arc::clone(&live), Arc::clone(&clock)));
+        background.spawn(publish::follow(publisher.clone(), Arc::clone(&clock), metrics.clone(), read_again()));
+        background.spawn(certificates::follow(policy_reader.clone(), secrets, targets, Arc::clone(&clock), read_again()));
+        background.spawn(config_file::follow(options.config.clone(), server.clone(), policy, metrics.clone(), read_again()));
+        background.spawn(self_check::follow(client.clone(), policy_reader.clone()));
+        let hub: Arc<dyn Hub> = Arc::new(KubeHub::new(client, Arc::clone(&clock)));
+        Ok(Shared {
+            live,
+            publisher,
+            metrics,
+            background,
+            server: server.clone(),
+            clock,
+            hub,
+            policy: policy_reader,
+            targets: target_reader,
+        })
+    }
+
+    /// What tries audiences.
+    pub(super) fn guard(&self) -> AudienceGuard {
+        let namespace = self.server.cluster_resource_namespace.clone();
+        let canary = ServiceAccount { namespace, name: self.server.canary_service_account.clone() };
+        AudienceGuard::new(Arc::clone(&self.hub), Arc::clone(&self.clock), Arc::clone(&self.live), self.publisher.clone(), canary)
+    }
+
+    /// The broker, and the renewal of what it holds.
+    pub(super) fn broker(&mut self, guard: AudienceGuard, audit: Arc<dyn AuditSink>) -> Result<Broker, ServeError> {
+        let random: Arc<dyn Random> = Arc::new(SystemRandomness::default());
+        let mut hash_key = [0; 32];
+        if !random.fill(&mut hash_key) {
+            return Err(ServeError::Random);
+        }
+        let (hub, clock, metrics, publisher) =
+            (|| Arc::clone(&self.hub), || Arc::clone(&self.clock), || self.metrics.clone(), &self.publisher);
+        let callers = CallerSettings {
+            audience: self.server.caller_audience.clone(),
+            require_pod_bound: self.server.require_pod_bound,
+            max_stale: self.server.max_stale_authorization,
+        };
+        let mint = Mint::new(MintParts {
+            hub: hub(),
+            publisher: publisher.clone(),
+            guard,
+            clock: clock(),
+            random: Arc::clone(&random),
+            metrics: metrics(),
+        });
+        let broker = Broker::new(BrokerParts {
+            policy: self.policy.clone(),
+            live: Arc::clone(&self.live),
+            published: publisher.reader(),
+            targets: self.targets.clone(),
+            authenticator: Authenticator::new(hub(), publisher.clone(), clock(), metrics(), hash_key, callers.max_stale),
+            delegations: Delegations::new(hub(), clock(), metrics(), callers.max_stale),
+            mint: mint.clone(),
+            audit,
+            clock: clock(),
+            random,
+            metrics: metrics(),
+            callers,
+        });
+        self.background.spawn(renew::follow(mint, self.policy.clone(), Arc::clone(&self.live)));
+        Ok(broker)
+    }
+}

@@ -1,0 +1,83 @@
+//! A Keyferry whose reading of the hub's documents goes through a chaos proxy.
+
+use std::time::{Duration, Instant};
+
+use http::Method;
+use keyferry_integration::chaos_proxy::ChaosProxy;
+use keyferry_integration::http_client::plain_client;
+use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::world::{Broker, BrokerSpec, World};
+
+/// The provider metadata document, at the hub and here.
+pub(super) const METADATA: &str = "/.well-known/openid-configuration";
+/// The key set, at the hub and here.
+pub(super) const KEYS: &str = "/openid/v1/jwks";
+
+/// See the module.
+pub(super) struct Behind {
+    pub(super) proxy: ChaosProxy,
+    pub(super) broker: Broker,
+}
+
+/// What a verifier sees of one document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Document {
+    pub(super) bytes: Vec<u8>,
+    pub(super) etag: String,
+    pub(super) content_type: String,
+    pub(super) cache_control: String,
+}
+
+impl Behind {
+    pub(super) async fn start(world: &World, name: &str) -> Result<Behind, TestError> {
+        let proxy = ChaosProxy::in_front_of(world.hub()).await?;
+        let broker = world.start_broker(world.hub(), BrokerSpec::of_hub(name, world.hub()).through(&proxy.url())).await?;
+        Ok(Behind { proxy, broker })
+    }
+
+    /// Orders a reading of the hub's documents and waits until one has ended like this.
+    pub(super) async fn read_again(&self, result: &str, reason: &str) -> TestResult {
+        let metric = format!("keyferry_issuer_reads_total{{result=\"{result}\",reason=\"{reason}\"}}");
+        let before = self.broker.metric(&metric).await?;
+        self.broker.process().hang_up().await?;
+        // Two calls of five seconds, if the hub is as slow as it may be.
+        let limit = Instant::now() + Duration::from_secs(13);
+        while self.broker.metric(&metric).await? <= before {
+            if Instant::now() > limit {
+                let metrics = plain_client()?.get(format!("{}/metrics", self.broker.health_url())).send().await?.text().await?;
+                let reads: Vec<&str> = metrics.lines().filter(|line| line.starts_with("keyferry_issuer_reads")).collect();
+                return Err(format!("no reading ended as {metric}: {reads:?}").into());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+
+    /// How often the hub was asked for either document.
+    pub(super) fn upstream_reads(&self) -> u64 {
+        self.proxy.count(&Method::GET, METADATA) + self.proxy.count(&Method::GET, KEYS)
+    }
+}
+
+/// Both documents, metadata first.
+pub(super) async fn published(broker: &Broker) -> Result<[Document; 2], TestError> {
+    Ok([document(broker, METADATA).await?, document(broker, KEYS).await?])
+}
+
+/// One document.
+pub(super) async fn document(broker: &Broker, path: &str) -> Result<Document, TestError> {
+    Document::of(broker.http().get(format!("{}{path}", broker.discovery_url())).send().await?).await
+}
+
+impl Document {
+    pub(super) async fn of(answer: reqwest::Response) -> Result<Document, TestError> {
+        assert_eq!(answer.status(), 200);
+        let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+        let (etag, content_type, cache_control) = (header("etag"), header("content-type"), header("cache-control"));
+        Ok(Document { bytes: answer.bytes().await?.to_vec(), etag, content_type, cache_control })
+    }
+
+    pub(super) fn json(&self) -> Result<serde_json::Value, TestError> {
+        Ok(serde_json::from_slice(&self.bytes)?)
+    }
+}

@@ -1,0 +1,78 @@
+//! Tokens that nobody has to ask the hub about.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use futures::future::try_join_all;
+use http::Method;
+use keyferry_integration::chaos_proxy::ChaosProxy;
+use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::world::{ACCOUNT, Access, BrokerSpec, CALLER_AUDIENCE, TENANT, Target, World, caller_token};
+use serde_json::{Value, json};
+
+/// Times that each of them is sent.
+const EACH: usize = 100;
+
+pub(super) async fn garbage_tokens_never_reach_the_hub(world: Arc<World>) -> TestResult {
+    let proxy = ChaosProxy::in_front_of(world.hub()).await?;
+    let spec = BrokerSpec::of_hub("flood", world.hub())
+        .through(&proxy.url())
+        .with_target(Target::of(world.target_a(), "https://flood.keyferry.test").allowing(TENANT, &[ACCOUNT]))
+        .with_access(Access::of(TENANT, "a", "target-a", ACCOUNT));
+    let broker = world.start_broker(world.hub(), spec).await?;
+    let before = proxy.count(&Method::POST, "/tokenreviews");
+    let mut bodies = std::collections::BTreeSet::new();
+    for (what, token) in garbage(&world).await? {
+        let answers = try_join_all((0..EACH).map(|_| broker.exchange(&token, "tenant-a/a"))).await?;
+        for answer in answers {
+            assert_eq!(answer.status, 400, "{what}: {}", answer.body);
+            assert!(answer.body.contains("invalid_request"), "{what}: {}", answer.body);
+            if !what.starts_with("no ") {
+                bodies.insert(answer.body);
+            }
+        }
+        assert_eq!(proxy.count(&Method::POST, "/tokenreviews"), before, "{what}: the hub was asked");
+    }
+    assert_eq!(bodies.len(), 1, "one body for whatever is wrong with the token: {bodies:?}");
+
+    let caller = caller_token(world.hub(), TENANT, ACCOUNT).await?;
+    assert_eq!(broker.exchange(&caller, "tenant-a/a").await?.status, 200, "and nobody else suffers");
+    Ok(())
+}
+
+async fn garbage(world: &World) -> Result<Vec<(&'static str, String)>, TestError> {
+    let (hub, old_hub) = (world.hub(), world.old_hub());
+    let good = caller_token(hub, TENANT, ACCOUNT).await?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    let expired = hub
+        .sign_again(&good, |claims| {
+            claims["exp"] = json!(now - 60);
+            claims["iat"] = json!(now - 660);
+            claims["nbf"] = json!(now - 660);
+        })
+        .await?;
+    let mut parts = good.split('.');
+    let (header, claims) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let unsigned = URL_SAFE_NO_PAD.encode(json!({ "alg": "none" }).to_string());
+    let mut with_jku: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(header)?)?;
+    with_jku["crit"] = json!(["exp"]);
+    let critical = URL_SAFE_NO_PAD.encode(with_jku.to_string());
+    let two = hub.token_request(TENANT, ACCOUNT, &[CALLER_AUDIENCE, "https://other.keyferry.test"], 600).await?.token;
+    Ok(vec![
+        ("one letter", "x".to_owned()),
+        ("dots", "..".to_owned()),
+        ("three letters", "a.b.c".to_owned()),
+        ("four parts", format!("{good}.x")),
+        ("no JSON in it", "e30.bm90IGpzb24.c2ln".to_owned()),
+        ("40 KiB", "x".repeat(40 << 10)),
+        ("an empty signature", format!("{header}.{claims}.")),
+        ("alg none", format!("{unsigned}.{claims}.")),
+        ("a critical header", format!("{critical}.{claims}.c2ln")),
+        ("another hub's", caller_token(old_hub, TENANT, ACCOUNT).await?),
+        ("another audience", hub.token_request(TENANT, ACCOUNT, &["https://other.keyferry.test"], 600).await?.token),
+        ("two audiences", two),
+        ("an expired one", expired),
+    ])
+}

@@ -1,0 +1,116 @@
+//! Mistakes in a configuration file that was good before.
+
+use keyferry_integration::runner::TestError;
+
+/// One edit of a good file, and what must be said about it.
+pub(super) struct Mistake {
+    pub(super) name: &'static str,
+    from: &'static str,
+    to: &'static str,
+    /// Where: `<kind>/<name>: <path>`.
+    pub(super) place: &'static str,
+    /// What to do about it.
+    pub(super) mend: &'static str,
+    /// The text that only the faulty line holds.
+    line: &'static str,
+}
+
+/// Of every kind: unknown, absent, out of range, forbidden, clashing, unreadable.
+pub(super) const MISTAKES: [Mistake; 10] = [
+    Mistake {
+        name: "an unknown field",
+        from: "\n  audience: https://second.keyferry.test\n",
+        to: "\n  audience: https://second.keyferry.test\n  adress: https://127.0.0.1\n",
+        place: "TargetCluster/second: spec.adress: ",
+        mend: "spelling",
+        line: "  adress:",
+    },
+    Mistake {
+        name: "an address in the clear",
+        from: "\n  name: second\nspec:\n  address: https://",
+        to: "\n  name: second\nspec:\n  address: http://",
+        place: "TargetCluster/second: spec.address: ",
+        mend: "https://host[:port][/path]",
+        line: "  address: http://",
+    },
+    Mistake {
+        name: "two targets with one audience",
+        from: "https://second.keyferry.test",
+        to: "https://first.keyferry.test",
+        place: "TargetCluster/second: spec.audience: ",
+        mend: "of its own",
+        line: "",
+    },
+    Mistake {
+        name: "nobody in a rule",
+        from: "\n  audience: https://second.keyferry.test\n",
+        to: "\n  audience: https://second.keyferry.test\n  allow: [{namespaces: [tenant-a], serviceAccounts: []}]\n",
+        place: "TargetCluster/second: spec.allow[0].serviceAccounts: ",
+        mend: "exact name",
+        line: "  allow: [{namespaces: [tenant-a], serviceAccounts: []}]",
+    },
+    Mistake {
+        name: "a wildcard",
+        from: "\n  audience: https://second.keyferry.test\n",
+        to: "\n  audience: https://second.keyferry.test\n  allow: [{namespaces: ['*'], serviceAccounts: [reconciler]}]\n",
+        place: "TargetCluster/second: spec.allow[0].namespaces[0]: ",
+        mend: "patterns are not allowed",
+        line: "  allow: [{namespaces: ['*']",
+    },
+    Mistake {
+        name: "a life of two days",
+        from: "\n  audience: https://second.keyferry.test\n",
+        to: "\n  audience: https://second.keyferry.test\n  tokenLifetime: {max: 48h}\n",
+        place: "TargetCluster/second: spec.tokenLifetime.max: ",
+        mend: "10m to 24h",
+        line: "  tokenLifetime: {max: 48h}",
+    },
+    Mistake {
+        name: "an issuer that is not there yet",
+        from: "\n  audience: https://second.keyferry.test\n",
+        to: "\n  audience: https://second.keyferry.test\n  issuer: Keyferry\n",
+        place: "TargetCluster/second: spec.issuer: ",
+        mend: "use Hub",
+        line: "  issuer: Keyferry",
+    },
+    Mistake {
+        name: "an access without an account",
+        from: "\n  serviceAccountName: reconciler\n",
+        to: "\n  serviceAccountName: tenant-b/reconciler\n",
+        place: "TargetAccess/tenant-a/a: spec.serviceAccountName: ",
+        mend: "",
+        line: "  serviceAccountName: tenant-b/reconciler",
+    },
+    Mistake {
+        name: "a duration out of range",
+        from: "\nmaxStaleAuthorization: 300s\n",
+        to: "\nmaxStaleAuthorization: 2h\n",
+        place: "ServerConfiguration: maxStaleAuthorization: ",
+        mend: "from 0s to 1h",
+        line: "maxStaleAuthorization: 2h",
+    },
+    Mistake {
+        name: "no YAML",
+        from: "\nmaxStaleAuthorization: 300s\n",
+        to: "\nmaxStaleAuthorization: [300s\n",
+        place: "the YAML cannot be read",
+        mend: "correct the YAML",
+        line: "",
+    },
+];
+
+impl Mistake {
+    /// The good text with the mistake in it.
+    pub(super) fn in_text(&self, good: &str) -> Result<String, TestError> {
+        if good.matches(self.from).count() != 1 {
+            return Err(format!("{}: the good file holds {:?} {} times", self.name, self.from, good.matches(self.from).count()).into());
+        }
+        Ok(good.replace(self.from, self.to))
+    }
+
+    /// `line N: `, where the edit says on which line it is.
+    pub(super) fn line_in(&self, bad: &str) -> String {
+        let number = bad.lines().position(|line| !self.line.is_empty() && line.starts_with(self.line));
+        number.map_or_else(|| "line ".to_owned(), |number| format!("line {}: ", number + 1))
+    }
+}
