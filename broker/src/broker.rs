@@ -3,6 +3,8 @@
 //! The order is fixed: authenticate, pair, review, rest. Only an authorised caller learns in what state its target is, and what
 //! allowed the request is looked at once more at the moment of hand-out.
 
+mod advice;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -195,7 +197,7 @@ impl Broker {
                 delegation.review
             }
         };
-        let grant = authorise::grant(&policy, requester, pair, review)?;
+        let grant = authorise::grant(&policy, requester, pair.clone(), review).map_err(|reason| self.advised(reason, &pair))?;
         let target = policy.targets.get(grant.pair().target()).ok_or(Reason::TargetNotGranted)?;
         let ca_pem = self.ready(target)?;
         let min_ttl = request.min_ttl.unwrap_or_default();
@@ -203,7 +205,7 @@ impl Broker {
             let most = lifetime::greatest_min_ttl(grant.pair().lifetime()).as_secs();
             return Err(Refusal { reason: Reason::RequestInvalid, detail: Some(format!("min_ttl may be at most {most} for this target")) });
         }
-        let Minted { token, from_cache } = self.parts.mint.token(&grant, min_ttl).await?;
+        let Minted { token, from_cache } = self.parts.mint.token(&grant, min_ttl).await.map_err(|reason| self.advised(reason, &pair))?;
         self.check_current()?;
         authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, &grant)?;
         let usable = token.usable(self.parts.clock.now()).ok_or(Reason::MintFailed)?;
@@ -212,6 +214,12 @@ impl Broker {
             return Err(Refusal { reason: Reason::RequestInvalid, detail: Some(detail) });
         }
         Ok(Granted { hand_out: HandOut { token, usable, target: target.clone(), ca_pem }, grant, from_cache })
+    }
+
+    /// A refusal with what stands in the way. Its text reaches only whoever policy allows the pair.
+    fn advised(&self, reason: Reason, pair: &Pair) -> Refusal {
+        let policy = self.parts.policy.current();
+        Refusal { reason, detail: advice::on(reason, pair, policy.own_namespace.as_ref()) }
     }
 
     /// The first of the request's shapes that policy allows.

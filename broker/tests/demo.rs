@@ -14,10 +14,9 @@ impl Drop for Demo {
     }
 }
 
-#[test]
-fn the_printed_commands_work_while_it_runs() {
-    let binary = env!("CARGO_BIN_EXE_keyferry");
-    let child = Command::new(binary).arg("demo").stdout(Stdio::piped()).spawn().unwrap();
+/// A running demo and the keyferry commands that it printed.
+fn start() -> (Demo, Vec<Vec<String>>) {
+    let child = Command::new(env!("CARGO_BIN_EXE_keyferry")).arg("demo").stdout(Stdio::piped()).spawn().unwrap();
     let mut demo = Demo(child);
     let lines = BufReader::new(demo.0.stdout.take().unwrap()).lines().map(Result::unwrap);
     let mut commands: Vec<Vec<String>> = Vec::new();
@@ -31,18 +30,46 @@ fn the_printed_commands_work_while_it_runs() {
         }
     }
     assert_eq!(commands.len(), 5, "{commands:?}");
-    for mut command in commands {
-        if let Some(separator) = command.iter().position(|word| word == "--") {
-            // kubectl need not be there: any command sees the same kubeconfig.
-            command.truncate(separator + 1);
-            command.extend(["sh", "-c", "grep -c 'certificate-authority-data' \"$KUBECONFIG\""].map(str::to_owned));
-        }
-        let output = Command::new(binary).args(&command).output().unwrap();
+    (demo, commands)
+}
+
+/// The command with another program after `--`: kubectl need not be there, and any command sees the same kubeconfig.
+fn with_script(mut command: Vec<String>, script: &str) -> Vec<String> {
+    if let Some(separator) = command.iter().position(|word| word == "--") {
+        command.truncate(separator + 1);
+        command.extend(["sh", "-c", script].map(str::to_owned));
+    }
+    command
+}
+
+fn signal(process: &Child, name: &str) {
+    assert!(Command::new("kill").args([name, &process.id().to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn the_printed_commands_work_while_it_runs() {
+    let (mut demo, commands) = start();
+    for command in commands {
+        let command = with_script(command, "grep -c 'certificate-authority-data' \"$KUBECONFIG\"");
+        let output = Command::new(env!("CARGO_BIN_EXE_keyferry")).args(&command).output().unwrap();
         let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "keyferry {}: {stderr}", command.join(" "));
         assert!(!stdout.trim().is_empty(), "keyferry {} prints something", command.join(" "));
     }
-    let interrupted = Command::new("kill").args(["-INT", &demo.0.id().to_string()]).status().unwrap();
-    assert!(interrupted.success());
+    signal(&demo.0, "-INT");
     assert!(demo.0.wait().unwrap().success(), "Ctrl-C is the normal end");
+}
+
+#[test]
+fn exec_leaves_no_kubeconfig_when_it_is_terminated() {
+    let (_demo, commands) = start();
+    let command = commands.into_iter().find(|command| command.iter().any(|word| word == "exec")).unwrap();
+    let command = with_script(command, "echo \"$KUBECONFIG\"; exec sleep 60");
+    let mut exec = Command::new(env!("CARGO_BIN_EXE_keyferry")).args(command).stdout(Stdio::piped()).spawn().unwrap();
+    let mut path = String::new();
+    BufReader::new(exec.stdout.take().unwrap()).read_line(&mut path).unwrap();
+    assert!(std::path::Path::new(path.trim()).exists(), "the command sees a kubeconfig at {path:?}");
+    signal(&exec, "-TERM");
+    assert_eq!(exec.wait().unwrap().code(), Some(128 + 15), "the command's own end is passed on");
+    assert!(!std::path::Path::new(path.trim()).parent().unwrap().exists(), "{path:?} is still there");
 }

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use clap::Args;
 use secrecy::{ExposeSecret, SecretString};
 use tempfile::TempDir;
-use tokio::process::Command;
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::access::{AccessArgs, hint};
 use super::ui;
@@ -37,21 +38,56 @@ pub(super) async fn run(args: ExecArgs) -> ExitCode {
     let Some((program, arguments)) = args.command.split_first() else {
         return ui::fail("no command is given", Some("write it after --"));
     };
+    // Heard from before the command starts until the file is removed.
+    let mut signals = match Signals::listen() {
+        Ok(signals) => signals,
+        Err(error) => return ui::fail(&format!("listening for signals: {error}"), None),
+    };
     let mut command = Command::new(program);
     command.args(arguments).env("KUBECONFIG", folder.path().join("config"));
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => return ui::fail(&format!("starting {}: {error}", program.to_string_lossy()), None),
     };
-    // Ctrl-C reaches the command by itself; this process waits for it, so that the file is removed.
     loop {
         tokio::select! {
             status = child.wait() => return match status {
                 Ok(status) => exit_code(status),
                 Err(error) => ui::fail(&format!("waiting for {}: {error}", program.to_string_lossy()), None),
             },
-            _ = tokio::signal::ctrl_c() => {}
+            signal = signals.next() => pass_on(&child, signal),
         }
+    }
+}
+
+/// What would end this process, and leave the file behind.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Signals> {
+        let interrupt = signal(SignalKind::interrupt())?;
+        Ok(Signals { interrupt, terminate: signal(SignalKind::terminate())?, hang_up: signal(SignalKind::hangup())? })
+    }
+
+    /// The next signal to pass on. Ctrl-C reaches the command by itself, from the terminal.
+    async fn next(&mut self) -> Option<rustix::process::Signal> {
+        tokio::select! {
+            _ = self.interrupt.recv() => None,
+            _ = self.terminate.recv() => Some(rustix::process::Signal::TERM),
+            _ = self.hang_up.recv() => Some(rustix::process::Signal::HUP),
+        }
+    }
+}
+
+fn pass_on(child: &Child, signal: Option<rustix::process::Signal>) {
+    let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
+    if let (Some(pid), Some(signal)) = (pid, signal) {
+        // It may have ended in this moment; then there is nothing to pass on.
+        let _ = rustix::process::kill_process(pid, signal);
     }
 }
 

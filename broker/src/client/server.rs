@@ -111,7 +111,7 @@ impl ServerAddress {
             return Ok(body);
         }
         let answer: ErrorAnswer = serde_json::from_slice(&body).unwrap_or_default();
-        let plain = |text: String| text.chars().filter(|character| !character.is_control()).take(400).collect();
+        let plain = |text: String| text.chars().filter(|character| *character == '\n' || !character.is_control()).take(2000).collect();
         Err(ClientError::Answer { status: status.as_u16(), error: plain(answer.error), description: plain(answer.error_description) })
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
@@ -14,18 +14,23 @@ use keyferry_integration::world::{Broker, BrokerSpec, World};
 
 use super::setup::KEYS;
 
+/// Connections before and after the change.
+const STORM: usize = 50;
+
 pub(super) async fn change_while_serving(world: Arc<World>) -> TestResult {
     let broker = world.start_broker(world.hub(), BrokerSpec::of_hub("swap", world.hub())).await?;
     let discovery = format!("{}{KEYS}", broker.discovery_url());
     let first = served(&broker, &discovery).await?;
-    let over = AtomicBool::new(false);
-    let storm = try_join_all((0..4).map(|_| connect_again_and_again(&broker, &discovery, &over)));
+    let (over, made) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let storm = try_join_all((0..8).map(|_| connect_again_and_again(&broker, &discovery, &over, &made)));
     let swap = async {
+        until_more(&made, STORM).await;
         // The certificate is written before its key: for a moment they do not belong together.
         let second = world.ca().serving("serving-swap", &[])?;
         broker.process().hang_up().await?;
         until_served(&broker, &discovery, &der_of(&second.cert_pem)?).await?;
         until_served(&broker, &broker.api_url(), &der_of(&second.cert_pem)?).await?;
+        until_more(&made, STORM).await;
         over.store(true, Ordering::SeqCst);
         Ok::<_, TestError>(second)
     };
@@ -73,12 +78,20 @@ async fn served(broker: &Broker, url: &str) -> Result<Vec<u8>, TestError> {
     Ok(info.ok_or("the connection has no certificate")?.to_vec())
 }
 
-async fn connect_again_and_again(broker: &Broker, url: &str, over: &AtomicBool) -> Result<Vec<Vec<u8>>, TestError> {
+async fn connect_again_and_again(broker: &Broker, url: &str, over: &AtomicBool, made: &AtomicUsize) -> Result<Vec<Vec<u8>>, TestError> {
     let mut seen = Vec::new();
     while !over.load(Ordering::SeqCst) {
         seen.push(served(broker, url).await?);
+        made.fetch_add(1, Ordering::SeqCst);
     }
     Ok(seen)
+}
+
+async fn until_more(made: &AtomicUsize, more: usize) {
+    let enough = made.load(Ordering::SeqCst) + more;
+    while made.load(Ordering::SeqCst) < enough {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 async fn until_served(broker: &Broker, url: &str, certificate: &[u8]) -> TestResult {

@@ -44,7 +44,10 @@ pub(super) async fn known_callers_until_the_limit(world: Arc<World>) -> TestResu
         let answer = broker.exchange(&known, "outage/one").await?;
         probes.push(Probe { sent, done: Instant::now(), answer });
         assert_eq!(published(&broker).await?, documents, "the published documents are served as ever");
-        assert_eq!(plain_client()?.get(format!("{}/livez", broker.health_url())).send().await?.status(), 200);
+        for health in ["livez", "readyz"] {
+            let answer = plain_client()?.get(format!("{}/{health}", broker.health_url())).send().await?;
+            assert_eq!(answer.status(), 200, "{health}: there is a key set to serve");
+        }
         if probes.len() % 8 == 1 {
             nobody_else_is_served(&broker, &known, &stranger).await?;
         }

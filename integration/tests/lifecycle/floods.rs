@@ -1,7 +1,7 @@
 //! Tokens that nobody has to ask the hub about.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,7 +9,7 @@ use futures::future::try_join_all;
 use http::Method;
 use keyferry_integration::chaos_proxy::ChaosProxy;
 use keyferry_integration::runner::{TestError, TestResult};
-use keyferry_integration::world::{ACCOUNT, Access, BrokerSpec, CALLER_AUDIENCE, TENANT, Target, World, caller_token};
+use keyferry_integration::world::{ACCOUNT, Access, Broker, BrokerSpec, CALLER_AUDIENCE, TENANT, Target, World, caller_token};
 use serde_json::{Value, json};
 
 /// Times that each of them is sent.
@@ -37,8 +37,29 @@ pub(super) async fn garbage_tokens_never_reach_the_hub(world: Arc<World>) -> Tes
     }
     assert_eq!(bodies.len(), 1, "one body for whatever is wrong with the token: {bodies:?}");
 
+    a_forged_one_reaches_it_once(&world, &broker, || proxy.count(&Method::POST, "/tokenreviews")).await?;
     let caller = caller_token(world.hub(), TENANT, ACCOUNT).await?;
     assert_eq!(broker.exchange(&caller, "tenant-a/a").await?.status, 200, "and nobody else suffers");
+    Ok(())
+}
+
+/// Right in everything but its signature, which only the hub can tell.
+async fn a_forged_one_reaches_it_once(world: &World, broker: &Broker, reviews: impl Fn() -> u64) -> TestResult {
+    let good = caller_token(world.hub(), TENANT, ACCOUNT).await?;
+    let (signed, _) = good.rsplit_once('.').ok_or("no JWT")?;
+    let forged = |number: usize| format!("{signed}.{}", URL_SAFE_NO_PAD.encode(format!("{number:0256}")));
+    let send = async |number: usize| broker.exchange(&forged(number), "tenant-a/a").await;
+    let before = reviews();
+    let started = Instant::now();
+    for answer in try_join_all((0..EACH).map(|_| send(0))).await? {
+        assert_eq!(answer.status, 400, "{}", answer.body);
+    }
+    if started.elapsed() < Duration::from_secs(4) {
+        assert_eq!(reviews() - before, 1, "the same forged token again and again");
+    }
+    let before = reviews();
+    try_join_all((1..=EACH).map(send)).await?;
+    eprintln!("{EACH} different forged tokens made {} TokenReviews", reviews() - before);
     Ok(())
 }
 

@@ -78,7 +78,7 @@ pub(super) const MISTAKES: [Mistake; 10] = [
         from: "\n  serviceAccountName: reconciler\n",
         to: "\n  serviceAccountName: tenant-b/reconciler\n",
         place: "TargetAccess/tenant-a/a: spec.serviceAccountName: ",
-        mend: "",
+        mend: "name a ServiceAccount of the same namespace",
         line: "  serviceAccountName: tenant-b/reconciler",
     },
     Mistake {

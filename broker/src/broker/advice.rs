@@ -1,0 +1,61 @@
+//! What an authorised caller is told beside the reason: what stands in the way, and what its admin can do.
+
+use keyferry_core::authorise::Pair;
+use keyferry_core::name::Namespace;
+use keyferry_core::reason::Reason;
+
+use crate::settings::SECOND_ISSUER_MEND;
+
+/// The advice for a reason, if there is more to say than its name.
+pub(super) fn on(reason: Reason, pair: &Pair, own_namespace: Option<&Namespace>) -> Option<String> {
+    let (audience, account) = (pair.audience(), &pair.service_account().account);
+    Some(match reason {
+        Reason::AudienceIsHubs => format!("the hub's own apiserver accepts the audience {audience}; give TargetCluster/{} another", pair.target()),
+        Reason::AudienceUnchecked => {
+            "the canary ServiceAccount could not try the audience; it must exist in Keyferry's namespace, and Keyferry must be allowed to mint for it".to_owned()
+        }
+        Reason::ClockSkew => "the hub's clock and Keyferry's differ by more than 30 s; mend the clocks".to_owned(),
+        Reason::IssuerCollision => SECOND_ISSUER_MEND.to_owned(),
+        Reason::KeyNotPublished => "the hub signed with a key that its own key set does not hold yet; try again in a minute".to_owned(),
+        Reason::MintForbidden => {
+            let own_namespace = own_namespace.map_or("keyferry-system", Namespace::as_str);
+            format!("Keyferry may not mint for ServiceAccount {account}; apply this on the hub:\n{}", minter_role(pair, own_namespace))
+        }
+        Reason::TargetSuspended => "the TargetCluster or the TargetAccess is suspended".to_owned(),
+        Reason::TenantLimitReached => format!("namespace {} holds as many tokens as one namespace may", account.namespace),
+        _ => return None,
+    })
+}
+
+/// The least right that lets Keyferry mint for the pair's ServiceAccount.
+fn minter_role(pair: &Pair, own_namespace: &str) -> String {
+    let account = &pair.service_account().account;
+    let (namespace, name) = (&account.namespace, &account.name);
+    format!(
+        "apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: keyferry-minter-{name}
+  namespace: {namespace}
+rules:
+  - apiGroups: [\"\"]
+    resources: [serviceaccounts/token]
+    resourceNames: [{name}]
+    verbs: [create]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: keyferry-minter-{name}
+  namespace: {namespace}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: keyferry-minter-{name}
+subjects:
+  - kind: ServiceAccount
+    name: keyferry
+    namespace: {own_namespace}
+"
+    )
+}
