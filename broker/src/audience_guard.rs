@@ -69,6 +69,10 @@ impl AudienceGuard {
         let uid = self.live.service_account(&self.canary);
         let (canary, publisher) = (self.canary.clone(), self.publisher.clone());
         async move {
+            // Another try may have ended between the look at what was found and the start of this one.
+            if let Some(landed) = findings.get(&audience).filter(|landed| !landed.until.passed(clock.now())) {
+                return landed.verdict;
+            }
             let Some(uid) = uid else {
                 tracing::error!(reason = %Reason::AudienceUnchecked, canary = %canary, "the canary ServiceAccount does not exist; create it");
                 return Err(Reason::AudienceUnchecked);

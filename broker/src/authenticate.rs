@@ -137,6 +137,12 @@ impl Authenticator {
         let (hub, clock, known, max_stale) = (Arc::clone(&self.hub), Arc::clone(&self.clock), self.known.clone(), self.max_stale);
         let metrics = self.metrics.clone();
         async move {
+            // Another review of the token may have ended between the look at what is known and the start of this one.
+            match known.get(&key) {
+                Some(Known::Accepted { caller, fresh, .. }) if !fresh.passed(clock.now()) => return Ok(caller),
+                Some(Known::Rejected { reason, until }) if !until.passed(clock.now()) => return Err(Failure::Rejected(reason)),
+                _ => {}
+            }
             let claims = caller::read(token.expose_secret(), &rules, clock.now().wall).map_err(Failure::Rejected)?;
             let answer = hub.token_review(&token, Some(&rules.audience)).await;
             metrics.token_review(answer.is_ok());
@@ -183,3 +189,6 @@ impl Authenticator {
 fn earlier(one: Deadline, other: Deadline, now: Moment) -> Deadline {
     if one.left(now) <= other.left(now) { one } else { other }
 }
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests;

@@ -31,3 +31,5 @@ pub mod read_again;
 pub mod serve;
 pub mod settings;
 pub mod targets;
+#[cfg(all(test, feature = "embedded"))]
+pub(crate) mod testing;

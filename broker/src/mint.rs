@@ -8,6 +8,7 @@ use std::time::Duration;
 use keyferry_core::audience::Audience;
 use keyferry_core::authorise::{Grant, Requester};
 use keyferry_core::bound_token::BoundToken;
+use keyferry_core::lifetime;
 use keyferry_core::moment::Deadline;
 use keyferry_core::reason::Reason;
 use keyferry_core::service_account::{ServiceAccountIdentity, Uid};
@@ -108,7 +109,8 @@ impl Mint {
         {
             return Err(reason);
         }
-        match self.flights.join(key.clone(), || self.clone().mint(key, grant.clone())).await.unwrap_or(Err(Reason::MintFailed)) {
+        let call = || self.clone().mint_unless_landed(key.clone(), grant.clone());
+        match self.flights.join(key.clone(), call).await.unwrap_or(Err(Reason::MintFailed)) {
             Ok(token) => Ok(Minted { token, from_cache: FromCache::Miss }),
             Err(reason) => {
                 // A missing right or a changed ServiceAccount is mended at once; the rest is not asked again for a moment.
@@ -117,6 +119,15 @@ impl Mint {
                 }
                 Err(reason)
             }
+        }
+    }
+
+    /// Another mint for the key may have ended between the look at what is held and the start of this one.
+    async fn mint_unless_landed(self, key: MintKey, grant: Grant) -> Result<Arc<BoundToken>, Reason> {
+        let most = lifetime::greatest_min_ttl(grant.pair().lifetime());
+        match self.held.get(&key, most, self.parts.clock.now()) {
+            Some(token) => Ok(token),
+            None => self.mint(key, grant).await,
         }
     }
 
@@ -159,3 +170,6 @@ impl Mint {
         self.parts.metrics.cached_tokens(self.held.len());
     }
 }
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests;

@@ -65,7 +65,8 @@ impl Policy {
             object: format!("TargetCluster/{}", target.name),
             path: "spec.audience".to_owned(),
             line: 0,
-            problem: "is the callerAudience that the running process still has, so a target could use its tokens to call Keyferry".to_owned(),
+            problem: "is the callerAudience that the running process still has, so a target could use its tokens to call Keyferry"
+                .to_owned(),
             mend: "restart Keyferry with the new callerAudience first, or choose another audience".to_owned(),
         })
     }

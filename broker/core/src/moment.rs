@@ -19,29 +19,24 @@ pub struct Moment {
 /// A point in time held on both clocks; it has passed as soon as one of them says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
-    wall_seconds: i64,
+    wall: Timestamp,
     mono: Duration,
 }
 
 impl Deadline {
     /// The deadline at `expires` on the wall clock, seen from `now`.
     pub fn at(expires: Timestamp, now: Moment) -> Deadline {
-        let left = expires.as_second().saturating_sub(now.wall.as_second());
-        let left = Duration::from_secs(u64::try_from(left).unwrap_or(0));
-        Deadline { wall_seconds: expires.as_second(), mono: now.mono.saturating_add(left) }
+        Deadline { wall: expires, mono: now.mono.saturating_add(from_to(now.wall, expires)) }
     }
 
     /// The deadline `span` after `now`.
     pub fn after(span: Duration, now: Moment) -> Deadline {
-        let seconds = i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
-        Deadline { wall_seconds: now.wall.as_second().saturating_add(seconds), mono: now.mono.saturating_add(span) }
+        Deadline { wall: now.wall.saturating_add(span).unwrap_or(Timestamp::MAX), mono: now.mono.saturating_add(span) }
     }
 
     /// The time left: the smaller of what the two clocks leave, zero once passed.
     pub fn left(&self, now: Moment) -> Duration {
-        let wall = self.wall_seconds.saturating_sub(now.wall.as_second());
-        let wall = Duration::from_secs(u64::try_from(wall).unwrap_or(0));
-        wall.min(self.mono.saturating_sub(now.mono))
+        from_to(now.wall, self.wall).min(self.mono.saturating_sub(now.mono))
     }
 
     /// Whether nothing is left.
@@ -51,8 +46,13 @@ impl Deadline {
 
     /// The deadline on the wall clock.
     pub fn wall(&self) -> Timestamp {
-        Timestamp::from_second(self.wall_seconds).unwrap_or(Timestamp::MAX)
+        self.wall
     }
+}
+
+/// Zero when the second is the earlier one.
+fn from_to(one: Timestamp, other: Timestamp) -> Duration {
+    Duration::try_from(other.duration_since(one)).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -76,6 +76,14 @@ mod tests {
         assert_eq!(deadline.left(moment(990, 6)), Duration::from_secs(10), "the machine slept");
         assert!(deadline.passed(moment(1_000, 6)));
         assert!(deadline.passed(moment(2_000, 6)), "no underflow long after");
+    }
+
+    #[test]
+    fn a_span_that_begins_late_in_a_second_is_not_shorter() {
+        let at = |millis: i64, mono| Moment { wall: Timestamp::from_millisecond(millis).unwrap(), mono: Duration::from_millis(mono) };
+        let deadline = Deadline::after(Duration::from_secs(10), at(100_900, 0));
+        assert_eq!(deadline.left(at(110_000, 9_100)), Duration::from_millis(900));
+        assert!(deadline.passed(at(110_900, 10_000)));
     }
 
     #[test]

@@ -67,9 +67,11 @@ impl HeldTokens {
 
     /// Whether one more token can be held for the key's namespace.
     pub(super) fn check_room(&self, key: &MintKey) -> Result<(), Reason> {
+        // Looked up before the lock is taken: the cache may call the eviction listener, which takes it too.
+        let held = self.tokens.contains_key(key);
         let counts = self.per_namespace.lock().unwrap_or_else(PoisonError::into_inner);
         let full = counts.get(&key.identity.account.namespace).is_some_and(|count| *count >= PER_NAMESPACE);
-        if full && !self.tokens.contains_key(key) { Err(Reason::TenantLimitReached) } else { Ok(()) }
+        if full && !held { Err(Reason::TenantLimitReached) } else { Ok(()) }
     }
 
     /// Holds a token, in the place of an earlier one of the same key.

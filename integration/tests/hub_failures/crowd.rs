@@ -21,8 +21,8 @@ use super::setup::{ACCOUNT, Behind, token_path};
 /// Connections, each with the token of one caller; a connection carries as many streams as the listener lets it.
 const TOKENS: usize = 100;
 const EACH: usize = 100;
-/// How long the canary's TokenRequest and then the real one take; far below the deadline of a call, for the machine is busy.
-const DELAY: Duration = Duration::from_secs(3);
+/// How long each of the three calls of a first mint takes; well below the deadline of a call, for the machine is busy.
+const DELAY: Duration = Duration::from_millis(3500);
 
 /// One caller over one HTTP/2 connection.
 struct Caller {
@@ -46,7 +46,9 @@ pub(super) async fn makes_one_token_request(world: Arc<World>) -> TestResult {
     let open = async {
         gate.until_all_wait().await?;
         gate.open.send_replace(true);
-        Ok::<_, TestError>(Instant::now())
+        let opened = Instant::now();
+        slow_down_the_last_review(&behind, reviews + 100).await?;
+        Ok::<_, TestError>(opened)
     };
     let (ids, opened) = tokio::try_join!(all(&behind, &callers, &gate), open)?;
     eprintln!("{} cold callers at once were answered in {:.1} s", ids.len(), opened.elapsed().as_secs_f32());
@@ -71,6 +73,7 @@ pub(super) async fn loses_its_first(world: Arc<World>) -> TestResult {
         });
         until("the first caller's mint has begun", || behind.proxy.count(&Method::POST, &canary) > tried).await?;
         gate.open.send_replace(true);
+        slow_down_the_last_review(&behind, reviews + 101).await?;
         until("the hub works on the TokenRequest", || behind.token_requests() > 0).await?;
         assert!(!first.is_finished(), "the first caller was answered before it could hang up");
         first.abort();
@@ -113,6 +116,13 @@ impl Gate {
 fn slow_down(behind: &Behind) {
     behind.proxy.add(Rule::on(Method::POST, &token_path("keyferry-canary"), Fault::Delay(DELAY)));
     behind.proxy.add(Rule::on(Method::POST, &token_path(ACCOUNT), Fault::Delay(DELAY)));
+}
+
+/// Once all callers are reviewed, only the canary's token is left.
+async fn slow_down_the_last_review(behind: &Behind, callers: u64) -> TestResult {
+    until("all callers are reviewed", || behind.token_reviews() >= callers).await?;
+    behind.proxy.add(Rule::on(Method::POST, "/tokenreviews", Fault::Delay(DELAY)));
+    Ok(())
 }
 
 async fn crowd(behind: &Behind) -> Result<Vec<Caller>, TestError> {

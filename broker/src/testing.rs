@@ -1,0 +1,156 @@
+//! Fakes that unit tests share: two clocks that move together, and a small world around the embedded hub.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use keyferry_core::audience::Audience;
+use keyferry_core::authorise::{self, Grant, Requester, Review};
+use keyferry_core::caller::CallerRules;
+use keyferry_core::config::{self, DeliveryType, Policy};
+use keyferry_core::issuer::{Issuer, PublicUrl};
+use keyferry_core::moment::Moment;
+use keyferry_core::name::{AccessName, Namespace};
+use keyferry_core::service_account::{ServiceAccount, Uid};
+use tempfile::TempDir;
+
+use crate::audience_guard::AudienceGuard;
+use crate::clock::Clock;
+use crate::embedded::{EmbeddedHub, HubOptions};
+use crate::kube::client::{HubAccess, HubClient};
+use crate::kube::hub::KubeHub;
+use crate::kube::issuer_documents::KubeIssuerDocuments;
+use crate::live::{LiveObjects, Watched};
+use crate::metrics::Metrics;
+use crate::mint::{Mint, MintParts};
+use crate::ports::Hub;
+use crate::publication::Publisher;
+use crate::random::SystemRandomness;
+
+/// The issuer of every test hub.
+pub(crate) const ISSUER: &str = "https://hub.example.test";
+
+/// Two clocks that a test moves.
+#[derive(Debug)]
+pub(crate) struct FakeClock(Mutex<Moment>);
+
+impl FakeClock {
+    pub(crate) fn start() -> Arc<FakeClock> {
+        let wall = Timestamp::from_second(1_800_000_000).unwrap_or(Timestamp::UNIX_EPOCH);
+        Arc::new(FakeClock(Mutex::new(Moment { wall, mono: Duration::from_secs(1000) })))
+    }
+
+    /// Moves both clocks on.
+    pub(crate) fn advance(&self, span: Duration) {
+        let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        now.wall = now.wall.saturating_add(span).unwrap_or(Timestamp::MAX);
+        now.mono += span;
+    }
+}
+
+impl Clock for FakeClock {
+    fn now(&self) -> Moment {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A hub with two tenants, a policy for it, and what the broker makes of them; no listeners and no background tasks.
+pub(crate) struct SmallWorld {
+    pub(crate) hub: EmbeddedHub,
+    pub(crate) clock: Arc<FakeClock>,
+    pub(crate) port: Arc<dyn Hub>,
+    pub(crate) publisher: Publisher,
+    pub(crate) live: Arc<LiveObjects>,
+    pub(crate) policy: Policy,
+    pub(crate) mint: Mint,
+    pub(crate) metrics: Metrics,
+    _folder: TempDir,
+}
+
+const CONFIGURATION: &str = "
+apiVersion: config.keyferry.dev/v1alpha1
+kind: ServerConfiguration
+hubName: hub
+publicURL: https://keyferry.example.test
+discovery: {tls: {certFile: unused, keyFile: unused}}
+api: {tls: {certFile: unused, keyFile: unused}}
+---
+apiVersion: keyferry.dev/v1alpha1
+kind: TargetCluster
+metadata: {name: prod}
+spec:
+  address: https://prod.example.test
+  audience: https://prod.example.test
+  allow: [{namespaces: [tenant-a], serviceAccounts: [reconciler, deployer]}]
+---
+apiVersion: keyferry.dev/v1alpha1
+kind: TargetAccess
+metadata: {name: prod, namespace: tenant-a}
+spec: {targetClusterRef: {name: prod}, serviceAccountName: reconciler, callers: [deployer]}
+---
+apiVersion: keyferry.dev/v1alpha1
+kind: TargetAccess
+metadata: {name: deploy, namespace: tenant-a}
+spec: {targetClusterRef: {name: prod}, serviceAccountName: deployer}
+";
+
+#[allow(clippy::unwrap_used, reason = "a test world that cannot be built fails its test")]
+impl SmallWorld {
+    pub(crate) async fn start() -> SmallWorld {
+        let clock = FakeClock::start();
+        let hub_clock = Arc::clone(&clock);
+        let options =
+            HubOptions { issuer: Some(ISSUER.to_owned()), clock: Arc::new(move || hub_clock.now().wall), ..HubOptions::default() };
+        let hub = EmbeddedHub::start(options).await.unwrap();
+        let live = Arc::new(LiveObjects::default());
+        for (namespace, account) in [("keyferry-system", "keyferry-canary"), ("tenant-a", "reconciler"), ("tenant-a", "deployer")] {
+            hub.add_namespace(namespace, &[]);
+            let uid = hub.add_service_account(namespace, account);
+            live.set_namespace(Namespace::new(namespace).unwrap(), Some(std::collections::BTreeMap::new()));
+            live.set_service_account(account_of(namespace, account), Some(Uid::new(uid).unwrap()));
+        }
+        live.watch_listed(Watched::ServiceAccounts);
+        live.watch_listed(Watched::Namespaces);
+        let folder = tempfile::tempdir().unwrap();
+        let kubeconfig = folder.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, secrecy::ExposeSecret::expose_secret(&hub.kubeconfig())).unwrap();
+        let access = HubAccess { kubeconfig: Some(kubeconfig), context: None };
+        let client = HubClient::new(access.config().await.unwrap()).unwrap();
+        let shared: Arc<dyn Clock> = Arc::<FakeClock>::clone(&clock);
+        let port: Arc<dyn Hub> = Arc::new(KubeHub::new(client, Arc::clone(&shared)));
+        let public_url = PublicUrl::new("https://keyferry.example.test").unwrap();
+        let publisher = Publisher::new(Arc::new(KubeIssuerDocuments::new(access)), public_url, None);
+        publisher.refresh().await.unwrap();
+        let canary = account_of("keyferry-system", "keyferry-canary");
+        let guard = AudienceGuard::new(Arc::clone(&port), Arc::clone(&shared), Arc::clone(&live), publisher.clone(), canary);
+        let metrics = Metrics::default();
+        let mint = Mint::new(MintParts {
+            hub: Arc::clone(&port),
+            publisher: publisher.clone(),
+            guard,
+            clock: shared,
+            random: Arc::new(SystemRandomness::default()),
+            metrics: metrics.clone(),
+        });
+        let policy = config::read(CONFIGURATION).unwrap().policy;
+        SmallWorld { hub, clock, port, publisher, live, policy, mint, metrics, _folder: folder }
+    }
+
+    /// A grant for an access of tenant-a, as an operator has it.
+    pub(crate) fn grant(&self, access: &str) -> Grant {
+        let name = AccessName::parse(access).unwrap();
+        let pair = authorise::pair(&self.policy, &*self.live, &Requester::Operator, &name, DeliveryType::HTTP).unwrap();
+        authorise::grant(&self.policy, Requester::Operator, pair, Review::NotAsked).unwrap()
+    }
+
+    /// What callers of this world must be.
+    pub(crate) fn rules(&self) -> CallerRules {
+        CallerRules { issuer: Issuer::new(ISSUER).unwrap(), audience: Audience::new("keyferry.dev").unwrap(), require_pod_bound: false }
+    }
+}
+
+/// A ServiceAccount by its names.
+#[allow(clippy::unwrap_used, reason = "tests write good names")]
+pub(crate) fn account_of(namespace: &str, name: &str) -> ServiceAccount {
+    ServiceAccount::from_username(&format!("system:serviceaccount:{namespace}:{name}")).unwrap()
+}
