@@ -64,6 +64,11 @@ impl AudienceGuard {
         self.flights.join(audience.clone(), || self.find_out(audience.clone())).await.unwrap_or(Err(Reason::HubUnreachable))
     }
 
+    /// Whether the last finding, however old, is that the hub accepts the audience.
+    pub fn is_known_as_hubs(&self, audience: &Audience) -> bool {
+        self.findings.get(audience).is_some_and(|finding| finding.verdict == Err(Reason::AudienceIsHubs))
+    }
+
     fn find_out(&self, audience: Audience) -> impl Future<Output = Result<(), Reason>> + use<> {
         let (hub, clock, findings) = (Arc::clone(&self.hub), Arc::clone(&self.clock), self.findings.clone());
         let uid = self.live.service_account(&self.canary);

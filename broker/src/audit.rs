@@ -1,8 +1,9 @@
 //! The audit log: one JSON line per decision, on disk or on standard output before anything leaves.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -32,11 +33,7 @@ impl AuditLog {
     /// # Errors
     /// The file cannot be opened.
     pub fn file(path: &Path) -> std::io::Result<AuditLog> {
-        let mut options = OpenOptions::new();
-        options.create(true).append(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        Ok(AuditLog::to(options.open(path)?))
+        Ok(AuditLog::to(LogFile::open(path)?))
     }
 
     /// Writes to standard output.
@@ -49,9 +46,13 @@ impl AuditLog {
         let (lines, mut queue) = mpsc::channel::<Line>(QUEUE);
         std::thread::spawn(move || {
             let mut batch = Vec::new();
+            let mut torn = false;
             while queue.blocking_recv_many(&mut batch, 256) > 0 {
-                let text: Vec<u8> = batch.iter().flat_map(|line| line.text.iter().copied()).collect();
+                // After a failure the last line may be half there: the next record must not grow on it.
+                let mut text = if torn { vec![b'\n'] } else { Vec::new() };
+                text.extend(batch.iter().flat_map(|line| line.text.iter().copied()));
                 let good = sink.write_all(&text).and_then(|()| sink.flush()).is_ok();
+                torn = !good;
                 for line in batch.drain(..) {
                     // Whoever waited may have hung up.
                     let _ = line.written.send(good);
@@ -59,6 +60,39 @@ impl AuditLog {
             }
         });
         AuditLog { lines }
+    }
+}
+
+/// A file that is opened again when another one, or none, stands under its name: a rotated log must not swallow records.
+struct LogFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl LogFile {
+    fn open(path: &Path) -> std::io::Result<LogFile> {
+        let mut options = OpenOptions::new();
+        options.create(true).append(true).mode(0o600);
+        Ok(LogFile { path: path.to_owned(), file: options.open(path)? })
+    }
+
+    fn is_in_place(&self) -> bool {
+        let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+        let (here, there) = (self.file.metadata().map(identity), std::fs::metadata(&self.path).map(identity));
+        matches!((here, there), (Ok(here), Ok(there)) if here == there)
+    }
+}
+
+impl Write for LogFile {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        if !self.is_in_place() {
+            *self = LogFile::open(&self.path)?;
+        }
+        self.file.write(text)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
     }
 }
 
@@ -102,6 +136,53 @@ mod tests {
     #[tokio::test]
     async fn a_full_disk_is_an_error_for_whoever_waits() {
         assert_eq!(AuditLog::to(Full).record(&AuditRecord::default()).await, Err(AuditError));
+    }
+
+    /// Takes ten bytes, then nothing, then everything.
+    #[derive(Clone, Default)]
+    struct Filling(std::sync::Arc<std::sync::Mutex<(Vec<u8>, u32)>>);
+
+    impl Write for Filling {
+        fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+            let mut state = self.0.lock().unwrap();
+            state.1 += 1;
+            let taken = match state.1 {
+                1 => text.len().min(10),
+                2 => return Err(std::io::ErrorKind::StorageFull.into()),
+                _ => text.len(),
+            };
+            state.0.extend_from_slice(&text[..taken]);
+            Ok(taken)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_torn_line_swallows_no_record() {
+        let disk = Filling::default();
+        let log = AuditLog::to(disk.clone());
+        assert_eq!(log.record(&AuditRecord::default()).await, Err(AuditError));
+        log.record(&AuditRecord { request_id: "after".to_owned(), ..AuditRecord::default() }).await.unwrap();
+        let text = String::from_utf8(disk.0.lock().unwrap().0.clone()).unwrap();
+        let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        assert_eq!(last["requestId"], "after", "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_rotated_file_is_opened_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.log");
+        let log = AuditLog::file(&path).unwrap();
+        log.record(&AuditRecord::default()).await.unwrap();
+        std::fs::rename(&path, folder.path().join("audit.log.1")).unwrap();
+        log.record(&AuditRecord { request_id: "after".to_owned(), ..AuditRecord::default() }).await.unwrap();
+        assert!(std::fs::read_to_string(&path).unwrap().contains("after"));
+        std::fs::remove_file(&path).unwrap();
+        log.record(&AuditRecord::default()).await.unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
     }
 
     #[tokio::test]

@@ -17,6 +17,7 @@ use crate::flight::Flights;
 use crate::metrics::Metrics;
 use crate::ports::{Hub, HubError};
 use crate::publication::Publisher;
+use crate::turns::Turns;
 
 /// How long a TokenReview stands.
 pub const REVIEW_LIFETIME: Duration = Duration::from_secs(10);
@@ -54,6 +55,7 @@ pub struct Authenticator {
     hash_key: hmac::Key,
     max_stale: Duration,
     known: Cache<TokenKey, Known>,
+    turns: Arc<Turns>,
     flights: Flights<TokenKey, Result<Arc<VerifiedCaller>, Failure>>,
 }
 
@@ -81,6 +83,7 @@ impl Authenticator {
             hash_key: hmac::Key::new(hmac::HMAC_SHA256, &hash_key),
             max_stale,
             known: Cache::builder().max_capacity(CAPACITY).time_to_live(max_stale.max(REVIEW_LIFETIME) + REJECTION_LIFETIME).build(),
+            turns: Arc::default(),
             flights: Flights::default(),
         }
     }
@@ -119,7 +122,8 @@ impl Authenticator {
     async fn check_signature(&self, token: &SecretString) -> Result<(), Reason> {
         let jwt = UnverifiedJwt::parse(token.expose_secret()).map_err(|_| Reason::CallerMalformed)?;
         let mut published = self.publisher.reader().current().ok_or(Reason::HubUnreachable)?;
-        if jwt.kid().is_none_or(|kid| published.keys.get(kid).is_none()) {
+        let kid = jwt.kid().ok_or(Reason::CallerMalformed)?;
+        if published.keys.get(kid).is_none() {
             // Perhaps a new key of the hub, so its documents are read again; made-up kids do not make that happen more often.
             self.publisher.refresh_for_unknown_key(self.clock.now()).await?;
             published = self.publisher.reader().current().ok_or(Reason::HubUnreachable)?;
@@ -135,7 +139,7 @@ impl Authenticator {
         rules: CallerRules,
     ) -> impl Future<Output = Result<Arc<VerifiedCaller>, Failure>> + use<> {
         let (hub, clock, known, max_stale) = (Arc::clone(&self.hub), Arc::clone(&self.clock), self.known.clone(), self.max_stale);
-        let metrics = self.metrics.clone();
+        let (metrics, turns) = (self.metrics.clone(), Arc::clone(&self.turns));
         async move {
             // Another review of the token may have ended between the look at what is known and the start of this one.
             match known.get(&key) {
@@ -144,6 +148,9 @@ impl Authenticator {
                 _ => {}
             }
             let claims = caller::read(token.expose_secret(), &rules, clock.now().wall).map_err(Failure::Rejected)?;
+            // The signature is checked already, so the namespace is the hub's word, not the caller's.
+            let turn = turns.take(&claims.identity.account.namespace).await;
+            let Some(_turn) = turn else { return Err(Failure::Hub(HubError::Busy)) };
             let answer = hub.token_review(&token, Some(&rules.audience)).await;
             metrics.token_review(answer.is_ok());
             let now = clock.now();

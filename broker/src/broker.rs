@@ -103,6 +103,24 @@ pub struct BrokerParts {
     pub callers: CallerSettings,
 }
 
+/// A request without a decision yet. Dropped like that, because its caller hung up or its time was over, it is recorded all the same.
+struct Pending<'a> {
+    parts: &'a BrokerParts,
+    record: Option<AuditRecord>,
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        let Some(mut record) = self.record.take() else { return };
+        record.time = self.parts.clock.now().wall.to_string();
+        record.ended(decision(Reason::CallerGone), Reason::CallerGone);
+        self.parts.metrics.request(decision(Reason::CallerGone), Reason::CallerGone);
+        let audit = Arc::clone(&self.parts.audit);
+        // Nothing left to hold back if it cannot be written: nothing was handed out.
+        tokio::spawn(async move { audit.record(&record).await });
+    }
+}
+
 /// Decides and hands out.
 pub struct Broker {
     parts: BrokerParts,
@@ -133,7 +151,12 @@ impl Broker {
     pub async fn hand_out(&self, request: Request) -> Result<HandOut, Refusal> {
         let mut record = AuditRecord { request_id: request.request_id.clone(), route: request.route, ..AuditRecord::default() };
         record.with_access(&request.access);
-        let outcome = self.decide(&request, &mut record).await;
+        let mut pending = Pending { parts: &self.parts, record: Some(record) };
+        let outcome = match &mut pending.record {
+            Some(record) => self.decide(&request, record).await,
+            None => Err(Reason::CallerGone.into()),
+        };
+        let mut record = pending.record.take().unwrap_or_default();
         record.time = self.parts.clock.now().wall.to_string();
         match &outcome {
             Ok(granted) => {
@@ -257,18 +280,8 @@ impl Broker {
 fn decision(reason: Reason) -> &'static str {
     use Reason as R;
     match reason {
-        R::CallerAudienceMismatch
-        | R::CallerExpired
-        | R::CallerIdentityChanged
-        | R::CallerIssuerMismatch
-        | R::CallerMalformed
-        | R::CallerMissing
-        | R::CallerNotPodBound
-        | R::CallerRejected
-        | R::DelegationForbidden
-        | R::RequestInvalid
-        | R::TargetNotGranted
-        | R::TargetSuspended => "denied",
+        reason if reason.is_about_caller() => "denied",
+        R::DelegationForbidden | R::RequestInvalid | R::TargetNotGranted | R::TargetSuspended => "denied",
         _ => "failed",
     }
 }

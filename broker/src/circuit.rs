@@ -7,14 +7,22 @@ use keyferry_core::moment::Moment;
 
 use crate::ports::HubError;
 
-/// How long after a failure calls are refused at once.
+/// How long after the last failure calls are refused at once.
 const PAUSE: Duration = Duration::from_millis(1000);
+/// Failures in a row that open the circuit: one caller's bad luck must not stop the others.
+const FAILURES: u32 = 3;
 
-/// Open after a call failed; then one call per second tries again.
+/// Open after some calls in a row failed; then one call per second tries again.
 #[derive(Debug)]
 pub struct Circuit {
     opens: Opens,
-    closed_from: Mutex<Option<Duration>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    failures: u32,
+    closed_from: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +34,12 @@ enum Opens {
 impl Circuit {
     /// Opens only when no answer comes. For mints: a hub may answer 500 for one ServiceAccount alone, and that must not stop the others'.
     pub fn on_silence() -> Circuit {
-        Circuit { opens: Opens::OnSilence, closed_from: Mutex::default() }
+        Circuit { opens: Opens::OnSilence, state: Mutex::default() }
     }
 
     /// Opens also on 429 and 5xx. For reviews, where no single caller can bring such an answer about.
     pub fn on_any_failure() -> Circuit {
-        Circuit { opens: Opens::OnAnyFailure, closed_from: Mutex::default() }
+        Circuit { opens: Opens::OnAnyFailure, state: Mutex::default() }
     }
 
     /// Whether to try a call now.
@@ -40,27 +48,30 @@ impl Circuit {
     /// [`HubError::Unreachable`] while the circuit is open. The one caller that gets through holds it open for the others until
     /// its own call has ended.
     pub fn admit(&self, now: Moment) -> Result<(), HubError> {
-        let mut closed_from = self.closed_from.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        match *closed_from {
-            Some(from) if now.mono < from => Err(HubError::Unreachable("it did not answer just now".to_owned())),
-            Some(_) => {
-                *closed_from = Some(now.mono.saturating_add(PAUSE));
-                Ok(())
-            }
-            None => Ok(()),
+        let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if state.failures < FAILURES {
+            return Ok(());
         }
+        if now.mono < state.closed_from {
+            return Err(HubError::Unreachable("it did not answer just now".to_owned()));
+        }
+        state.closed_from = now.mono.saturating_add(PAUSE);
+        Ok(())
     }
 
     /// Notes how a call ended.
     pub fn note<T>(&self, result: &Result<T, HubError>, now: Moment) {
-        let mut closed_from = self.closed_from.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let opens = |error: &HubError| match self.opens {
             Opens::OnSilence => matches!(error, HubError::Unreachable(_)),
             Opens::OnAnyFailure => error.proves_unreachable(),
         };
         match result {
-            Err(error) if opens(error) => *closed_from = Some(now.mono.saturating_add(PAUSE)),
-            _ => *closed_from = None,
+            Err(error) if opens(error) => {
+                state.failures = state.failures.saturating_add(1);
+                state.closed_from = now.mono.saturating_add(PAUSE);
+            }
+            _ => *state = State::default(),
         }
     }
 }
@@ -82,8 +93,10 @@ mod tests {
     #[test]
     fn one_call_a_second_tries_a_dead_hub() {
         let circuit = Circuit::on_silence();
-        circuit.admit(at(0)).unwrap();
-        circuit.note::<()>(&Err(HubError::Unreachable("refused".to_owned())), at(0));
+        for _ in 0..3 {
+            circuit.admit(at(0)).unwrap();
+            circuit.note::<()>(&Err(HubError::Unreachable("refused".to_owned())), at(0));
+        }
         assert!(circuit.admit(at(500)).is_err());
         assert!(circuit.admit(at(1000)).is_ok(), "one tries");
         assert!(circuit.admit(at(1001)).is_err(), "the others do not wait with it");
@@ -95,8 +108,11 @@ mod tests {
     fn a_server_error_stops_reviews_and_no_mints() {
         let unwell: Result<(), HubError> = Err(HubError::Unwell("HTTP 500".to_owned()));
         let (mints, reviews) = (Circuit::on_silence(), Circuit::on_any_failure());
-        mints.note(&unwell, at(0));
-        reviews.note(&unwell, at(0));
+        for _ in 0..3 {
+            assert!(reviews.admit(at(0)).is_ok(), "one failure stops nobody else");
+            mints.note(&unwell, at(0));
+            reviews.note(&unwell, at(0));
+        }
         assert!(mints.admit(at(1)).is_ok());
         assert!(reviews.admit(at(1)).is_err());
     }

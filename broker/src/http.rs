@@ -1,5 +1,6 @@
 //! What Keyferry answers over HTTP: the published documents, the token API, and health, each on a listener of its own.
 
+mod connection;
 pub mod discovery;
 pub mod exchange;
 pub mod health;

@@ -33,3 +33,4 @@ pub mod settings;
 pub mod targets;
 #[cfg(all(test, feature = "embedded"))]
 pub(crate) mod testing;
+pub mod turns;

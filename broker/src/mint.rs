@@ -96,6 +96,9 @@ impl Mint {
         let pair = grant.pair();
         let key =
             MintKey { identity: pair.service_account().clone(), audience: pair.audience().clone(), lifetime: pair.lifetime(), issuer };
+        if self.parts.guard.is_known_as_hubs(pair.audience()) {
+            return Err(Reason::AudienceIsHubs);
+        }
         if let Some(token) = self.held.get(&key, min_ttl, now) {
             return Ok(Minted { token, from_cache: FromCache::Hit });
         }

@@ -21,6 +21,9 @@ pub enum HubError {
     /// 429 or 5xx.
     #[error("the hub could not answer: {0}")]
     Unwell(String),
+    /// Too many of Keyferry's own calls are under way; this says nothing about the hub.
+    #[error("the hub was not asked: too many calls are under way")]
+    Busy,
     /// 401: the hub does not know who asks.
     #[error("the hub does not accept the credentials: {0}")]
     Unauthenticated(String),
@@ -50,7 +53,7 @@ impl HubError {
     /// The stable code of this failure of a TokenRequest.
     pub fn mint_reason(&self) -> Reason {
         match self {
-            HubError::Unreachable(_) | HubError::Unwell(_) => Reason::HubUnreachable,
+            HubError::Unreachable(_) | HubError::Unwell(_) | HubError::Busy => Reason::HubUnreachable,
             HubError::Unauthenticated(_) | HubError::Forbidden(_) => Reason::MintForbidden,
             HubError::NotFound(_) | HubError::Conflict(_) => Reason::ServiceAccountChanged,
             HubError::Refused(_) | HubError::Unreadable(_) => Reason::MintFailed,
@@ -60,7 +63,7 @@ impl HubError {
     /// The stable code of this failure of a TokenReview or SubjectAccessReview.
     pub fn review_reason(&self) -> Reason {
         match self {
-            HubError::Unreachable(_) | HubError::Unwell(_) => Reason::HubUnreachable,
+            HubError::Unreachable(_) | HubError::Unwell(_) | HubError::Busy => Reason::HubUnreachable,
             HubError::Unauthenticated(_) | HubError::Forbidden(_) => Reason::ReviewForbidden,
             HubError::NotFound(_) | HubError::Conflict(_) | HubError::Refused(_) | HubError::Unreadable(_) => Reason::ReviewFailed,
         }

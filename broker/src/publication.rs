@@ -141,7 +141,8 @@ impl Publisher {
     pub async fn refresh_for_unknown_key(&self, now: Moment) -> Result<(), Reason> {
         {
             let mut again_from = self.unknown_key.lock().unwrap_or_else(PoisonError::into_inner);
-            if again_from.is_some_and(|from| now.mono < from) {
+            // One that is under way is waited for.
+            if again_from.is_some_and(|from| now.mono < from) && self.flights.is_empty() {
                 return Ok(());
             }
             *again_from = Some(now.mono.saturating_add(UNKNOWN_KEY_PAUSE));

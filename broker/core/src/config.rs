@@ -9,6 +9,7 @@ mod address;
 mod allow;
 mod check;
 mod document;
+mod mistake;
 mod node;
 mod selector;
 mod server;
@@ -23,8 +24,8 @@ use crate::name::{AccessName, ObjectName};
 
 pub use access::{Delivery, DeliveryType, TargetAccess};
 pub use allow::{AllowRule, NamespaceRule};
-pub use check::{ConfigError, Mistake};
 pub use document::MAX_CONFIG_BYTES;
+pub use mistake::{ConfigError, Mistake};
 pub use selector::NamespaceSelector;
 pub use server::{Listener, ServerConfiguration, TlsFiles};
 pub use target::{CertificateSource, LifetimeRange, TargetCluster};

@@ -89,8 +89,30 @@ struct ContextFields {
 /// # Errors
 /// [`KubeconfigError`] only if the serialiser fails.
 pub fn render(parts: &KubeconfigParts<'_>) -> Result<SecretString, KubeconfigError> {
-    let cluster = parts.target.name.to_string();
-    let user = parts.access.to_string();
+    write(&Connection {
+        cluster: parts.target.name.as_str(),
+        user: &parts.access.to_string(),
+        server: &parts.target.address,
+        ca_pem: parts.ca_pem,
+        tls_server_name: parts.target.tls_server_name.as_deref(),
+        proxy_url: parts.target.proxy_url.as_deref(),
+        token: parts.token.expose_secret(),
+    })
+}
+
+/// One cluster, one user, one context between them.
+pub(crate) struct Connection<'a> {
+    pub(crate) cluster: &'a str,
+    pub(crate) user: &'a str,
+    pub(crate) server: &'a str,
+    pub(crate) ca_pem: Option<&'a str>,
+    pub(crate) tls_server_name: Option<&'a str>,
+    pub(crate) proxy_url: Option<&'a str>,
+    pub(crate) token: &'a str,
+}
+
+pub(crate) fn write(connection: &Connection<'_>) -> Result<SecretString, KubeconfigError> {
+    let (cluster, user) = (connection.cluster.to_owned(), connection.user.to_owned());
     let context = format!("{user}@{cluster}");
     let document = Kubeconfig {
         api_version: "v1",
@@ -99,14 +121,14 @@ pub fn render(parts: &KubeconfigParts<'_>) -> Result<SecretString, KubeconfigErr
             name: cluster.clone(),
             item: Cluster {
                 cluster: ClusterFields {
-                    server: &parts.target.address,
-                    certificate_authority_data: parts.ca_pem.map(|pem| STANDARD.encode(pem)),
-                    tls_server_name: parts.target.tls_server_name.as_deref(),
-                    proxy_url: parts.target.proxy_url.as_deref(),
+                    server: connection.server,
+                    certificate_authority_data: connection.ca_pem.map(|pem| STANDARD.encode(pem)),
+                    tls_server_name: connection.tls_server_name,
+                    proxy_url: connection.proxy_url,
                 },
             },
         }],
-        users: [Named { name: user.clone(), item: User { user: UserFields { token: parts.token.expose_secret() } } }],
+        users: [Named { name: user.clone(), item: User { user: UserFields { token: connection.token } } }],
         contexts: [Named { name: context.clone(), item: Context { context: ContextFields { cluster, user } } }],
         current_context: context,
     };

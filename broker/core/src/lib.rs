@@ -26,5 +26,6 @@ pub mod moment;
 pub mod name;
 pub mod on_paper;
 pub mod reason;
+pub mod received_kubeconfig;
 pub mod service_account;
 pub mod verify;

@@ -37,6 +37,8 @@ reasons! {
     CallerAudienceMismatch,
     /// The caller's token has expired.
     CallerExpired,
+    /// The caller hung up, or its time was over, before there was an answer.
+    CallerGone,
     /// The caller's token names another ServiceAccount UID than the live one.
     CallerIdentityChanged,
     /// The caller's token was issued by another issuer than the hub's.
@@ -95,6 +97,23 @@ reasons! {
     TargetSuspended,
     /// The tenant holds as many tokens as one namespace may.
     TenantLimitReached,
+}
+
+impl Reason {
+    /// Whether it is the caller's own token that was not accepted.
+    pub fn is_about_caller(self) -> bool {
+        matches!(
+            self,
+            Reason::CallerAudienceMismatch
+                | Reason::CallerExpired
+                | Reason::CallerIdentityChanged
+                | Reason::CallerIssuerMismatch
+                | Reason::CallerMalformed
+                | Reason::CallerMissing
+                | Reason::CallerNotPodBound
+                | Reason::CallerRejected
+        )
+    }
 }
 
 impl fmt::Display for Reason {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use keyferry_core::audience::Audience;
 use keyferry_core::name::{AccessName, Namespace, ObjectName};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
@@ -93,9 +94,13 @@ impl AccessArgs {
             (_, Some(config)) => Way::Direct(Direct { config: config.clone(), hub }),
             (Some(url), None) => {
                 let address = ServerAddress { url: url.clone(), certificate_authority: self.certificate_authority.clone() };
-                let audience = self.caller_audience.clone();
-                let caller =
-                    CallerTokenSource { token_file: self.token_file.clone(), service_account: self.service_account.clone(), audience, hub };
+                let wrong =
+                    |what: &str, error: String| UsageError { problem: format!("{what} {error}"), hint: "see keyferry token --help" };
+                let audience =
+                    Audience::new(self.caller_audience.as_str()).map_err(|error| wrong("--caller-audience", error.to_string()))?;
+                let service_account = self.service_account.as_deref().map(ObjectName::new).transpose();
+                let service_account = service_account.map_err(|error| wrong("--service-account", error.to_string()))?;
+                let caller = CallerTokenSource { token_file: self.token_file.clone(), service_account, audience: Some(audience), hub };
                 Way::Server(address, caller)
             }
             (None, None) => {

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use keyferry_core::audience::Audience;
+use keyferry_core::name::ObjectName;
 use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::json;
@@ -19,9 +21,9 @@ pub struct CallerTokenSource {
     /// `--token-file` or `KEYFERRY_TOKEN_FILE`.
     pub token_file: Option<PathBuf>,
     /// The ServiceAccount to mint a caller token for through a hub kubeconfig, in the access's namespace.
-    pub service_account: Option<String>,
+    pub service_account: Option<ObjectName>,
     /// The audience of such a token.
-    pub audience: String,
+    pub audience: Option<Audience>,
     /// The hub.
     pub hub: HubAccess,
 }
@@ -99,13 +101,15 @@ struct Status {
     token: SecretString,
 }
 
-async fn mint(source: &CallerTokenSource, namespace: &str, name: &str) -> Result<SecretString, CallerTokenError> {
+async fn mint(source: &CallerTokenSource, namespace: &str, name: &ObjectName) -> Result<SecretString, CallerTokenError> {
+    // Never without one: that would be a credential of the hub, sent to the server.
+    let audience = source.audience.as_ref().ok_or(CallerTokenError::NotFound)?;
     let client = HubClient::new(source.hub.config().await?)?;
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
     let request = json!({
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
-        "spec": { "audiences": [source.audience], "expirationSeconds": 600 },
+        "spec": { "audiences": [audience], "expirationSeconds": 600 },
     });
     let answer: Result<Answer, _> = client.create(&path, &request, "TokenRequest").await;
     match answer {

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use keyferry_core::exchange::{GRANT_TYPE, TOKEN_TYPE_JWT};
+use keyferry_core::jwt::UnverifiedJwt;
+use keyferry_core::lifetime;
 use keyferry_core::name::AccessName;
+use keyferry_core::received_kubeconfig;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
@@ -25,6 +28,7 @@ pub struct ServerAddress {
 #[derive(Deserialize)]
 struct TokenAnswer {
     access_token: SecretString,
+    token_type: String,
     expires_in: u64,
 }
 
@@ -55,6 +59,11 @@ impl ServerAddress {
             .body(form);
         let body = self.send(request).await?;
         let answer: TokenAnswer = serde_json::from_slice(&body).map_err(|_| self.problem("its answer is no token"))?;
+        // Whatever is printed or used from here on is a token, and nothing that speaks to a terminal.
+        let sound = UnverifiedJwt::parse(answer.access_token.expose_secret()).is_ok() && answer.token_type == "Bearer";
+        if !sound || answer.expires_in > lifetime::MAX.as_secs() {
+            return Err(self.problem("its answer is no bearer token with a sensible life"));
+        }
         Ok(UsableToken { token: answer.access_token, usable: Duration::from_secs(answer.expires_in) })
     }
 
@@ -66,7 +75,8 @@ impl ServerAddress {
         let path = format!("/v1/namespaces/{}/accesses/{}/kubeconfig", access.namespace, access.name);
         let request = self.client()?.get(self.path(&path)).bearer_auth(caller.expose_secret());
         let body = self.send(request).await?;
-        String::from_utf8(body).map(SecretString::from).map_err(|_| self.problem("its answer is no kubeconfig"))
+        let text = String::from_utf8(body).map_err(|_| self.problem("its answer is no kubeconfig"))?;
+        received_kubeconfig::read(&text, access).map_err(|error| self.problem(error.to_string()))
     }
 
     fn path(&self, path: &str) -> String {

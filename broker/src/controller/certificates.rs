@@ -41,7 +41,7 @@ pub async fn follow(
 pub async fn resolve_all(policy: &PolicyReader, secrets: &dyn CertificateSecrets, targets: &TargetWriter, clock: &dyn Clock) {
     let policy = policy.current();
     let reader = targets.reader();
-    let mut read: HashMap<&ObjectName, Readiness> = HashMap::new();
+    let mut read: HashMap<&ObjectName, Option<Readiness>> = HashMap::new();
     let mut states = HashMap::new();
     for target in policy.targets.values() {
         let before = reader.last(&target.name).filter(|state| state.generation == target.generation);
@@ -50,11 +50,12 @@ pub async fn resolve_all(policy: &PolicyReader, secrets: &dyn CertificateSecrets
             CertificateSource::Inline(pem) => bundle(pem.as_bytes(), clock.now().wall),
             CertificateSource::Secret(name) => {
                 let known = match read.get(name) {
-                    Some(readiness) => readiness.clone(),
-                    None => from_secret(secrets, name, clock.now().wall).await.unwrap_or_else(|_| unreachable_hub(before.as_ref())),
+                    Some(known) => known.clone(),
+                    None => from_secret(secrets, name, clock.now().wall).await.ok(),
                 };
                 read.insert(name, known.clone());
-                known
+                // Each target falls back on its own state, not on that of another with the same Secret.
+                known.unwrap_or_else(|| unreachable_hub(before.as_ref()))
             }
         };
         report(target, before.as_ref(), &readiness);

@@ -10,6 +10,8 @@ use crate::metrics::Metrics;
 use crate::policy_store::PolicyWriter;
 use crate::read_again::ReadAgain;
 
+/// How long a file must stay the same to be taken in.
+const SETTLE: Duration = Duration::from_millis(100);
 /// How often the file is looked at.
 const INTERVAL: Duration = Duration::from_secs(5);
 
@@ -51,6 +53,13 @@ fn read_text(path: &Path) -> Result<String, ConfigFileError> {
     std::fs::read_to_string(path).map_err(wrong)
 }
 
+/// The text, if two readings a moment apart are the same: half of a file can be a whole YAML stream that allows more.
+async fn read_settled(path: &Path) -> Result<Option<String>, ConfigFileError> {
+    let text = read_text(path)?;
+    tokio::time::sleep(SETTLE).await;
+    Ok(Some(read_text(path)?).filter(|again| *again == text))
+}
+
 fn parse(path: &Path, text: &str) -> Result<Configuration, ConfigFileError> {
     config::read(text).map_err(|error| ConfigFileError::Mistakes { path: path.to_owned(), error })
 }
@@ -65,8 +74,10 @@ pub async fn follow(path: PathBuf, in_force: ServerConfiguration, policy: Policy
             _ = ticks.tick() => {}
             () = read_again.ordered() => {}
         }
-        let text = match read_text(&path) {
-            Ok(text) => text,
+        let text = match read_settled(&path).await {
+            Ok(Some(text)) => text,
+            // Still being written; the next look sees it whole.
+            Ok(None) => continue,
             Err(error) => {
                 if last.take().is_some() {
                     tracing::error!(reason = %Reason::ConfigurationInvalid, %error, "the configuration in force stays");

@@ -12,7 +12,6 @@ use secrecy::ExposeSecret;
 use serde::Serialize;
 
 use super::refusal::{self, Surface};
-use super::token_api::not_allowed;
 use crate::broker::{self, Broker, HandOut};
 
 /// Its name in audit records.
@@ -30,7 +29,7 @@ struct Answer<'a> {
 /// Answers an exchange.
 pub(super) async fn answer(State(broker): State<Arc<Broker>>, request: Request) -> Response<Body> {
     if request.method() != Method::POST {
-        return not_allowed("POST");
+        return refusal::not_allowed("POST");
     }
     let id = broker.request_id();
     match read(request).await {

@@ -13,7 +13,6 @@ use keyferry_core::reason::Reason;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::refusal::{self, Surface};
-use super::token_api::not_allowed;
 use crate::broker::{self, Broker, HandOut};
 
 /// Its name in audit records.
@@ -26,7 +25,7 @@ pub(super) async fn answer(
     request: Request,
 ) -> Response<Body> {
     if request.method() != Method::GET {
-        return not_allowed("GET");
+        return refusal::not_allowed("GET");
     }
     let id = broker.request_id();
     if request.uri().query().is_some() {
@@ -40,7 +39,9 @@ pub(super) async fn answer(
             return refuse(reason);
         }
     };
-    let Some(access) = access(path) else {
+    // A name needs no escape, and two spellings of one path are one too many.
+    let path = Some(path).filter(|_| !request.uri().path().contains('%'));
+    let Some(access) = path.and_then(access) else {
         return malformed(&broker, "the path names no namespace and access", &id).await;
     };
     let request = broker::Request {

@@ -10,10 +10,15 @@ use axum_server::tls_rustls::RustlsConfig;
 use hyper_util::rt::TokioTimer;
 use keyferry_core::config::{Listener, TlsFiles};
 
+use super::connection::BoundedAcceptor;
 use crate::read_again::ReadAgain;
 
 /// How long a client may take over its request's head, and how long an idle connection is kept.
 const HEADER_DEADLINE: Duration = Duration::from_secs(30);
+/// The most bytes of a request's head: a token and what a client says beside it.
+const HEADER_BYTES: usize = 32 * 1024;
+/// The same under HTTP/2.
+const HEADER_LIST_BYTES: u32 = 32 * 1024;
 /// HTTP/2 streams that one connection may have open.
 const STREAMS: u32 = 100;
 /// How often the certificate's files are looked at.
@@ -81,10 +86,12 @@ impl TlsListener {
     /// What the system says.
     pub async fn serve(self, routes: Router, read_again: ReadAgain) -> std::io::Result<()> {
         let reload = tokio::spawn(reload(self.files, self.tls.clone(), read_again));
-        let mut server = axum_server::from_tcp_rustls(self.socket, self.tls)?.handle(self.handle);
+        let mut server = axum_server::from_tcp_rustls(self.socket, self.tls)?.map(BoundedAcceptor::new).handle(self.handle);
         let http = server.http_builder();
-        http.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_DEADLINE);
-        http.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS).keep_alive_interval(HEADER_DEADLINE);
+        http.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_DEADLINE).max_buf_size(HEADER_BYTES);
+        let mut http2 = http.http2();
+        http2.timer(TokioTimer::new()).max_concurrent_streams(STREAMS).keep_alive_interval(HEADER_DEADLINE);
+        http2.max_header_list_size(HEADER_LIST_BYTES);
         let outcome = server.serve(routes.into_make_service()).await;
         reload.abort();
         outcome

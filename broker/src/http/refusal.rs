@@ -32,16 +32,11 @@ enum Outside {
 fn outside(reason: Reason) -> Outside {
     use Reason as R;
     match reason {
-        R::CallerAudienceMismatch
-        | R::CallerExpired
-        | R::CallerIdentityChanged
-        | R::CallerIssuerMismatch
-        | R::CallerMalformed
-        | R::CallerMissing
-        | R::CallerNotPodBound
-        | R::CallerRejected => Outside::Caller,
+        reason if reason.is_about_caller() => Outside::Caller,
         R::DelegationForbidden | R::TargetNotGranted => Outside::Denied,
-        R::HubUnreachable | R::ReviewFailed | R::ReviewForbidden | R::AuditUnavailable | R::GrantSuperseded => Outside::Unavailable,
+        R::CallerGone | R::HubUnreachable | R::ReviewFailed | R::ReviewForbidden | R::AuditUnavailable | R::GrantSuperseded => {
+            Outside::Unavailable
+        }
         R::RequestInvalid => Outside::Request,
         _ => Outside::NotReady,
     }
@@ -82,6 +77,13 @@ pub fn answer(refusal: &Refusal, surface: Surface, request_id: &str) -> Response
 /// A malformed request, told by the name of its parameter.
 pub fn malformed(status: StatusCode, error: &'static str, description: &str, request_id: &str) -> Response<Body> {
     json_answer(status, &json!({ "error": error, "error_description": description }), request_id)
+}
+
+/// A 405 that says what is allowed (RFC 9110 section 15.5.6).
+pub fn not_allowed(allow: &'static str) -> Response<Body> {
+    let mut response = malformed(StatusCode::METHOD_NOT_ALLOWED, "invalid_request", "the method is not allowed here", "");
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
+    response
 }
 
 /// A JSON body under the headers of everything that may hold a secret.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderValue, Response, StatusCode, header};
+use axum::http::{Response, StatusCode};
 use axum::routing::any;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::TimeoutLayer;
@@ -30,13 +30,6 @@ pub fn routes(broker: Arc<Broker>) -> Router {
 
 async fn not_found(_: Request) -> Response<Body> {
     refusal::malformed(StatusCode::NOT_FOUND, "not_found", "there is no such path", "")
-}
-
-/// A 405 that says what is allowed (RFC 9110 section 15.5.6).
-pub(super) fn not_allowed(allow: &'static str) -> Response<Body> {
-    let mut response = refusal::malformed(StatusCode::METHOD_NOT_ALLOWED, "invalid_request", "the method is not allowed here", "");
-    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
-    response
 }
 
 /// A panic's message may hold anything, so it goes nowhere.

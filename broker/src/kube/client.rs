@@ -38,6 +38,11 @@ pub enum ClientError {
     /// Not in a Pod.
     #[error("finding the hub: this is not a Pod with a ServiceAccount; give --kubeconfig")]
     NotInCluster,
+    /// The hub would be spoken to without knowing that it is the hub.
+    #[error(
+        "preparing the client of the hub: its address must be https and its certificate must be verified; remove insecure-skip-tls-verify and give its CA"
+    )]
+    Insecure,
     /// The TLS or authentication part of the configuration cannot be used.
     #[error("preparing the client of the hub: its certificates or credentials cannot be used")]
     Credentials,
@@ -53,11 +58,21 @@ impl HubAccess {
             Some(path) => {
                 let kubeconfig = Kubeconfig::read_from(path).map_err(|_| ClientError::Kubeconfig(path.clone()))?;
                 let options = KubeConfigOptions { context: self.context.clone(), cluster: None, user: None };
+                let proxied =
+                    kubeconfig.clusters.iter().any(|named| named.cluster.as_ref().is_some_and(|cluster| cluster.proxy_url.is_some()));
                 let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
-                config.map_err(|_| ClientError::Context(path.clone()))?
+                let mut config = config.map_err(|_| ClientError::Context(path.clone()))?;
+                if !proxied {
+                    // The library would take one from the environment.
+                    config.proxy_url = None;
+                }
+                config
             }
             None => kube::Config::incluster_env().map_err(|_| ClientError::NotInCluster)?,
         };
+        if config.accept_invalid_certs || config.cluster_url.scheme_str() != Some("https") {
+            return Err(ClientError::Insecure);
+        }
         config.default_retry = false;
         config.connect_timeout = Some(CALL_DEADLINE);
         Ok(config)
@@ -125,7 +140,7 @@ impl HubClient {
     }
 
     async fn exchange(&self, request: Request<Body>) -> Result<(StatusCode, Vec<u8>), HubError> {
-        let response = self.client.send(request).await.map_err(|error| HubError::Unreachable(transport_fault(&error)))?;
+        let response = self.client.send(request).await.map_err(|error| transport_fault(&error))?;
         let status = response.status();
         let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await;
         let body = body.map_err(|_| HubError::Unreachable("its answer broke off or is too large".to_owned()))?;
@@ -134,11 +149,12 @@ impl HubClient {
 }
 
 /// Says what kind of fault it was without repeating a library's text, which may quote credentials of the configuration.
-fn transport_fault(error: &kube::Error) -> String {
+fn transport_fault(error: &kube::Error) -> HubError {
     match error {
-        kube::Error::Auth(_) => "Keyferry's own credentials could not be read".to_owned(),
-        kube::Error::Service(_) | kube::Error::HyperError(_) => "the connection failed".to_owned(),
-        _ => "the request could not be sent".to_owned(),
+        // Ours to mend, and no proof of anything about the hub.
+        kube::Error::Auth(_) => HubError::Unauthenticated("Keyferry's own credentials could not be read".to_owned()),
+        kube::Error::Service(_) | kube::Error::HyperError(_) => HubError::Unreachable("the connection failed".to_owned()),
+        _ => HubError::Unreachable("the request could not be sent".to_owned()),
     }
 }
 

@@ -17,29 +17,43 @@ use crate::circuit::Circuit;
 use crate::clock::Clock;
 use crate::ports::{Hub, HubError};
 
-/// Calls in flight at most: well under the 200 mutating requests that an apiserver takes at once.
-const IN_FLIGHT: usize = 32;
+/// Calls in flight at most, mints and reviews apart: well under the 200 mutating requests that an apiserver takes at once.
+const IN_FLIGHT: usize = 16;
+/// How long a call waits for its turn.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The real hub.
 pub struct KubeHub {
     client: HubClient,
     clock: Arc<dyn Clock>,
-    mints: Circuit,
-    reviews: Circuit,
+    mints: Gate,
+    reviews: Gate,
+}
+
+/// What each call passes on its way.
+struct Gate {
+    circuit: Circuit,
     in_flight: Semaphore,
+}
+
+impl Gate {
+    fn new(circuit: Circuit) -> Gate {
+        Gate { circuit, in_flight: Semaphore::new(IN_FLIGHT) }
+    }
 }
 
 impl KubeHub {
     /// The hub that `client` speaks to.
     pub fn new(client: HubClient, clock: Arc<dyn Clock>) -> KubeHub {
-        KubeHub { client, clock, mints: Circuit::on_silence(), reviews: Circuit::on_any_failure(), in_flight: Semaphore::new(IN_FLIGHT) }
+        KubeHub { client, clock, mints: Gate::new(Circuit::on_silence()), reviews: Gate::new(Circuit::on_any_failure()) }
     }
 
-    async fn guarded<T>(&self, circuit: &Circuit, call: impl Future<Output = Result<T, HubError>>) -> Result<T, HubError> {
-        let _permit = self.in_flight.acquire().await.map_err(|_| HubError::Unreachable("Keyferry is stopping".to_owned()))?;
-        circuit.admit(self.clock.now())?;
+    async fn guarded<T>(&self, gate: &Gate, call: impl Future<Output = Result<T, HubError>>) -> Result<T, HubError> {
+        let turn = tokio::time::timeout(PATIENCE, gate.in_flight.acquire()).await;
+        let _permit = turn.map_err(|_| HubError::Busy)?.map_err(|_| HubError::Busy)?;
+        gate.circuit.admit(self.clock.now())?;
         let result = call.await;
-        circuit.note(&result, self.clock.now());
+        gate.circuit.note(&result, self.clock.now());
         result
     }
 }

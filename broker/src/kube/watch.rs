@@ -13,6 +13,7 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource, ResourceExt};
 
+use super::client::ClientError;
 use crate::clock::Clock;
 use crate::live::{LiveObjects, Watched};
 
@@ -22,6 +23,20 @@ const WATCH_SECONDS: u32 = 200;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause, after several failures in a row: as long as a hub that is back may go unnoticed.
 const LAST_PAUSE: Duration = Duration::from_secs(5);
+
+/// How long a watch may be silent. The hub sends a bookmark about once a minute, so a longer silence is a dead connection.
+const SILENCE: Duration = Duration::from_secs(90);
+/// Objects per page of a list: tenants can make each of them large.
+const PAGE: u32 = 100;
+
+/// The client for watches: no deadline over the whole, one for each silence.
+///
+/// # Errors
+/// [`ClientError::Credentials`].
+pub fn client(mut config: kube::Config) -> Result<Client, ClientError> {
+    config.read_timeout = Some(SILENCE);
+    Client::try_from(config).map_err(|_| ClientError::Credentials)
+}
 
 /// Keeps `live` current until the task is dropped.
 pub async fn service_accounts(client: Client, live: Arc<LiveObjects>, clock: Arc<dyn Clock>) {
@@ -117,7 +132,7 @@ where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + 'static,
 {
     let mut listed = Listed::No;
-    let config = watcher::Config::default().timeout(WATCH_SECONDS);
+    let config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE);
     let mut events = pin!(kube::runtime::watcher(api.clone(), config));
     while let Some(event) = events.next().await {
         match event {

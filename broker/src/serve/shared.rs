@@ -14,7 +14,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::controller::{certificates, config_file, publish, renew, self_check};
 use crate::delegate::Delegations;
 use crate::kube::certificate_secret::KubeCertificateSecrets;
-use crate::kube::client::{ClientError, HubClient};
+use crate::kube::client::HubClient;
 use crate::kube::hub::KubeHub;
 use crate::kube::issuer_documents::KubeIssuerDocuments;
 use crate::kube::watch;
@@ -55,7 +55,7 @@ impl Shared {
 
         let config = options.hub.config().await?;
         let client = HubClient::new(config.clone())?;
-        let watches = kube::Client::try_from(config).map_err(|_| ClientError::Credentials)?;
+        let watches = watch::client(config)?;
         let documents = Arc::new(KubeIssuerDocuments::new(options.hub.clone()));
         let publisher = Publisher::new(documents, server.public_url.clone(), server.hub_issuer.clone());
         let secrets = Arc::new(KubeCertificateSecrets::new(client.clone(), server.cluster_resource_namespace.clone()));

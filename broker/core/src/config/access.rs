@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 
-use super::check::{Check, Mistake};
-use super::document::{Document, Metadata};
-use super::target::LocalReference;
+use super::check::Check;
+use super::document::{Document, LocalReference, Metadata};
+use super::mistake::Mistake;
 use super::{Generation, Policy};
 use crate::name::{AccessName, Namespace, ObjectName};
 

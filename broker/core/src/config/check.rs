@@ -1,67 +1,12 @@
-//! What is wrong with a configuration, said so that it can be mended.
+//! Turning the fields of one object into what they mean, and noting every mistake on the way.
 
 use std::fmt;
 
 use serde::de::DeserializeOwned;
 
 use super::document::Document;
+use super::mistake::Mistake;
 use super::typed;
-
-/// One mistake and its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
-    /// `<kind>/<name>` of the object, empty for the file as a whole.
-    pub object: String,
-    /// The field's path, such as `spec.allow[0].serviceAccounts`.
-    pub path: String,
-    /// Line in the file, from 1; 0 where there is no better place than the file.
-    pub line: u64,
-    /// What is wrong.
-    pub problem: String,
-    /// What to write instead.
-    pub mend: String,
-}
-
-impl Mistake {
-    pub(super) fn whole_file(problem: impl Into<String>, mend: impl Into<String>) -> Mistake {
-        Mistake { object: String::new(), path: String::new(), line: 0, problem: problem.into(), mend: mend.into() }
-    }
-}
-
-impl fmt::Display for Mistake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.line > 0 {
-            write!(f, "line {}: ", self.line)?;
-        }
-        for part in [&self.object, &self.path] {
-            if !part.is_empty() {
-                write!(f, "{part}: ")?;
-            }
-        }
-        write!(f, "{}; {}", self.problem, self.mend)
-    }
-}
-
-/// Every mistake found in one configuration file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError {
-    /// At least one.
-    pub mistakes: Vec<Mistake>,
-}
-
-impl std::error::Error for ConfigError {}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, mistake) in self.mistakes.iter().enumerate() {
-            if index > 0 {
-                f.write_str("\n")?;
-            }
-            write!(f, "{mistake}")?;
-        }
-        Ok(())
-    }
-}
 
 /// Collects the mistakes of one object while its fields are turned into what they mean.
 pub(super) struct Check<'a> {

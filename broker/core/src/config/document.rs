@@ -8,7 +8,7 @@ use serde_saphyr::Spanned;
 use serde_saphyr::options::MergeKeyPolicy;
 
 use super::Generation;
-use super::check::{ConfigError, Mistake};
+use super::mistake::{ConfigError, Mistake};
 use super::node::Node;
 
 /// The most bytes a configuration file may have.
@@ -35,6 +35,13 @@ pub(super) struct Metadata {
     _labels: BTreeMap<String, String>,
     #[serde(default, rename = "annotations")]
     _annotations: BTreeMap<String, String>,
+}
+
+/// A reference to an object whose namespace follows from the referrer: it has no namespace field.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LocalReference {
+    pub(super) name: String,
 }
 
 /// Reads the stream. Empty documents, such as a comment between two separators, are left out.

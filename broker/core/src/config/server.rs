@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::check::{Check, Mistake};
+use super::check::Check;
 use super::document::Document;
+use super::mistake::Mistake;
 use super::span;
 use crate::audience::Audience;
 use crate::issuer::{Issuer, PublicUrl};

@@ -6,8 +6,9 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::allow::{AllowRule, Rule};
-use super::check::{Check, Mistake};
-use super::document::{Document, Metadata};
+use super::check::Check;
+use super::document::{Document, LocalReference, Metadata};
+use super::mistake::Mistake;
 use super::server::DEFAULT_CALLER_AUDIENCE;
 use super::{Generation, Policy, address, allow, span};
 use crate::audience::Audience;
@@ -95,13 +96,6 @@ struct Spec {
     allow: Vec<Rule>,
     #[serde(default)]
     suspend: bool,
-}
-
-/// A reference to an object whose namespace follows from the referrer: it has no namespace field.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct LocalReference {
-    pub(super) name: String,
 }
 
 #[derive(Default, Deserialize)]

@@ -1,0 +1,227 @@
+//! A kubeconfig that a server sent, read as if by an enemy: kubectl runs what stands in one.
+//!
+//! Only what [`crate::kubeconfig`] writes is let in, and what comes out is written anew from the fields.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use url::Url;
+
+use crate::jwt::UnverifiedJwt;
+use crate::kubeconfig::{self, Connection};
+use crate::name::{AccessName, ObjectName};
+
+/// The most bytes that are read.
+pub const MAX_KUBECONFIG_BYTES: usize = 512 * 1024;
+
+/// Why a received kubeconfig is not used. Nothing of it is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReceivedError {
+    /// Larger than [`MAX_KUBECONFIG_BYTES`], or no YAML of the expected form: one cluster, one user, one context, no further members.
+    #[error("the server's kubeconfig is not of the form that Keyferry writes")]
+    Form,
+    /// It is for another access.
+    #[error("the server's kubeconfig is for another access")]
+    OtherAccess,
+    /// The cluster's address, server name, proxy or CA certificates cannot be used.
+    #[error("the server's kubeconfig leads to no usable address")]
+    Cluster,
+    /// The token is none.
+    #[error("the server's kubeconfig holds no token")]
+    Token,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Document {
+    #[serde(rename = "apiVersion")]
+    api_version: String,
+    kind: String,
+    clusters: [NamedCluster; 1],
+    users: [NamedUser; 1],
+    contexts: [NamedContext; 1],
+    current_context: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamedCluster {
+    name: String,
+    cluster: Cluster,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Cluster {
+    server: String,
+    certificate_authority_data: Option<String>,
+    tls_server_name: Option<String>,
+    proxy_url: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamedUser {
+    name: String,
+    user: User,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct User {
+    token: SecretString,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamedContext {
+    name: String,
+    context: Context,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Context {
+    cluster: String,
+    user: String,
+}
+
+/// Reads a received kubeconfig for `access` and writes it anew.
+///
+/// # Errors
+/// [`ReceivedError`].
+pub fn read(text: &str, access: &AccessName) -> Result<SecretString, ReceivedError> {
+    if text.len() > MAX_KUBECONFIG_BYTES {
+        return Err(ReceivedError::Form);
+    }
+    let options = serde_saphyr::options! { budget: serde_saphyr::budget! { max_events: 200, max_aliases: 0, max_anchors: 0 } };
+    let document: Document = serde_saphyr::from_str_with_options(text, options).map_err(|_| ReceivedError::Form)?;
+    let Document { api_version, kind, clusters: [cluster], users: [user], contexts: [context], current_context } = document;
+    let joined = context.context.cluster == cluster.name && context.context.user == user.name && context.name == current_context;
+    if api_version != "v1" || kind != "Config" || !joined || ObjectName::new(cluster.name.as_str()).is_err() {
+        return Err(ReceivedError::Form);
+    }
+    if user.name != access.to_string() {
+        return Err(ReceivedError::OtherAccess);
+    }
+    UnverifiedJwt::parse(user.user.token.expose_secret()).map_err(|_| ReceivedError::Token)?;
+    let fields = cluster.cluster;
+    let ca_pem = fields.certificate_authority_data.as_deref().map(certificates).transpose()?;
+    let usable = is_url(&fields.server, &["https"])
+        && fields.proxy_url.as_deref().is_none_or(|url| is_url(url, &["http", "https", "socks5"]))
+        && fields.tls_server_name.as_deref().is_none_or(|name| ObjectName::new(name).is_ok());
+    if !usable {
+        return Err(ReceivedError::Cluster);
+    }
+    kubeconfig::write(&Connection {
+        cluster: &cluster.name,
+        user: &user.name,
+        server: &fields.server,
+        ca_pem: ca_pem.as_deref(),
+        tls_server_name: fields.tls_server_name.as_deref(),
+        proxy_url: fields.proxy_url.as_deref(),
+        token: user.user.token.expose_secret(),
+    })
+    .map_err(|_| ReceivedError::Form)
+}
+
+fn certificates(encoded: &str) -> Result<String, ReceivedError> {
+    let pem = STANDARD.decode(encoded).ok().and_then(|bytes| String::from_utf8(bytes).ok()).ok_or(ReceivedError::Cluster)?;
+    let public = pem.contains("-----BEGIN CERTIFICATE-----") && !pem.contains("PRIVATE KEY-----");
+    if public { Ok(pem) } else { Err(ReceivedError::Cluster) }
+}
+
+fn is_url(text: &str, schemes: &[&str]) -> bool {
+    let Ok(url) = Url::parse(text) else { return false };
+    let anonymous = url.username().is_empty() && url.password().is_none() && !text.contains('@');
+    schemes.contains(&url.scheme()) && anonymous && url.host_str().is_some_and(|host| !host.is_empty())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use proptest::prelude::*;
+    use secrecy::ExposeSecret;
+
+    use super::{ReceivedError, read};
+    use crate::jwks::test_keys::{claims, key};
+    use crate::jwt::SigningAlgorithm;
+    use crate::kubeconfig::{Connection, write};
+    use crate::name::AccessName;
+
+    fn access() -> AccessName {
+        AccessName::parse("tenant-a/prod").unwrap()
+    }
+
+    fn good() -> String {
+        let token = key(SigningAlgorithm::Es256).token(&claims());
+        let connection = Connection {
+            cluster: "prod",
+            user: "tenant-a/prod",
+            server: "https://prod.example.com:6443/path",
+            ca_pem: Some("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+            tls_server_name: Some("kubernetes"),
+            proxy_url: Some("socks5://proxy:1080"),
+            token: &token,
+        };
+        write(&connection).unwrap().expose_secret().to_owned()
+    }
+
+    #[test]
+    fn what_keyferry_writes_comes_back_as_it_was() {
+        let text = good();
+        assert_eq!(read(&text, &access()).unwrap().expose_secret(), text);
+    }
+
+    #[test]
+    fn what_kubectl_would_run_or_read_is_refused() {
+        let text = good();
+        let user = text.find("token:").unwrap();
+        for stanza in [
+            "exec: {apiVersion: client.authentication.k8s.io/v1, command: touch, args: [x]}",
+            "auth-provider: {name: x}",
+            "tokenFile: /etc/shadow",
+            "client-certificate: /x",
+            "username: x",
+            "as: system:admin",
+        ] {
+            let mut hostile = text.clone();
+            hostile.insert_str(user, &format!("{stanza}\n      "));
+            assert_eq!(read(&hostile, &access()).unwrap_err(), ReceivedError::Form, "{stanza}");
+        }
+        let server = text.find("server:").unwrap();
+        for stanza in ["insecure-skip-tls-verify: true", "certificate-authority: /etc/shadow", "extensions: []"] {
+            let mut hostile = text.clone();
+            hostile.insert_str(server, &format!("{stanza}\n      "));
+            assert_eq!(read(&hostile, &access()).unwrap_err(), ReceivedError::Form, "{stanza}");
+        }
+    }
+
+    #[test]
+    fn another_access_another_address_or_no_token_is_refused() {
+        let text = good();
+        assert_eq!(read(&text, &AccessName::parse("tenant-a/other").unwrap()).unwrap_err(), ReceivedError::OtherAccess);
+        for (from, to, error) in [
+            ("https://prod", "http://prod", ReceivedError::Cluster),
+            ("https://prod", "https://user:word@prod", ReceivedError::Cluster),
+            ("socks5://proxy", "file:///proxy", ReceivedError::Cluster),
+            ("'Config'", "'List'", ReceivedError::Form),
+        ] {
+            assert!(text.contains(from), "{from}");
+            assert_eq!(read(&text.replace(from, to), &access()).unwrap_err(), error, "{from} -> {to}");
+        }
+        let start = text.find("eyJ").unwrap();
+        let end = start + text.get(start..).unwrap().find('\'').unwrap();
+        let mut hostile = text.clone();
+        hostile.replace_range(start..end, "[2Jspoof");
+        assert_eq!(read(&hostile, &access()).unwrap_err(), ReceivedError::Token);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in ".{0,400}") {
+            let _ = read(&text, &access());
+        }
+    }
+}
