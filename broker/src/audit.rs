@@ -14,13 +14,21 @@ use crate::ports::{AuditError, AuditSink};
 
 /// Records waiting at most; more than that and the log has stopped moving.
 const QUEUE: usize = 4096;
+/// How long the writer rests after a write, so that under load one write and one wake-up serve many records. A record after a quieter
+/// time is written at once.
+const REST: Duration = Duration::from_micros(200);
+/// More than most records need.
+const RECORD_BYTES: usize = 1024;
 /// How long a request waits for its record to be written.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 struct Line {
     text: Vec<u8>,
-    written: oneshot::Sender<bool>,
+    written: oneshot::Sender<Written>,
 }
+
+/// Whether it was, and the text back: freed in the writer's thread, it would have all threads wait for one arena of the allocator.
+type Written = (bool, Vec<u8>);
 
 /// Writes records in a thread of its own, so that a blocked pipe or a slow disk stops hand-outs and nothing else.
 pub struct AuditLog {
@@ -50,13 +58,14 @@ impl AuditLog {
             while queue.blocking_recv_many(&mut batch, 256) > 0 {
                 // After a failure the last line may be half there: the next record must not grow on it.
                 let mut text = if torn { vec![b'\n'] } else { Vec::new() };
-                text.extend(batch.iter().flat_map(|line| line.text.iter().copied()));
+                batch.iter().for_each(|line| text.extend_from_slice(&line.text));
                 let good = sink.write_all(&text).and_then(|()| sink.flush()).is_ok();
                 torn = !good;
                 for line in batch.drain(..) {
                     // Whoever waited may have hung up.
-                    let _ = line.written.send(good);
+                    let _ = line.written.send((good, line.text));
                 }
+                std::thread::sleep(REST);
             }
         });
         AuditLog { lines }
@@ -99,12 +108,13 @@ impl Write for LogFile {
 impl AuditSink for AuditLog {
     fn record<'a>(&'a self, record: &'a AuditRecord) -> BoxFuture<'a, Result<(), AuditError>> {
         Box::pin(async move {
-            let mut text = serde_json::to_vec(record).map_err(|_| AuditError)?;
+            let mut text = Vec::with_capacity(RECORD_BYTES);
+            serde_json::to_writer(&mut text, record).map_err(|_| AuditError)?;
             text.push(b'\n');
             let (written, waiting) = oneshot::channel();
             self.lines.try_send(Line { text, written }).map_err(|_| AuditError)?;
             match tokio::time::timeout(PATIENCE, waiting).await {
-                Ok(Ok(true)) => Ok(()),
+                Ok(Ok((true, _))) => Ok(()),
                 _ => Err(AuditError),
             }
         })

@@ -17,6 +17,9 @@ use crate::broker::{self, Broker, HandOut};
 /// Its name in audit records.
 const ROUTE: &str = "exchange";
 
+/// Bytes of an answer beside its token.
+const ROUND_THE_TOKEN: usize = 160;
+
 /// The answer of RFC 8693 section 2.2.1.
 #[derive(Serialize)]
 struct Answer<'a> {
@@ -59,7 +62,10 @@ async fn exchange(broker: &Broker, form: exchange::ExchangeRequest, id: String) 
                 token_type: "Bearer",
                 expires_in: usable.as_secs(),
             };
-            let body = serde_json::to_string(&answer).unwrap_or_default();
+            let mut body = Vec::with_capacity(answer.access_token.len() + ROUND_THE_TOKEN);
+            if serde_json::to_writer(&mut body, &answer).is_err() {
+                body.clear();
+            }
             refusal::secret_answer(StatusCode::OK, "application/json", body, &id)
         }
         Err(refused) => refusal::answer(&refused, Surface::Exchange, &id),

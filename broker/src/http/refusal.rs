@@ -1,7 +1,7 @@
 //! How a refusal looks from outside: few bodies, the same bytes for the absent and the forbidden.
 
 use axum::body::Body;
-use axum::http::{HeaderValue, Response, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use keyferry_core::reason::Reason;
 use serde_json::json;
 
@@ -91,11 +91,17 @@ pub fn json_answer(status: StatusCode, body: &serde_json::Value, request_id: &st
     secret_answer(status, "application/json", body.to_string(), request_id)
 }
 
+/// Joins an answer to its audit record.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Room for the headers below and those that the server adds.
+const HEADERS: usize = 12;
+
 /// A body that must not be stored, sniffed, framed or passed on.
-pub fn secret_answer(status: StatusCode, content_type: &'static str, body: String, request_id: &str) -> Response<Body> {
-    let mut response = Response::new(Body::from(body));
+pub fn secret_answer(status: StatusCode, content_type: &'static str, body: impl Into<Body>, request_id: &str) -> Response<Body> {
+    let mut response = Response::new(body.into());
     *response.status_mut() = status;
     let headers = response.headers_mut();
+    headers.reserve(HEADERS);
     for (name, value) in [
         (header::CONTENT_TYPE, content_type),
         (header::CACHE_CONTROL, "no-store"),
@@ -112,7 +118,7 @@ pub fn secret_answer(status: StatusCode, content_type: &'static str, body: Strin
     if let Ok(id) = HeaderValue::from_str(request_id)
         && !id.is_empty()
     {
-        headers.insert("x-request-id", id);
+        headers.insert(REQUEST_ID, id);
     }
     response
 }
