@@ -11,13 +11,20 @@ use super::process;
 use super::stage::{self, Ground};
 use crate::Outcome;
 
-/// Fewer than a namespace may hold (1,000), and all together fewer than may be held (50,000).
-const NAMESPACES: usize = 50;
+/// Each namespace comes to hold `TARGETS * GENERATIONS` tokens: no more than it may (1,000).
+const NAMESPACES: usize = 5;
 const TARGETS: usize = 100;
+/// Each time its ServiceAccounts are made anew, a namespace holds another hundred tokens under the same few objects of the file: what
+/// the reading of a large file leaves behind in the allocator would otherwise be weighed against the tokens.
+const GENERATIONS: usize = 10;
+/// The first generations are not counted: with them come connections, buffers, the check of each audience and the allocator's holes.
+const UNCOUNTED: usize = 2;
 /// Requests under way at once while the cache is filled.
 const AT_ONCE: usize = 16;
 /// How long a process that has just started, or just worked, is left alone before it is weighed.
 const REST: Duration = Duration::from_secs(2);
+/// How long the broker may take to see that a ServiceAccount was made anew.
+const SEEN: Duration = Duration::from_secs(10);
 
 /// Weights in KiB and bytes.
 pub struct Memory {
@@ -48,34 +55,46 @@ pub async fn measure() -> Outcome<Memory> {
     }
     let ports = ground.configure(&objects)?;
     let keyferry = Keyferry::start(&ground, ports).await?;
+    tokio::time::sleep(REST).await;
     let idle_with_policy_kib = process::resident_kib(keyferry.0.id());
     let (client, url) = (ground.client()?, format!("https://127.0.0.1:{}/v1/token", ports.api));
-
-    // The first namespace's tokens are not counted: with them come the connections, the buffers and the check of each audience.
-    let (first, rest) = namespaces.split_first().ok_or("there are no namespaces")?;
-    let token_bytes = token_bytes(&client, &url, ground.form(first, "reconciler", "target-0")?).await?;
-    let mut forms = Vec::new();
-    for _ in 0..20 {
-        forms.extend(forms_of(&ground, first, &targets)?);
+    let token_bytes = token_bytes(&client, &url, ground.form("tenant-0", "reconciler", "target-0")?).await?;
+    for _ in 0..UNCOUNTED {
+        hold_a_generation(&ground, &client, &url, &namespaces, &targets).await?;
     }
-    ask_all(&client, &url, forms).await?;
-    let mut counted = Vec::new();
-    for namespace in rest {
-        counted.extend(forms_of(&ground, namespace, &targets)?);
-    }
-    let tokens = counted.len();
     tokio::time::sleep(REST).await;
-    let before = process::resident_kib(keyferry.0.id());
-    let minted = ground.hub.token_requests();
-    ask_all(&client, &url, counted).await?;
-    if ground.hub.token_requests() - minted != tokens as u64 {
-        return Err("some tokens were not minted, so they cannot be weighed".into());
+    let (before, minted) = (process::resident_kib(keyferry.0.id()), ground.hub.token_requests());
+    for _ in UNCOUNTED..GENERATIONS {
+        hold_a_generation(&ground, &client, &url, &namespaces, &targets).await?;
     }
     tokio::time::sleep(REST).await;
     let after = process::resident_kib(keyferry.0.id());
+    let tokens = (GENERATIONS - UNCOUNTED) * NAMESPACES * TARGETS;
+    if ground.hub.token_requests() - minted != tokens as u64 {
+        return Err("some tokens were not minted, so they cannot be weighed".into());
+    }
     let bytes_per_token = before.zip(after).map(|(before, after)| after.saturating_sub(before) as f64 * 1024.0 / tokens as f64);
     let objects = TARGETS + NAMESPACES * TARGETS;
     Ok(Memory { idle_kib, idle_with_policy_kib, objects, tokens, token_bytes, bytes_per_token })
+}
+
+/// Makes every ServiceAccount anew and fetches a token of each for each target.
+async fn hold_a_generation(ground: &Ground, client: &reqwest::Client, url: &str, namespaces: &[String], targets: &[String]) -> Outcome<()> {
+    let mut forms = Vec::new();
+    for namespace in namespaces {
+        ground.hub.recreate_service_account(namespace, "reconciler");
+        let of_namespace = forms_of(ground, namespace, targets)?;
+        let first = of_namespace.first().ok_or("there are no targets")?;
+        // Until the broker's watch has told it, the caller is not the live ServiceAccount.
+        let seen = async {
+            while stage::exchange(client, url, first.clone()).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(SEEN, seen).await.map_err(|_| "the broker did not see a ServiceAccount that was made anew")?;
+        forms.extend(of_namespace);
+    }
+    ask_all(client, url, forms).await
 }
 
 async fn idle() -> Outcome<Option<u64>> {

@@ -148,9 +148,8 @@ async fn get(client: &HubClient, path: &str, doing: &'static str) -> Result<Opti
 
 /// Whether the hub takes the minted token for one of its own. Needs no right but the token itself.
 async fn opens_the_hub(mut config: kube::Config, token: &BoundToken) -> Result<bool, ClientError> {
-    let mut identity = kube::config::AuthInfo::default();
-    identity.token = Some(secrecy::SecretString::from(token.secret().expose_secret().to_owned()));
-    config.auth_info = identity;
+    let token = secrecy::SecretString::from(token.secret().expose_secret().to_owned());
+    config.auth_info = kube::config::AuthInfo { token: Some(token), ..kube::config::AuthInfo::default() };
     let client = HubClient::new(config)?;
     let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
     let answer: Result<serde_json::Value, HubError> =

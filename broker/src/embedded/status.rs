@@ -11,7 +11,7 @@ pub(super) struct ApiError {
     code: StatusCode,
     reason: &'static str,
     message: String,
-    details: Option<Value>,
+    details: Option<Box<Value>>,
     retry_after: Option<u64>,
 }
 
@@ -42,7 +42,7 @@ impl ApiError {
 
     pub(super) fn not_found(resource: &str, name: &str) -> Self {
         let mut error = Self::new(StatusCode::NOT_FOUND, "NotFound", format!("{resource} {name:?} not found"));
-        error.details = Some(json!({"name": name, "kind": resource}));
+        error.details = Some(Box::new(json!({"name": name, "kind": resource})));
         error
     }
 
@@ -93,7 +93,7 @@ impl ApiError {
             "code": self.code.as_u16(),
         });
         if let (Some(details), Some(fields)) = (&self.details, status.as_object_mut()) {
-            fields.insert("details".to_owned(), details.clone());
+            fields.insert("details".to_owned(), Value::clone(details));
         }
         status
     }

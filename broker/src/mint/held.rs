@@ -94,13 +94,13 @@ impl HeldTokens {
         let mut due = Vec::new();
         for (key, held) in &self.tokens {
             let idle = seconds.saturating_sub(held.last_used.load(Ordering::Relaxed));
+            let waited = seconds.saturating_sub(held.last_tried.load(Ordering::Relaxed)) >= RETRY.as_secs();
+            let old = held.token.age(now) >= held.refresh_after;
             if held.token.usable(now).is_none() {
                 self.remove(&key);
-            } else if held.token.age(now) >= held.refresh_after && idle <= held.token.lifetime().as_secs() {
-                if seconds.saturating_sub(held.last_tried.load(Ordering::Relaxed)) >= RETRY.as_secs() {
-                    held.last_tried.store(seconds, Ordering::Relaxed);
-                    due.push((key.as_ref().clone(), held.grant.clone()));
-                }
+            } else if old && waited && idle <= held.token.lifetime().as_secs() {
+                held.last_tried.store(seconds, Ordering::Relaxed);
+                due.push((key.as_ref().clone(), held.grant.clone()));
             }
         }
         due
