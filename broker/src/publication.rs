@@ -134,7 +134,7 @@ impl Publisher {
         read.await.unwrap_or(Err(PublishError::Lost))
     }
 
-    /// Reads the hub's documents because a token names a key that is not published; at most once in [`UNKNOWN_KEY_PAUSE`].
+    /// Reads the hub's documents because a token names a key that is not published; at most once in five seconds.
     ///
     /// # Errors
     /// [`Reason::HubUnreachable`] when the hub did not answer: the key may be good.
