@@ -14,7 +14,7 @@ use keyferry_core::bound_token::BoundToken;
 use keyferry_core::caller::CallerRules;
 use keyferry_core::config::{DeliveryType, Policy, TargetCluster};
 use keyferry_core::lifetime;
-use keyferry_core::name::AccessName;
+use keyferry_core::name::{AccessName, ObjectName};
 use keyferry_core::reason::Reason;
 use secrecy::SecretString;
 
@@ -54,8 +54,10 @@ pub struct HandOut {
     pub token: Arc<BoundToken>,
     /// How long the caller may use it.
     pub usable: Duration,
-    /// The target it is for.
-    pub target: TargetCluster,
+    /// The target it is for, in the policy that granted it.
+    pub target: ObjectName,
+    /// That policy.
+    pub policy: Arc<Policy>,
     /// The target's CA certificates as PEM.
     pub ca_pem: Option<Arc<str>>,
 }
@@ -236,7 +238,11 @@ impl Broker {
             let detail = format!("min_ttl is more than the hub's tokens live: {} s are left of this one", usable.as_secs());
             return Err(Refusal { reason: Reason::RequestInvalid, detail: Some(detail) });
         }
-        Ok(Granted { hand_out: HandOut { token, usable, target: target.clone(), ca_pem }, grant, from_cache })
+        Ok(Granted {
+            hand_out: HandOut { token, usable, target: pair.target().clone(), policy: Arc::clone(&policy), ca_pem },
+            grant,
+            from_cache,
+        })
     }
 
     /// A refusal with what stands in the way. Its text reaches only whoever policy allows the pair.

@@ -1,7 +1,7 @@
 //! The hub's live ServiceAccounts and Namespaces, kept current by watches.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use keyferry_core::authorise::HubView;
@@ -29,7 +29,7 @@ struct Health {
 #[derive(Debug, Default)]
 pub struct LiveObjects {
     service_accounts: RwLock<HashMap<ServiceAccount, Uid>>,
-    namespaces: RwLock<HashMap<Namespace, BTreeMap<String, String>>>,
+    namespaces: RwLock<HashMap<Namespace, Arc<BTreeMap<String, String>>>>,
     service_account_watch: Mutex<Health>,
     namespace_watch: Mutex<Health>,
 }
@@ -51,6 +51,7 @@ impl LiveObjects {
 
     /// Takes in a whole list of Namespaces; what is not in it is gone.
     pub fn replace_namespaces(&self, all: HashMap<Namespace, BTreeMap<String, String>>) {
+        let all = all.into_iter().map(|(namespace, labels)| (namespace, Arc::new(labels))).collect();
         *self.namespaces.write().unwrap_or_else(PoisonError::into_inner) = all;
     }
 
@@ -58,7 +59,7 @@ impl LiveObjects {
     pub fn set_namespace(&self, namespace: Namespace, labels: Option<BTreeMap<String, String>>) {
         let mut namespaces = self.namespaces.write().unwrap_or_else(PoisonError::into_inner);
         match labels {
-            Some(labels) => namespaces.insert(namespace, labels),
+            Some(labels) => namespaces.insert(namespace, Arc::new(labels)),
             None => namespaces.remove(&namespace),
         };
     }
@@ -107,7 +108,7 @@ impl HubView for LiveObjects {
         self.service_accounts.read().unwrap_or_else(PoisonError::into_inner).get(account).cloned()
     }
 
-    fn namespace_labels(&self, namespace: &Namespace) -> Option<BTreeMap<String, String>> {
+    fn namespace_labels(&self, namespace: &Namespace) -> Option<Arc<BTreeMap<String, String>>> {
         self.namespaces.read().unwrap_or_else(PoisonError::into_inner).get(namespace).cloned()
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use keyferry_core::audience::Audience;
 use keyferry_core::authorise::{Grant, Requester};
 use keyferry_core::bound_token::BoundToken;
+use keyferry_core::issuer::Issuer;
 use keyferry_core::lifetime;
 use keyferry_core::moment::Deadline;
 use keyferry_core::reason::Reason;
@@ -33,7 +34,7 @@ pub struct MintKey {
     identity: ServiceAccountIdentity,
     audience: Audience,
     lifetime: Duration,
-    issuer: String,
+    issuer: Issuer,
 }
 
 /// A token and where it came from.
@@ -92,7 +93,7 @@ impl Mint {
     /// A `Mint…` reason, [`Reason::HubUnreachable`], or what the audience check says.
     pub async fn token(&self, grant: &Grant, min_ttl: Duration) -> Result<Minted, Reason> {
         let now = self.parts.clock.now();
-        let issuer = self.parts.publisher.reader().current().ok_or(Reason::HubUnreachable)?.issuer.to_string();
+        let issuer = self.parts.publisher.reader().current().ok_or(Reason::HubUnreachable)?.issuer.clone();
         let pair = grant.pair();
         let key =
             MintKey { identity: pair.service_account().clone(), audience: pair.audience().clone(), lifetime: pair.lifetime(), issuer };

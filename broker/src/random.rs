@@ -17,7 +17,7 @@ pub trait Random: Send + Sync {
     fn request_id(&self) -> String {
         let mut bytes = [0; 8];
         self.fill(&mut bytes);
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        format!("{:016x}", u64::from_be_bytes(bytes))
     }
 }
 

@@ -11,12 +11,12 @@ use super::process;
 use super::stage::{self, Ground};
 use crate::Outcome;
 
-/// Each namespace comes to hold `TARGETS * GENERATIONS` tokens: no more than it may (1,000).
+/// Each namespace comes to hold `TARGETS * GENERATIONS` tokens and one more: no more than it may (1,000).
 const NAMESPACES: usize = 5;
 const TARGETS: usize = 100;
 /// Each time its ServiceAccounts are made anew, a namespace holds another hundred tokens under the same few objects of the file: what
 /// the reading of a large file leaves behind in the allocator would otherwise be weighed against the tokens.
-const GENERATIONS: usize = 10;
+const GENERATIONS: usize = 9;
 /// The first generations are not counted: with them come connections, buffers, the check of each audience and the allocator's holes.
 const UNCOUNTED: usize = 2;
 /// Requests under way at once while the cache is filled.

@@ -1,6 +1,7 @@
 //! The audience of a bound token. It is never optional: a TokenRequest without one asks for a credential of the hub itself.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// characters that invite it are refused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Audience(String);
+pub struct Audience(Arc<str>);
 
 /// Why a text is no audience.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,7 +41,7 @@ impl Audience {
             return Err(AudienceError::TooLong);
         }
         let allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b',' | b'"' | b'\'' | b'\\' | b'`');
-        if text.bytes().all(allowed) { Ok(Audience(text)) } else { Err(AudienceError::Grammar) }
+        if text.bytes().all(allowed) { Ok(Audience(text.into())) } else { Err(AudienceError::Grammar) }
     }
 
     /// The audience as text.
@@ -59,7 +60,7 @@ impl TryFrom<String> for Audience {
 
 impl From<Audience> for String {
     fn from(audience: Audience) -> String {
-        audience.0
+        audience.0.as_ref().to_owned()
     }
 }
 

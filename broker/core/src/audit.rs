@@ -78,7 +78,7 @@ impl AuditRecord {
 
     /// Adds what was granted.
     pub fn with_grant(&mut self, grant: &Grant) {
-        if let Requester::Caller(caller) = grant.requester() {
+        if let (Requester::Caller(caller), None) = (grant.requester(), &self.caller) {
             self.with_caller(caller);
         }
         let pair = grant.pair();

@@ -5,6 +5,7 @@
 //! policy did not allow cannot be asked for.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::audience::Audience;
@@ -22,7 +23,7 @@ pub trait HubView {
     /// The UID of the live ServiceAccount, nothing if there is none or it is being deleted.
     fn service_account(&self, account: &ServiceAccount) -> Option<Uid>;
     /// The labels of the live Namespace, nothing if there is none or it is terminating.
-    fn namespace_labels(&self, namespace: &Namespace) -> Option<BTreeMap<String, String>>;
+    fn namespace_labels(&self, namespace: &Namespace) -> Option<Arc<BTreeMap<String, String>>>;
 }
 
 /// Who asks.

@@ -4,6 +4,7 @@
 //! that was deleted and made anew.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -52,7 +53,10 @@ pub struct ReviewedUser {
 
 /// A caller that proved itself. Only [`accept`] makes it.
 #[derive(Clone, Debug)]
-pub struct VerifiedCaller {
+pub struct VerifiedCaller(Arc<Facts>);
+
+#[derive(Debug)]
+struct Facts {
     identity: ServiceAccountIdentity,
     user: ReviewedUser,
     token_id: Option<String>,
@@ -62,22 +66,22 @@ pub struct VerifiedCaller {
 impl VerifiedCaller {
     /// The ServiceAccount, by name and UID.
     pub fn identity(&self) -> &ServiceAccountIdentity {
-        &self.identity
+        &self.0.identity
     }
 
     /// The user as the hub sees it.
     pub fn user(&self) -> &ReviewedUser {
-        &self.user
+        &self.0.user
     }
 
     /// The `jti` of its token, which joins our audit record to the hub's.
     pub fn token_id(&self) -> Option<&str> {
-        self.token_id.as_deref()
+        self.0.token_id.as_deref()
     }
 
     /// The `exp` of its token.
     pub fn expires_at(&self) -> Timestamp {
-        self.expires_at
+        self.0.expires_at
     }
 }
 
@@ -121,12 +125,12 @@ pub fn accept(claims: &ServiceAccountClaims, answer: TokenReviewAnswer, rules: &
     if answer.user.username != claims.identity.account.username() || answer.user.uid != claims.identity.uid.as_str() {
         return Err(Reason::CallerRejected);
     }
-    Ok(VerifiedCaller {
+    Ok(VerifiedCaller(Arc::new(Facts {
         identity: claims.identity.clone(),
         user: answer.user,
         token_id: claims.token_id.clone(),
         expires_at: claims.expires_at,
-    })
+    })))
 }
 
 #[cfg(test)]

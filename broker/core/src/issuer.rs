@@ -1,12 +1,17 @@
 //! The issuer of bound tokens, and the address under which Keyferry publishes it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use url::Url;
 
 /// The value of `iss`: compared byte for byte, never normalised.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Issuer(String);
+pub struct Issuer {
+    text: Arc<str>,
+    /// Found out once: every hand-out asks.
+    cluster_default: bool,
+}
 
 /// Why a text is no issuer that a target could trust.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,28 +45,28 @@ impl Issuer {
         if decorated || text.bytes().any(|byte| !byte.is_ascii_graphic()) {
             return Err(IssuerError::Decorated);
         }
-        Ok(Issuer(text))
+        let host = url.host_str().unwrap_or_default();
+        let cluster_default = host == "kubernetes.default"
+            || host == "kubernetes"
+            || host == "kubernetes.default.svc"
+            || host.starts_with("kubernetes.default.svc.");
+        Ok(Issuer { text: text.into(), cluster_default })
     }
 
     /// The issuer as text.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 
     /// Whether the issuer is one that Kubernetes distributions give every cluster: a target with the same default refuses it.
     pub fn is_cluster_default(&self) -> bool {
-        let Ok(url) = Url::parse(&self.0) else { return false };
-        let host = url.host_str().unwrap_or_default();
-        host == "kubernetes.default"
-            || host == "kubernetes"
-            || host == "kubernetes.default.svc"
-            || host.starts_with("kubernetes.default.svc.")
+        self.cluster_default
     }
 }
 
 impl fmt::Display for Issuer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Kubernetes object names, checked once and then trusted.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +24,7 @@ macro_rules! name_type {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
-        pub struct $name(String);
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// Checks and takes a name.
@@ -33,7 +34,7 @@ macro_rules! name_type {
             pub fn new(text: impl Into<String>) -> Result<$name, NameError> {
                 let text = text.into();
                 $check(&text)?;
-                Ok($name(text))
+                Ok($name(text.into()))
             }
 
             /// The name as text.
@@ -52,7 +53,7 @@ macro_rules! name_type {
 
         impl From<$name> for String {
             fn from(name: $name) -> String {
-                name.0
+                name.0.as_ref().to_owned()
             }
         }
 

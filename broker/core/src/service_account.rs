@@ -1,6 +1,7 @@
 //! A ServiceAccount as an identity: `system:serviceaccount:<namespace>:<name>` and its UID.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::name::{NameError, Namespace, ObjectName};
 
@@ -47,7 +48,7 @@ pub struct ServiceAccountIdentity {
 
 /// An object's `metadata.uid`: not empty, at most 128 bytes of printable ASCII.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Uid(String);
+pub struct Uid(Arc<str>);
 
 impl Uid {
     /// Checks and takes a UID.
@@ -62,7 +63,7 @@ impl Uid {
         if text.len() > 128 {
             return Err(NameError::TooLong(128));
         }
-        if text.bytes().all(|byte| byte.is_ascii_graphic()) { Ok(Uid(text)) } else { Err(NameError::Grammar) }
+        if text.bytes().all(|byte| byte.is_ascii_graphic()) { Ok(Uid(text.into())) } else { Err(NameError::Grammar) }
     }
 
     /// The UID as text.

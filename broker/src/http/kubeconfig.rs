@@ -53,8 +53,9 @@ pub(super) async fn answer(
         request_id: id.clone(),
     };
     match broker.hand_out(request).await {
-        Ok(HandOut { token, target, ca_pem, .. }) => {
-            let parts = KubeconfigParts { target: &target, ca_pem: ca_pem.as_deref(), access: &access, token: token.secret() };
+        Ok(HandOut { token, target, policy, ca_pem, .. }) => {
+            let Some(target) = policy.targets.get(&target) else { return refuse(Reason::TargetNotGranted) };
+            let parts = KubeconfigParts { target, ca_pem: ca_pem.as_deref(), access: &access, token: token.secret() };
             match kubeconfig::render(&parts) {
                 Ok(document) => refusal::secret_answer(StatusCode::OK, "application/yaml", document.expose_secret().to_owned(), &id),
                 Err(_) => refuse(Reason::MintFailed),

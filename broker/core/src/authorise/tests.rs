@@ -26,8 +26,8 @@ impl HubView for Hub {
         self.accounts.get(&account.to_string()).map(|uid| Uid::new(uid.clone()).unwrap())
     }
 
-    fn namespace_labels(&self, namespace: &Namespace) -> Option<BTreeMap<String, String>> {
-        self.namespaces.get(namespace.as_str()).cloned()
+    fn namespace_labels(&self, namespace: &Namespace) -> Option<std::sync::Arc<BTreeMap<String, String>>> {
+        self.namespaces.get(namespace.as_str()).cloned().map(std::sync::Arc::new)
     }
 }
 
@@ -256,7 +256,7 @@ impl HubView for Racing {
         Uid::new(uid).ok()
     }
 
-    fn namespace_labels(&self, namespace: &Namespace) -> Option<BTreeMap<String, String>> {
+    fn namespace_labels(&self, namespace: &Namespace) -> Option<std::sync::Arc<BTreeMap<String, String>>> {
         hub().namespace_labels(namespace)
     }
 }

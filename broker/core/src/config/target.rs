@@ -1,6 +1,7 @@
 //! `TargetCluster`: where a target is, its CA, its one audience, and who may use it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -41,7 +42,7 @@ pub struct TargetCluster {
     /// Lifetimes of its tokens.
     pub lifetime: LifetimeRange,
     /// Who may use it. Empty means nobody.
-    pub allow: Vec<AllowRule>,
+    pub allow: Arc<[AllowRule]>,
     /// Whether nothing is minted for the time being.
     pub suspend: bool,
 }

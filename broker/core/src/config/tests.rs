@@ -163,7 +163,7 @@ fn a_target_has_its_defaults() {
     assert_eq!((prod.tls_server_name, prod.proxy_url, prod.target_issuer), (None, None, None));
     assert_eq!((prod.lifetime.default, prod.lifetime.max), (Duration::from_secs(3600), Duration::from_secs(12 * 3600)));
     assert!(!prod.suspend);
-    let [rule] = prod.allow.as_slice() else { panic!("{:?}", prod.allow) };
+    let [rule] = &*prod.allow else { panic!("{:?}", prod.allow) };
     let namespaces = ["kube-system", "tenant-a"].map(|name| Namespace::new(name).unwrap());
     assert_eq!(rule.namespaces, NamespaceRule::Named(namespaces.into()));
     assert_eq!(rule.service_accounts, names(&["deployer", "reconciler"]));
@@ -214,8 +214,8 @@ fn an_access_reads_to_what_it_says() {
 #[test]
 fn no_allow_is_nobody() {
     let text = GOOD.replace("  allow:\n    - namespaces: [tenant-a, kube-system]\n      serviceAccounts: [reconciler, deployer]\n", "");
-    assert_eq!(target(&read(&text).unwrap().policy, "prod").allow, []);
-    assert_eq!(target(&read(&text.replace("audience: https", "allow: []\n  audience: https")).unwrap().policy, "prod").allow, []);
+    assert_eq!(target(&read(&text).unwrap().policy, "prod").allow.as_ref(), []);
+    assert_eq!(target(&read(&text.replace("audience: https", "allow: []\n  audience: https")).unwrap().policy, "prod").allow.as_ref(), []);
 }
 
 #[test]
