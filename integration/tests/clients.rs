@@ -21,11 +21,20 @@ mod without_server;
 
 use std::process::ExitCode;
 
-use keyferry_integration::runner::Suite;
+use keyferry_integration::fleet::FleetError;
+use keyferry_integration::parts::Part;
+use keyferry_integration::runner::{NotStarted, Suite};
 use keyferry_integration::world::World;
 
+/// With the client program built: on a new machine that takes longer than a test may.
+async fn start() -> Result<World, NotStarted> {
+    let world = World::start().await?;
+    world.fleet().parts().locate(Part::ClientGo).await.map_err(FleetError::from)?;
+    Ok(world)
+}
+
 fn main() -> ExitCode {
-    Suite::new(World::start)
+    Suite::new(start)
         .test("kubectl_takes_the_kubeconfig_as_it_is", document::kubectl_takes_the_kubeconfig_as_it_is)
         .test("client_go_takes_the_kubeconfig_as_it_is", document::client_go_takes_the_kubeconfig_as_it_is)
         .test("the_client_key_beside_the_ca_goes_nowhere", client_key::the_client_key_beside_the_ca_goes_nowhere)
