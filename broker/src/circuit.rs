@@ -45,8 +45,7 @@ impl Circuit {
     /// Whether to try a call now.
     ///
     /// # Errors
-    /// [`HubError::Unreachable`] while the circuit is open. The one caller that gets through holds it open for the others until
-    /// its own call has ended.
+    /// [`HubError::Unreachable`] while the circuit is open. One call a second gets through, whether or not the one before it has ended.
     pub fn admit(&self, now: Moment) -> Result<(), HubError> {
         let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if state.failures < FAILURES {
