@@ -1,0 +1,1 @@
+//! The Common Expression Language as kube-apiserver's structured authentication runs it.

@@ -1,0 +1,9 @@
+//! What a target's kube-apiserver makes of an AuthenticationConfiguration and a token, decided offline.
+//!
+//! Everything here is a pure function: `now` and bytes go in, values or named errors come out. What cannot be decided is said to be
+//! undetermined, never guessed.
+
+pub mod cel;
+pub mod minor;
+
+pub use minor::Minor;
