@@ -62,7 +62,7 @@ pub enum JwksError {
     NoUsableKey(usize),
 }
 
-/// At least one public key, each under its own `kid`.
+/// Public keys, each under its own `kid`. Only [`PublicKeySet::revoked_whole`] holds none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKeySet {
     keys: BTreeMap<String, PublicKey>,
@@ -102,6 +102,11 @@ impl PublicKeySet {
         collect(keys, 0)
     }
 
+    /// What is left where every key there was has been revoked by hand: the one way to an empty set.
+    pub fn revoked_whole() -> PublicKeySet {
+        PublicKeySet { keys: BTreeMap::new() }
+    }
+
     /// The set as RFC 7517 section 5 spells it: the same bytes for the same keys, sorted by `kid`.
     pub fn to_bytes(&self) -> Vec<u8> {
         let keys: Vec<String> = self.keys.values().map(PublicKey::to_json).collect();
@@ -129,13 +134,17 @@ impl PublicKeySet {
         self.get(key.kid()) == Some(key)
     }
 
-    /// The algorithms of the keys, sorted, at least one.
+    /// The algorithms of the keys, sorted.
     pub fn algorithms(&self) -> BTreeSet<SigningAlgorithm> {
         self.keys.values().map(PublicKey::algorithm).collect()
     }
 
-    /// How many keys there are, at least one.
-    #[allow(clippy::len_without_is_empty, reason = "no set is empty")]
+    /// Whether all that there was is revoked.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// How many keys there are.
     pub fn len(&self) -> usize {
         self.keys.len()
     }

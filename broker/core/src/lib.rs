@@ -20,6 +20,8 @@ pub mod issuer;
 pub mod json;
 pub mod jwks;
 pub mod jwt;
+pub mod key_book;
+pub mod key_ledger;
 pub mod kubeconfig;
 pub mod lifetime;
 pub mod moment;

@@ -67,6 +67,19 @@ impl PublicKey {
         Ok(PublicKey { kid, algorithm, material })
     }
 
+    /// Reads one key that was printed by [`PublicKey::to_value`], as strictly as an upstream's.
+    pub(crate) fn from_value(value: &Value) -> Result<PublicKey, RejectReason> {
+        if super::holds_private_member(value) {
+            return Err(RejectReason::NotAnObject);
+        }
+        PublicKey::from_entry(value)
+    }
+
+    /// The key as a JSON value.
+    pub(crate) fn to_value(&self) -> Value {
+        serde_json::from_str(&self.to_json()).unwrap_or_default()
+    }
+
     /// Its `kid`, 1 to 1024 bytes.
     pub fn kid(&self) -> &str {
         &self.kid

@@ -1,0 +1,304 @@
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{KeyBook, KeyEvent, Origin, Reading, Settling};
+use crate::issuer::Issuer;
+use crate::jwks::{PublicKey, PublicKeySet, test_keys};
+use crate::jwt::SigningAlgorithm::{self, Es256, Es384, Rs256};
+use crate::key_ledger::KeyLedger;
+use crate::moment::Moment;
+
+const SETTLE: Duration = Duration::from_secs(120);
+const START: i64 = 1_800_000_000;
+
+fn at(seconds: u64) -> Moment {
+    Moment { wall: Timestamp::from_second(START + i64::try_from(seconds).unwrap()).unwrap(), mono: Duration::from_secs(seconds) }
+}
+
+fn key(algorithm: SigningAlgorithm) -> PublicKey {
+    test_keys::key(algorithm).set().keys().next().unwrap().clone()
+}
+
+fn reading(sets: &[&[SigningAlgorithm]]) -> Reading {
+    let set = |algorithms: &[SigningAlgorithm]| PublicKeySet::from_keys(algorithms.iter().map(|algorithm| key(*algorithm))).unwrap();
+    Reading { answered: sets.iter().enumerate().map(|(index, algorithms)| (index.to_string(), set(algorithms))).collect(), silent: 0 }
+}
+
+fn book(shared: bool) -> KeyBook {
+    KeyBook::new(Issuer::new("https://hub.example.test").unwrap(), SETTLE, shared)
+}
+
+fn kids(book: &KeyBook, now: Moment) -> Vec<String> {
+    book.served(now).map(|set| set.kids().map(str::to_owned).collect()).unwrap_or_default()
+}
+
+/// Writes what the book wants written, as a store that never fails.
+fn store(book: &mut KeyBook, stored: &mut Option<KeyLedger>, now: Moment) -> bool {
+    let Some(draft) = book.draft(stored.as_ref(), now) else { return false };
+    book.written(&draft, now);
+    *stored = Some(draft.ledger().clone());
+    true
+}
+
+/// A book in force for a while, and its record.
+fn settled_world() -> (KeyBook, Option<KeyLedger>) {
+    let (mut book, mut stored) = (book(true), None);
+    book.adopt_none(at(0));
+    book.observe(&reading(&[&[Rs256]]), true, at(0));
+    assert!(store(&mut book, &mut stored, at(1)));
+    (book, stored)
+}
+
+#[test]
+fn the_first_set_is_settled_once_it_is_recorded() {
+    let mut book = book(true);
+    assert_eq!(book.served(at(0)), None);
+    book.adopt_none(at(0));
+    assert_eq!(
+        book.observe(&reading(&[&[Rs256, Es256]]), true, at(0)),
+        vec![KeyEvent::Published("ES256".to_owned()), KeyEvent::Published("RS256".to_owned())]
+    );
+    assert_eq!(book.settling("RS256", at(0)), Settling::After(SETTLE), "no other replica can know it yet");
+    let mut stored = None;
+    assert!(store(&mut book, &mut stored, at(1)));
+    assert_eq!(book.settling("RS256", at(1)), Settling::Settled);
+    assert!(!store(&mut book, &mut stored, at(2)), "nothing new is nothing to write");
+    assert_eq!(book.settling("nobody", at(1)), Settling::Unpublished);
+}
+
+#[test]
+fn the_hub_seen_before_the_record_makes_no_difference() {
+    let mut book = book(true);
+    book.observe(&reading(&[&[Rs256]]), true, at(0));
+    book.adopt_none(at(5));
+    store(&mut book, &mut None, at(5));
+    assert_eq!(book.settling("RS256", at(5)), Settling::Settled);
+}
+
+#[test]
+fn a_new_key_settles_after_it_was_recorded_and_no_jump_of_the_wall_clock_hastens_that() {
+    let (mut book, mut stored) = settled_world();
+    let both = reading(&[&[Rs256, Es256]]);
+    assert_eq!(book.observe(&both, true, at(100)), vec![], "seen once");
+    assert_eq!(kids(&book, at(100)), ["RS256"]);
+    assert_eq!(book.observe(&both, true, at(115)), vec![KeyEvent::Published("ES256".to_owned())]);
+    assert_eq!(book.settling("ES256", at(500)), Settling::After(SETTLE), "not recorded");
+    store(&mut book, &mut stored, at(120));
+    assert_eq!(book.settling("ES256", at(120 + 119)), Settling::After(Duration::from_secs(1)));
+    let jumped = Moment { wall: at(100_000).wall, mono: Duration::from_secs(130) };
+    assert_eq!(book.settling("ES256", jumped), Settling::After(Duration::from_secs(110)));
+    assert_eq!(book.settling("ES256", at(240)), Settling::Settled);
+}
+
+#[test]
+fn a_token_that_the_hub_signed_vouches_for_a_key_that_it_lists() {
+    let (mut book, _) = settled_world();
+    assert_eq!(book.vouch("ES256", at(10)), vec![], "not listed");
+    book.observe(&reading(&[&[Rs256, Es256]]), true, at(10));
+    assert_eq!(book.vouch("ES256", at(10)), vec![KeyEvent::Published("ES256".to_owned())]);
+    assert_eq!(book.vouch("ES256", at(11)), vec![]);
+}
+
+#[test]
+fn a_key_that_flashes_up_once_is_never_published() {
+    let (mut book, _) = settled_world();
+    for round in 0_u64..20 {
+        let flash: &[SigningAlgorithm] = if round % 2 == 0 { &[Rs256, Es256] } else { &[Rs256] };
+        let mut reading = reading(&[flash, &[Rs256]]);
+        // The other endpoint comes and goes: that must not keep the candidate alive.
+        if round % 3 == 0 {
+            reading.answered.pop();
+            reading.silent = 1;
+        }
+        assert_eq!(book.observe(&reading, true, at(100 + 15 * round)), vec![]);
+    }
+    assert_eq!(kids(&book, at(1000)), ["RS256"]);
+}
+
+#[test]
+fn a_lagging_endpoint_makes_nothing_flap() {
+    let (mut book, _) = settled_world();
+    book.signed("RS256", at(5000).wall);
+    for round in 0_u64..10 {
+        book.observe(&reading(&[&[Rs256], &[Es256]]), true, at(100 + 15 * round));
+    }
+    assert_eq!(kids(&book, at(300)), ["ES256", "RS256"]);
+}
+
+#[test]
+fn a_withdrawn_key_is_held_while_a_token_lives_and_not_longer() {
+    let (mut book, mut stored) = settled_world();
+    book.signed("RS256", at(4000).wall);
+    let without = reading(&[&[Es256]]);
+    assert_eq!(book.observe(&without, false, at(100)), vec![], "who does not lead withdraws nothing");
+    assert_eq!(
+        book.observe(&without, true, at(115)),
+        vec![KeyEvent::Published("ES256".to_owned()), KeyEvent::Withdrawn("RS256".to_owned())]
+    );
+    store(&mut book, &mut stored, at(116));
+    assert_eq!(kids(&book, at(3999)), ["ES256", "RS256"]);
+    assert_eq!(kids(&book, at(4000)), ["ES256"]);
+    assert_eq!(book.observe(&without, true, at(4001)), vec![KeyEvent::Retired("RS256".to_owned())]);
+
+    let (mut unused, _) = settled_world();
+    assert_eq!(unused.observe(&without, true, at(100)), vec![], "not as long as there is no other");
+    assert_eq!(kids(&unused, at(100)), ["RS256"]);
+    let events = unused.observe(&without, true, at(115));
+    assert!(events.contains(&KeyEvent::Retired("RS256".to_owned())), "nobody needs it: {events:?}");
+}
+
+#[test]
+fn a_silent_endpoint_withdraws_nothing() {
+    let (mut book, _) = settled_world();
+    let mut partial = reading(&[&[Es256]]);
+    partial.silent = 1;
+    book.observe(&partial, true, at(100));
+    assert_eq!(book.observe(&partial, true, at(115)), vec![KeyEvent::Published("ES256".to_owned())]);
+    assert_eq!(book.observe(&Reading { answered: Vec::new(), silent: 2 }, true, at(130)), vec![]);
+    assert_eq!(kids(&book, at(100_000)), ["ES256", "RS256"], "the last good set of a running process has no age limit");
+}
+
+#[test]
+fn other_bytes_under_a_known_kid_are_not_published() {
+    let (mut book, _) = settled_world();
+    let mut entry = test_keys::key(Es256).entry();
+    entry["kid"] = "RS256".into();
+    let bytes = serde_json::to_vec(&serde_json::json!({ "keys": [entry] })).unwrap();
+    let (rogue, _) = PublicKeySet::from_upstream(&bytes, crate::jwks::KeySetLimits::default()).unwrap();
+    let mut both = reading(&[&[Rs256]]);
+    both.answered.push(("rogue".to_owned(), rogue));
+    let before = book.served(at(10)).unwrap().to_bytes();
+    assert_eq!(book.observe(&both, true, at(10)), vec![KeyEvent::Replaced("RS256".to_owned())]);
+    assert_eq!(book.served(at(10)).unwrap().to_bytes(), before);
+}
+
+#[test]
+fn another_replica_adopts_what_the_record_says() {
+    let (_, stored) = settled_world();
+    let mut other = book(true);
+    assert!(!other.is_current(at(50)));
+    other.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(50));
+    assert!(other.is_current(at(80)) && !other.is_current(at(81)));
+    assert_eq!(kids(&other, at(50)), ["RS256"]);
+    assert_eq!((other.unconfirmed(at(50)), other.authenticating(at(50)).len()), (1, 0), "the hub did not show it to this process");
+    other.observe(&reading(&[&[Rs256]]), false, at(51));
+    assert_eq!((other.unconfirmed(at(51)), other.authenticating(at(51)).len()), (0, 1));
+    assert_eq!(other.settling("RS256", at(51)), Settling::Settled);
+    assert_eq!(other.draft(stored.as_ref(), at(52)), None);
+}
+
+#[test]
+fn an_unconfirmed_key_is_served_no_longer_than_a_token_lives() {
+    let (_, stored) = settled_world();
+    let mut other = book(true);
+    other.adopt(&stored.unwrap(), Origin::StateDirectory, at(50));
+    assert_eq!(kids(&other, at(86_399)), ["RS256"]);
+    assert_eq!(other.served(at(86_401)), None);
+}
+
+#[test]
+fn what_a_replica_publishes_reaches_the_others_and_settles_by_its_write() {
+    let (mut one, mut stored) = settled_world();
+    let mut two = book(true);
+    two.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(50));
+    two.observe(&reading(&[&[Rs256]]), false, at(50));
+    one.observe(&reading(&[&[Rs256, Es256]]), true, at(60));
+    one.vouch("ES256", at(60));
+    store(&mut one, &mut stored, at(60));
+    assert_eq!(two.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(68)), vec![KeyEvent::Published("ES256".to_owned())]);
+    assert_eq!(two.settling("ES256", at(68)), Settling::After(SETTLE - Duration::from_secs(8)));
+    // The leader withdraws and retires; the other follows.
+    one.observe(&reading(&[&[Es256]]), true, at(300));
+    store(&mut one, &mut stored, at(300));
+    two.observe(&reading(&[&[Es256]]), false, at(301));
+    assert_eq!(two.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(302)), vec![KeyEvent::Retired("RS256".to_owned())]);
+    assert_eq!(kids(&two, at(302)), ["ES256"]);
+}
+
+#[test]
+fn a_revoked_key_goes_at_once_and_never_comes_back() {
+    let (mut book, stored) = settled_world();
+    let before = stored.clone().unwrap();
+    let revoked = before.with_revoked("RS256", at(10).wall).unwrap();
+    assert_eq!(book.adopt(&revoked, Origin::Sealed, at(11)), vec![KeyEvent::Revoked("RS256".to_owned())]);
+    assert_eq!(book.settling("RS256", at(11)), Settling::Revoked);
+    assert!(book.served(at(11)).unwrap().is_empty(), "an empty set, by hand alone");
+    for round in 0..5 {
+        let events = book.observe(&reading(&[&[Rs256]]), true, at(20 + 15 * round));
+        assert_eq!(events, vec![KeyEvent::RevokedListed("RS256".to_owned())]);
+    }
+    assert_eq!(book.adopt(&before, Origin::Sealed, at(200)), vec![KeyEvent::RecordRolledBack], "a record from before");
+    assert!(book.served(at(200)).unwrap().is_empty());
+    let again = book.draft(Some(&before), at(201)).unwrap();
+    assert!(again.ledger().revoked.contains_key("RS256") && again.ledger().sequence > revoked.sequence);
+}
+
+#[test]
+fn a_forged_record_changes_nothing_but_raises_the_alarm() {
+    let (mut book, stored) = settled_world();
+    let good = stored.unwrap();
+    let bytes = |book: &KeyBook| book.served(at(20)).unwrap().to_bytes();
+    let before = bytes(&book);
+    let mut rogue = good.clone();
+    let mut record = rogue.keys["RS256"].clone();
+    record.key = key(Es256);
+    rogue.keys.insert("ES256".to_owned(), record);
+    rogue.sequence += 1;
+    assert!(matches!(book.adopt(&rogue, Origin::Unsealed, at(20)).as_slice(), [KeyEvent::RecordTampered(_)]));
+    assert_eq!(bytes(&book), before);
+    assert!(book.draft(Some(&rogue), at(20)).is_some(), "it is written anew");
+
+    let mut dated_back = good.clone();
+    dated_back.keys.get_mut("RS256").unwrap().published_at = at(0).wall;
+    assert!(matches!(book.adopt(&dated_back, Origin::Sealed, at(20)).as_slice(), [KeyEvent::RecordTampered(_)]));
+    assert!(book.draft(Some(&dated_back), at(20)).is_some());
+
+    let mut elsewhere = good;
+    elsewhere.issuer = Issuer::new("https://other.example.test").unwrap();
+    assert!(matches!(book.adopt(&elsewhere, Origin::Sealed, at(20)).as_slice(), [KeyEvent::RecordTampered(_)]));
+    assert_eq!(bytes(&book), before);
+}
+
+#[test]
+fn a_new_key_cannot_have_been_published_before_it_was_last_seen_missing() {
+    let (mut book, stored) = settled_world();
+    book.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(100));
+    let mut record = stored.unwrap();
+    let mut early = record.keys["RS256"].clone();
+    early.key = key(Es384);
+    early.published_at = at(5).wall;
+    early.first = true;
+    record.keys.insert("ES384".to_owned(), early);
+    record.sequence += 1;
+    let events = book.adopt(&record, Origin::Sealed, at(110));
+    assert!(events.iter().any(|event| matches!(event, KeyEvent::RecordTampered(_))), "{events:?}");
+    assert_eq!(book.settling("ES384", at(110)), Settling::After(SETTLE));
+}
+
+#[test]
+fn a_deleted_record_is_written_anew_and_unsettles_nothing() {
+    let (mut book, _) = settled_world();
+    assert_eq!(book.adopt_none(at(50)), vec![KeyEvent::RecordTampered("it is gone")]);
+    assert_eq!(book.settling("RS256", at(50)), Settling::Settled);
+    let mut stored = None;
+    assert!(store(&mut book, &mut stored, at(51)));
+    assert_eq!(stored.unwrap().keys["RS256"].published_at, at(1).wall);
+}
+
+#[test]
+fn alone_the_state_directory_tells_what_was() {
+    let mut one = book(false);
+    one.observe(&reading(&[&[Rs256]]), true, at(0));
+    assert_eq!(one.settling("RS256", at(0)), Settling::Settled, "nobody published before");
+    one.observe(&reading(&[&[Rs256, Es256]]), true, at(500));
+    one.vouch("ES256", at(500));
+    let state = one.draft(None, at(510)).unwrap().ledger().clone();
+    let mut next = book(false);
+    next.adopt(&state, Origin::StateDirectory, at(520));
+    next.observe(&reading(&[&[Rs256, Es256]]), true, at(521));
+    assert_eq!(next.settling("RS256", at(521)), Settling::Settled);
+    assert_eq!(next.settling("ES256", at(521)), Settling::After(Duration::from_secs(99)));
+}

@@ -1,0 +1,81 @@
+//! What of the book belongs into the shared record.
+
+use std::time::Duration;
+
+use super::KeyBook;
+use crate::key_ledger::KeyLedger;
+use crate::moment::Moment;
+
+/// How much a confirmation must be newer to be worth a write.
+const CONFIRMATION_STEP: Duration = Duration::from_secs(3600);
+/// How much later than true a token's end is written, so that not every token causes a write.
+const SIGNED_STEP: Duration = Duration::from_secs(600);
+
+/// A record to be written. Taken back with [`KeyBook::written`] once it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Draft {
+    ledger: KeyLedger,
+}
+
+impl Draft {
+    /// What to write.
+    pub fn ledger(&self) -> &KeyLedger {
+        &self.ledger
+    }
+}
+
+impl KeyBook {
+    /// The record as it should be, where `stored` is not worth keeping as it is.
+    pub fn draft(&self, stored: Option<&KeyLedger>, now: Moment) -> Option<Draft> {
+        let mut ledger = KeyLedger::empty(self.issuer.clone());
+        ledger.revoked.clone_from(&self.revoked);
+        for (kid, entry) in &self.entries {
+            let mut record = entry.record.clone();
+            if !entry.recorded {
+                record.published_at = now.wall;
+            }
+            ledger.keys.insert(kid.clone(), record);
+        }
+        if ledger.keys.is_empty() && ledger.revoked.is_empty() {
+            return None;
+        }
+        let seen = stored.map_or(0, |stored| stored.sequence).max(self.sequence);
+        match stored {
+            Some(stored) if stored.sequence >= self.sequence && is_worth_keeping(stored, &ledger) => None,
+            _ => {
+                for record in ledger.keys.values_mut() {
+                    record.signed_until = record.signed_until.and_then(|until| until.saturating_add(SIGNED_STEP).ok());
+                }
+                ledger.sequence = seen.saturating_add(1);
+                Some(Draft { ledger })
+            }
+        }
+    }
+
+    /// The draft stands in the shared record: what it brought in begins to settle.
+    pub fn written(&mut self, draft: &Draft, now: Moment) {
+        self.sequence = self.sequence.max(draft.ledger.sequence);
+        self.read_at = Some(now);
+        for (kid, record) in &draft.ledger.keys {
+            let Some(entry) = self.entries.get_mut(kid) else { continue };
+            if !entry.recorded && entry.record.key == record.key {
+                entry.recorded = true;
+                entry.record.published_at = record.published_at;
+                (entry.age, entry.since) = (Duration::ZERO, now.mono);
+            }
+        }
+    }
+}
+
+fn is_worth_keeping(stored: &KeyLedger, wanted: &KeyLedger) -> bool {
+    let same_keys = stored.revoked == wanted.revoked && stored.issuer == wanted.issuer && stored.keys.keys().eq(wanted.keys.keys());
+    same_keys
+        && stored.keys.iter().zip(&wanted.keys).all(|((_, stored), (_, wanted))| {
+            let confirmed = wanted.confirmed_at.duration_since(stored.confirmed_at);
+            stored.key == wanted.key
+                && stored.published_at == wanted.published_at
+                && stored.withdrawn_at == wanted.withdrawn_at
+                && Duration::try_from(confirmed).is_ok_and(|newer| newer < CONFIRMATION_STEP)
+                && stored.signed_until >= wanted.signed_until
+        })
+}
