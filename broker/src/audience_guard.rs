@@ -23,6 +23,9 @@ use crate::publication::Publisher;
 /// How long a finding stands: the hub's flags change with a restart of its apiserver.
 const FINDING_LIFETIME: Duration = Duration::from_secs(3600);
 
+/// An audience that nobody trusts.
+const INERT: &str = "keyferry.dev/inert";
+
 #[derive(Clone, Copy)]
 struct Finding {
     verdict: Result<(), Reason>,
@@ -67,6 +70,17 @@ impl AudienceGuard {
     /// Whether the last finding, however old, is that the hub accepts the audience.
     pub fn is_known_as_hubs(&self, audience: &Audience) -> bool {
         self.findings.get(audience).is_some_and(|finding| finding.verdict == Err(Reason::AudienceIsHubs))
+    }
+
+    /// Has the hub sign a token that nobody gets. A key that it signs with and that is new is published by that.
+    ///
+    /// # Errors
+    /// As a mint's.
+    pub async fn look_for_a_new_key(&self) -> Result<(), Reason> {
+        let uid = self.live.service_account(&self.canary).ok_or(Reason::AudienceUnchecked)?;
+        let canary = ServiceAccountIdentity { account: self.canary.clone(), uid };
+        let inert = Audience::new(INERT).map_err(|_| Reason::AudienceUnchecked)?;
+        bound_request::send(&*self.hub, &self.publisher, &*self.clock, Order::Canary(&canary, &inert)).await.map(|_| ())
     }
 
     fn find_out(&self, audience: Audience) -> impl Future<Output = Result<(), Reason>> + use<> {

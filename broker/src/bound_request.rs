@@ -5,6 +5,7 @@ use std::time::Duration;
 use keyferry_core::audience::Audience;
 use keyferry_core::authorise::Grant;
 use keyferry_core::bound_token::{self, BoundToken, MintExpectation};
+use keyferry_core::key_book::Settling;
 use keyferry_core::lifetime;
 use keyferry_core::reason::Reason;
 use keyferry_core::service_account::ServiceAccountIdentity;
@@ -44,14 +45,15 @@ pub async fn send(hub: &dyn Hub, publisher: &Publisher, clock: &dyn Clock, order
         tracing::warn!(%reason, %error, service_account = %account, %audience, "TokenRequest failed");
         reason
     })?;
-    let mut published = publisher.reader().current().ok_or(Reason::HubUnreachable)?;
-    if !bound_token::is_signed_by_any(&answer, &published.keys) {
-        // The first sight of a new key: read the hub's documents at once instead of at the next poll.
-        if let Err(error) = publisher.refresh().await {
-            tracing::warn!(reason = %error.reason(), %error, "the hub signed with a key that is not published");
+    if let Some(kid) = bound_token::kid_of(&answer) {
+        // The first sight of a new key is often here: it is published at once instead of at the next poll.
+        publisher.vouch(&kid).await;
+        if publisher.settling(&kid) == Settling::Revoked {
+            tracing::error!(reason = %Reason::KeyRevoked, kid, service_account = %account, "the hub still signs with a revoked key; the token was dropped");
+            return Err(Reason::KeyRevoked);
         }
-        published = publisher.reader().current().ok_or(Reason::HubUnreachable)?;
     }
+    let published = publisher.reader().current().ok_or(Reason::HubUnreachable)?;
     let expected = MintExpectation { issuer: &published.issuer, keys: &published.keys, service_account, audience, lifetime };
     bound_token::check(answer, &expected, clock.now()).map_err(|fault| {
         let reason = fault.reason();

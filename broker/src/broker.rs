@@ -69,11 +69,13 @@ pub struct Refusal {
     pub reason: Reason,
     /// What an authorised caller is told beside it; nobody else gets any.
     pub detail: Option<String>,
+    /// When it is worth asking again, where that is known.
+    pub retry_after: Option<Duration>,
 }
 
 impl From<Reason> for Refusal {
     fn from(reason: Reason) -> Refusal {
-        Refusal { reason, detail: None }
+        Refusal { reason, detail: None, retry_after: None }
     }
 }
 
@@ -228,15 +230,18 @@ impl Broker {
         let min_ttl = request.min_ttl.unwrap_or_default();
         if min_ttl > lifetime::greatest_min_ttl(grant.pair().lifetime()) {
             let most = lifetime::greatest_min_ttl(grant.pair().lifetime()).as_secs();
-            return Err(Refusal { reason: Reason::RequestInvalid, detail: Some(format!("min_ttl may be at most {most} for this target")) });
+            return Err(told(Reason::RequestInvalid, format!("min_ttl may be at most {most} for this target")));
         }
-        let Minted { token, from_cache } = self.parts.mint.token(&grant, min_ttl).await.map_err(|reason| self.advised(reason, &pair))?;
+        let Minted { token, from_cache } = self.parts.mint.token(&grant, min_ttl).await.map_err(|reason| {
+            let retry_after = if reason == Reason::KeySettling { self.parts.mint.retry_after(&grant) } else { None };
+            Refusal { retry_after, ..self.advised(reason, &pair) }
+        })?;
         self.check_current()?;
         authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, &grant)?;
         let usable = token.usable(self.parts.clock.now()).ok_or(Reason::MintFailed)?;
         if usable < min_ttl {
             let detail = format!("min_ttl is more than the hub's tokens live: {} s are left of this one", usable.as_secs());
-            return Err(Refusal { reason: Reason::RequestInvalid, detail: Some(detail) });
+            return Err(told(Reason::RequestInvalid, detail));
         }
         Ok(Granted {
             hand_out: HandOut { token, usable, target: pair.target().clone(), policy: Arc::clone(&policy), ca_pem },
@@ -248,7 +253,7 @@ impl Broker {
     /// A refusal with what stands in the way. Its text reaches only whoever policy allows the pair.
     fn advised(&self, reason: Reason, pair: &Pair) -> Refusal {
         let policy = self.parts.policy.current();
-        Refusal { reason, detail: advice::on(reason, pair, policy.own_namespace.as_ref()) }
+        Refusal { reason, detail: advice::on(reason, pair, policy.own_namespace.as_ref()), retry_after: None }
     }
 
     /// The first of the request's shapes that policy allows.
@@ -273,13 +278,17 @@ impl Broker {
         let published = self.parts.published.current().ok_or(Reason::HubUnreachable)?;
         if authorise::issuer_collides(&published.issuer, target) {
             let detail = format!("a target whose own issuer is {} refuses it; {}", published.issuer, crate::settings::SECOND_ISSUER_MEND);
-            return Err(Refusal { reason: Reason::IssuerCollision, detail: Some(detail) });
+            return Err(told(Reason::IssuerCollision, detail));
         }
         match self.parts.targets.readiness(target) {
             Readiness::Ready(ca_pem) => Ok(ca_pem),
-            Readiness::NotReady { reason, message } => Err(Refusal { reason, detail: Some(message) }),
+            Readiness::NotReady { reason, message } => Err(told(reason, message)),
         }
     }
+}
+
+fn told(reason: Reason, detail: String) -> Refusal {
+    Refusal { reason, detail: Some(detail), retry_after: None }
 }
 
 /// Whether a refusal is a decision about the caller or a failure to carry out what was allowed.

@@ -3,8 +3,11 @@
 pub mod access_review;
 pub mod certificate_secret;
 pub mod client;
+mod endpoint_slice;
 pub mod hub;
 pub mod issuer_documents;
+pub mod lease;
+pub mod secret_store;
 pub mod self_review;
 pub mod token_request;
 pub mod token_review;

@@ -30,6 +30,7 @@ pub mod random;
 pub mod read_again;
 pub mod serve;
 pub mod settings;
+pub mod state_directory;
 pub mod targets;
 #[cfg(all(test, feature = "embedded"))]
 pub(crate) mod testing;

@@ -9,13 +9,14 @@ use keyferry_core::audience::Audience;
 use keyferry_core::authorise::{Grant, Requester};
 use keyferry_core::bound_token::BoundToken;
 use keyferry_core::issuer::Issuer;
+use keyferry_core::key_book::Settling;
 use keyferry_core::lifetime;
 use keyferry_core::moment::Deadline;
 use keyferry_core::reason::Reason;
 use keyferry_core::service_account::{ServiceAccountIdentity, Uid};
 use moka::sync::Cache;
 
-use self::held::HeldTokens;
+use self::held::{Held, HeldTokens};
 use crate::audience_guard::AudienceGuard;
 use crate::bound_request::{self, Order};
 use crate::clock::Clock;
@@ -28,6 +29,9 @@ use crate::random::Random;
 /// How long a failure stands for the caller that met it.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(2);
 
+/// How long a caller waits for a key to settle before it is told when to come again.
+const SETTLING_PATIENCE: Duration = Duration::from_secs(20);
+
 /// What a held token is kept by. The hub is one per process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MintKey {
@@ -35,6 +39,13 @@ pub struct MintKey {
     audience: Audience,
     lifetime: Duration,
     issuer: Issuer,
+}
+
+impl MintKey {
+    fn of(grant: &Grant, issuer: Issuer) -> MintKey {
+        let pair = grant.pair();
+        MintKey { identity: pair.service_account().clone(), audience: pair.audience().clone(), lifetime: pair.lifetime(), issuer }
+    }
 }
 
 /// A token and where it came from.
@@ -69,6 +80,8 @@ pub struct MintParts {
     pub random: Arc<dyn Random>,
     /// Metrics.
     pub metrics: Metrics,
+    /// How long a key must have been published before tokens that it signed leave.
+    pub settle: Duration,
 }
 
 /// Mints and holds tokens.
@@ -93,14 +106,12 @@ impl Mint {
     /// A `Mint…` reason, [`Reason::HubUnreachable`], or what the audience check says.
     pub async fn token(&self, grant: &Grant, min_ttl: Duration) -> Result<Minted, Reason> {
         let now = self.parts.clock.now();
-        let issuer = self.parts.publisher.reader().current().ok_or(Reason::HubUnreachable)?.issuer.clone();
-        let pair = grant.pair();
-        let key =
-            MintKey { identity: pair.service_account().clone(), audience: pair.audience().clone(), lifetime: pair.lifetime(), issuer };
-        if self.parts.guard.is_known_as_hubs(pair.audience()) {
+        let published = self.parts.publisher.reader().current().ok_or(Reason::HubUnreachable)?;
+        let key = MintKey::of(grant, published.issuer.clone());
+        if self.parts.guard.is_known_as_hubs(grant.pair().audience()) {
             return Err(Reason::AudienceIsHubs);
         }
-        if let Some(token) = self.held.get(&key, min_ttl, now) {
+        if let Some(token) = self.held.get(&key, min_ttl, now, &published) {
             return Ok(Minted { token, from_cache: FromCache::Hit });
         }
         let asker = match grant.requester() {
@@ -116,9 +127,10 @@ impl Mint {
         let call = || self.clone().mint_unless_landed(key.clone(), grant.clone());
         match self.flights.join(key.clone(), call).await.unwrap_or(Err(Reason::MintFailed)) {
             Ok(token) => Ok(Minted { token, from_cache: FromCache::Miss }),
+            Err(Reason::KeySettling) => self.when_settled(&key, min_ttl).await,
             Err(reason) => {
                 // A missing right or a changed ServiceAccount is mended at once; the rest is not asked again for a moment.
-                if !matches!(reason, Reason::MintForbidden | Reason::ServiceAccountChanged) {
+                if !matches!(reason, Reason::MintForbidden | Reason::ServiceAccountChanged | Reason::KeyRecordUnread) {
                     self.failures.insert(failure, (reason, Deadline::after(FAILURE_LIFETIME, self.parts.clock.now())));
                 }
                 Err(reason)
@@ -126,11 +138,46 @@ impl Mint {
         }
     }
 
+    /// Waits a little for the key of a minted token to settle.
+    async fn when_settled(&self, key: &MintKey, min_ttl: Duration) -> Result<Minted, Reason> {
+        let from = self.parts.clock.now();
+        loop {
+            let (now, published) = (self.parts.clock.now(), self.parts.publisher.reader().current().ok_or(Reason::HubUnreachable)?);
+            self.held.promote(now, &published);
+            if let Some(token) = self.held.get(key, min_ttl, now, &published) {
+                return Ok(Minted { token, from_cache: FromCache::Miss });
+            }
+            let left = self.settles_in(key).ok_or(Reason::MintFailed)?;
+            if now.mono.saturating_sub(from.mono) + left > SETTLING_PATIENCE {
+                return Err(Reason::KeySettling);
+            }
+            tokio::time::sleep(left.clamp(Duration::from_millis(50), Duration::from_secs(1))).await;
+        }
+    }
+
+    /// How long the token that waits for `key` will still wait; nothing if none waits.
+    fn settles_in(&self, key: &MintKey) -> Option<Duration> {
+        let kid = self.held.waiting_kid(key)?;
+        match self.parts.publisher.settling(&kid) {
+            Settling::Settled => Some(Duration::ZERO),
+            Settling::After(left) => Some(left),
+            Settling::Unpublished | Settling::Revoked => None,
+        }
+    }
+
+    /// How long until the token for `grant` may leave, where one waits for its key to settle.
+    pub fn retry_after(&self, grant: &Grant) -> Option<Duration> {
+        let issuer = self.parts.publisher.reader().current()?.issuer.clone();
+        self.settles_in(&MintKey::of(grant, issuer))
+    }
+
     /// Another mint for the key may have ended between the look at what is held and the start of this one.
     async fn mint_unless_landed(self, key: MintKey, grant: Grant) -> Result<Arc<BoundToken>, Reason> {
         let most = lifetime::greatest_min_ttl(grant.pair().lifetime());
-        match self.held.get(&key, most, self.parts.clock.now()) {
+        let published = self.parts.publisher.reader().current().ok_or(Reason::HubUnreachable)?;
+        match self.held.get(&key, most, self.parts.clock.now(), &published) {
             Some(token) => Ok(token),
+            None if self.settles_in(&key).is_some() => Err(Reason::KeySettling),
             None => self.mint(key, grant).await,
         }
     }
@@ -138,13 +185,25 @@ impl Mint {
     /// The one place that asks the hub for a token that may leave. It takes the proof that only the authoriser makes.
     async fn mint(self, key: MintKey, grant: Grant) -> Result<Arc<BoundToken>, Reason> {
         self.held.check_room(&key)?;
+        // What other replicas publish and revoke must be known before anything new is minted.
+        if !self.parts.publisher.is_current() {
+            return Err(Reason::KeyRecordUnread);
+        }
         let outcome = self.mint_checked(&grant).await;
         self.parts.metrics.mint(outcome.as_ref().map(|_| ()).map_err(|reason| *reason));
         let token = Arc::new(outcome?);
         self.parts.metrics.hub_clock_skew(token.skew_seconds());
-        self.held.insert(key, Arc::clone(&token), grant, self.parts.random.unit(), self.parts.clock.now());
-        self.parts.metrics.cached_tokens(self.held.len());
-        Ok(token)
+        let (now, publisher) = (self.parts.clock.now(), &self.parts.publisher);
+        publisher.signed(token.kid(), token.deadline().wall());
+        let held = Held::new(Arc::clone(&token), grant, self.parts.settle, self.parts.random.unit(), now);
+        if publisher.settling(token.kid()) == Settling::Settled {
+            self.held.insert(key, held);
+            self.parts.metrics.cached_tokens(self.held.len());
+            return Ok(token);
+        }
+        // An older token goes on being handed out; without one, whoever asks has to wait.
+        self.held.let_wait(key, held);
+        Err(Reason::KeySettling)
     }
 
     async fn mint_checked(&self, grant: &Grant) -> Result<BoundToken, Reason> {
@@ -156,6 +215,9 @@ impl Mint {
     /// Renews what is due and was used within its last lifetime; forgets the rest. `allowed` says which grants still hold.
     pub fn renew_due(&self, allowed: impl Fn(&Grant) -> bool) {
         let now = self.parts.clock.now();
+        if let Some(published) = self.parts.publisher.reader().current() {
+            self.held.promote(now, &published);
+        }
         for (key, grant) in self.held.due(now) {
             if !allowed(&grant) {
                 self.held.remove(&key);
@@ -166,7 +228,9 @@ impl Mint {
                 let again = this.clone();
                 // A failure leaves the held token as it is: it is good until it ends, and the next round tries again.
                 let renewed = this.flights.join(key.clone(), || again.mint(key, grant)).await;
-                if let Ok(Err(reason)) = renewed {
+                if let Ok(Err(reason)) = renewed
+                    && reason != Reason::KeySettling
+                {
                     tracing::warn!(%reason, "renewing a held token failed; it is used until it ends");
                 }
             });

@@ -1,5 +1,6 @@
 //! What Keyferry needs of the world, as interfaces. `kube/` and `audit.rs` implement them; tests bring their own.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -11,6 +12,7 @@ use keyferry_core::name::ObjectName;
 use keyferry_core::reason::Reason;
 use keyferry_core::service_account::{ServiceAccount, ServiceAccountIdentity};
 use secrecy::SecretString;
+use zeroize::Zeroizing;
 
 /// Why a call to the hub failed. The texts hold nothing that the hub sent but its own status message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -93,8 +95,17 @@ pub trait Hub: Send + Sync {
 
 /// The hub's discovery documents, read anew at each call.
 pub trait IssuerDocuments: Send + Sync {
-    /// Reads both documents over a fresh connection.
-    fn fetch(&self) -> BoxFuture<'_, Result<UpstreamDocuments, HubError>>;
+    /// Reads both documents at every endpoint of the hub, each over a fresh connection. At least one answer.
+    fn fetch(&self) -> BoxFuture<'_, Vec<EndpointAnswer>>;
+}
+
+/// What one endpoint of the hub answered.
+#[derive(Clone, Debug)]
+pub struct EndpointAnswer {
+    /// Its address, for the log and to know it again.
+    pub endpoint: String,
+    /// Its documents.
+    pub documents: Result<UpstreamDocuments, HubError>,
 }
 
 /// The hub's discovery documents as they came.
@@ -121,6 +132,29 @@ pub struct CertificateEntry {
     pub legacy_key: bool,
     /// Whether the Secret also holds a client certificate or key, which is ignored.
     pub client_certificate: bool,
+}
+
+/// The data of a Secret, wiped when it is let go of.
+pub type SecretData = BTreeMap<String, Zeroizing<Vec<u8>>>;
+
+/// A Secret as it was read.
+pub struct StoredSecret {
+    /// Its resourceVersion.
+    pub version: String,
+    /// Its data.
+    pub data: SecretData,
+}
+
+/// Keyferry's own Secrets. Every change is a compare-and-swap.
+pub trait SecretStore: Send + Sync {
+    /// The Secret of that name, if there is one.
+    fn get<'a>(&'a self, name: &'a ObjectName) -> BoxFuture<'a, Result<Option<StoredSecret>, HubError>>;
+
+    /// Creates it; [`HubError::Conflict`] if there is one already.
+    fn create<'a>(&'a self, name: &'a ObjectName, data: &'a SecretData) -> BoxFuture<'a, Result<(), HubError>>;
+
+    /// Replaces the data of the Secret of that resourceVersion; [`HubError::Conflict`] if it has another by now.
+    fn replace<'a>(&'a self, name: &'a ObjectName, version: &'a str, data: &'a SecretData) -> BoxFuture<'a, Result<(), HubError>>;
 }
 
 /// Where audit records go.

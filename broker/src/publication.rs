@@ -1,21 +1,30 @@
-//! The documents that targets fetch: read from the hub, checked, rendered once, and kept through every failure of the hub.
+//! The documents that targets fetch: the hub's keys as [`KeyBook`] judges them, rendered once, and kept through every failure of the hub.
 
-use std::sync::{Arc, Mutex, PoisonError};
+mod document;
+mod fault;
+mod records;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use axum::body::Bytes;
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use keyferry_core::discovery::{self, DiscoveryError, ProviderMetadata};
+use keyferry_core::discovery::{self, ProviderMetadata};
 use keyferry_core::issuer::{Issuer, PublicUrl};
 use keyferry_core::json::{self, JsonLimits};
-use keyferry_core::jwks::{JwksError, KeySetLimits, PublicKeySet};
+use keyferry_core::jwks::{KeySetLimits, PublicKeySet};
+use keyferry_core::key_book::{KeyBook, KeyEvent, Reading, Settling};
 use keyferry_core::moment::Moment;
 use keyferry_core::reason::Reason;
 
+use crate::clock::Clock;
 use crate::flight::Flights;
-use crate::ports::{HubError, IssuerDocuments, UpstreamDocuments};
+use crate::ports::{EndpointAnswer, IssuerDocuments, UpstreamDocuments};
+
+pub use document::Document;
+pub use fault::PublishError;
+pub use records::{KeyRecords, RecordError};
 
 /// How often tokens that name unknown keys may cause a reading.
 const UNKNOWN_KEY_PAUSE: Duration = Duration::from_secs(5);
@@ -25,28 +34,22 @@ const UNKNOWN_KEY_PAUSE: Duration = Duration::from_secs(5);
 pub struct Published {
     /// The issuer that every token must have.
     pub issuer: Issuer,
-    /// The keys.
+    /// The keys that targets get.
     pub keys: PublicKeySet,
+    /// The keys by which callers are known: those that the hub was seen to have.
+    pub authenticating: PublicKeySet,
     /// The provider metadata document.
     pub metadata: Document,
     /// The key set document.
     pub jwks: Document,
+    /// From when on, on the monotonic clock, tokens of a key may leave; nothing while its publication is not recorded.
+    settles: BTreeMap<String, Option<Duration>>,
 }
 
-/// Prebuilt bytes and their strong ETag.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Document {
-    /// The body.
-    pub bytes: Bytes,
-    /// Quoted, from the SHA-256 of the bytes: the same bytes have the same ETag on every replica.
-    pub etag: String,
-}
-
-impl Document {
-    fn new(bytes: Vec<u8>) -> Document {
-        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &bytes);
-        let etag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(digest.as_ref()));
-        Document { bytes: bytes.into(), etag }
+impl Published {
+    /// Whether tokens signed by `kid` may leave.
+    pub fn is_settled(&self, kid: &str, now: Moment) -> bool {
+        self.settles.get(kid).is_some_and(|from| from.is_some_and(|from| now.mono >= from))
     }
 }
 
@@ -61,58 +64,54 @@ impl PublicationReader {
     }
 }
 
-/// Why a reading of the hub's documents was not published.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum PublishError {
-    /// The hub did not give them.
-    #[error("reading the hub's discovery documents: {0}")]
-    Hub(#[from] HubError),
-    /// The metadata cannot be used.
-    #[error("reading the hub's provider metadata: {0}")]
-    Metadata(Arc<DiscoveryError>),
-    /// The metadata names no issuer that a target could trust.
-    #[error("reading the hub's provider metadata: its issuer {0}")]
-    Issuer(#[from] keyferry_core::issuer::IssuerError),
-    /// The key set cannot be used.
-    #[error("reading the hub's key set: {0}")]
-    Keys(Arc<JwksError>),
-    /// The task that read them died.
-    #[error("reading the hub's discovery documents: the reading task ended without an answer")]
-    Lost,
+/// Where an event comes from, so that one which lasts is told once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Hub,
+    Record,
 }
 
-impl PublishError {
-    /// The stable code.
-    pub fn reason(&self) -> Reason {
-        match self {
-            PublishError::Hub(HubError::Forbidden(_) | HubError::Unauthenticated(_)) => Reason::HubDiscoveryForbidden,
-            PublishError::Hub(HubError::Unreachable(_) | HubError::Unwell(_)) | PublishError::Lost => Reason::HubUnreachable,
-            _ => Reason::HubDiscoveryInvalid,
-        }
-    }
+/// How the documents are made.
+pub struct PublisherParts {
+    /// Where the hub's documents are read.
+    pub source: Arc<dyn IssuerDocuments>,
+    /// Under which address ours are found.
+    pub public_url: PublicUrl,
+    /// The issuer, where it is pinned; else the first one that the hub states.
+    pub pinned: Option<Issuer>,
+    /// How long a key must have been published before tokens that it signed leave.
+    pub settle: Duration,
+    /// What is shared with other replicas and restarts.
+    pub records: KeyRecords,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
 }
 
 /// Writes what is published. There is one of it.
 #[derive(Clone)]
 pub struct Publisher {
-    source: Arc<dyn IssuerDocuments>,
-    public_url: PublicUrl,
-    pinned: Option<Issuer>,
+    parts: Arc<PublisherParts>,
+    book: Arc<Mutex<Option<KeyBook>>>,
+    leads: Arc<AtomicBool>,
     published: PublicationReader,
-    flights: Arc<Flights<(), Result<(), PublishError>>>,
+    readings: Arc<Flights<(), Result<(), PublishError>>>,
     unknown_key: Arc<Mutex<Option<Duration>>>,
+    told: Arc<Mutex<BTreeMap<Place, Vec<KeyEvent>>>>,
 }
 
 impl Publisher {
-    /// A publisher of the documents of `source` under `public_url`; the issuer is `pinned`, or the first one that the hub states.
-    pub fn new(source: Arc<dyn IssuerDocuments>, public_url: PublicUrl, pinned: Option<Issuer>) -> Publisher {
+    /// A publisher that has read nothing yet.
+    pub fn new(parts: PublisherParts) -> Publisher {
+        // Alone, there is nobody else who could lead.
+        let leads = !parts.records.is_shared();
         Publisher {
-            source,
-            public_url,
-            pinned,
+            parts: Arc::new(parts),
+            book: Arc::default(),
+            leads: Arc::new(AtomicBool::new(leads)),
             published: PublicationReader::default(),
-            flights: Arc::default(),
+            readings: Arc::default(),
             unknown_key: Arc::default(),
+            told: Arc::default(),
         }
     }
 
@@ -121,15 +120,22 @@ impl Publisher {
         self.published.clone()
     }
 
-    /// Reads the hub's documents and publishes them if they are sound. Many callers at once share one reading.
+    /// Says whether this replica may withdraw keys.
+    pub fn lead(&self, leads: bool) {
+        self.leads.store(leads, Ordering::Relaxed);
+    }
+
+    /// Reads the hub's documents at every endpoint and publishes what is sound. Many callers at once share one reading.
     ///
     /// # Errors
-    /// [`PublishError`]; what was published before stays.
+    /// [`PublishError`] if no endpoint gave a sound answer; what was published before stays.
     pub async fn refresh(&self) -> Result<(), PublishError> {
         let this = self.clone();
-        let read = self.flights.join((), || async move {
-            let documents = this.source.fetch().await?;
-            this.publish(&documents)
+        let read = self.readings.join((), || async move {
+            let answers = this.parts.source.fetch().await;
+            this.take_in(answers)?;
+            this.sync_if_changed().await;
+            Ok(())
         });
         read.await.unwrap_or(Err(PublishError::Lost))
     }
@@ -142,7 +148,7 @@ impl Publisher {
         {
             let mut again_from = self.unknown_key.lock().unwrap_or_else(PoisonError::into_inner);
             // One that is under way is waited for.
-            if again_from.is_some_and(|from| now.mono < from) && self.flights.is_empty() {
+            if again_from.is_some_and(|from| now.mono < from) && self.readings.is_empty() {
                 return Ok(());
             }
             *again_from = Some(now.mono.saturating_add(UNKNOWN_KEY_PAUSE));
@@ -153,26 +159,147 @@ impl Publisher {
         }
     }
 
-    fn publish(&self, documents: &UpstreamDocuments) -> Result<(), PublishError> {
-        let before = self.published.current();
-        let issuer = match before.as_ref().map(|before| &before.issuer).or(self.pinned.as_ref()) {
-            Some(issuer) => issuer.clone(),
-            None => stated_issuer(&documents.metadata)?,
-        };
+    /// The hub has just signed a token with `kid`: if it is new, it is published now, from a fresh reading.
+    pub async fn vouch(&self, kid: &str) {
+        if self.reader().current().is_some_and(|published| published.keys.get(kid).is_some()) {
+            return;
+        }
+        if let Err(error) = self.refresh().await {
+            tracing::warn!(reason = %error.reason(), %error, "the hub signed with a key that is not published");
+        }
+        self.change(Place::Hub, |book, now| book.vouch(kid, now));
+        self.sync_if_changed().await;
+    }
+
+    /// Notes that a token signed by `kid` was handed out and lives until `expires`.
+    pub fn signed(&self, kid: &str, expires: jiff::Timestamp) {
+        if let Some(book) = self.lock().as_mut() {
+            book.signed(kid, expires);
+        }
+    }
+
+    /// Whether tokens signed by `kid` may leave, and if not yet, when.
+    pub fn settling(&self, kid: &str) -> Settling {
+        self.lock().as_ref().map_or(Settling::Unpublished, |book| book.settling(kid, self.parts.clock.now()))
+    }
+
+    /// Whether the shared record was read lately enough to mint.
+    pub fn is_current(&self) -> bool {
+        self.lock().as_ref().is_some_and(|book| book.is_current(self.parts.clock.now()))
+    }
+
+    /// How many published keys this process did not see at the hub itself.
+    pub fn unconfirmed(&self) -> usize {
+        self.lock().as_ref().map_or(0, |book| book.unconfirmed(self.parts.clock.now()))
+    }
+
+    fn take_in(&self, answers: Vec<EndpointAnswer>) -> Result<(), PublishError> {
+        let (mut reading, mut fault) = (Reading::default(), None);
+        for EndpointAnswer { endpoint, documents } in answers {
+            match documents.map_err(PublishError::Hub).and_then(|documents| self.judge(&documents)) {
+                Ok(keys) => reading.answered.push((endpoint, keys)),
+                Err(error) => {
+                    tracing::debug!(endpoint, reason = %error.reason(), %error, "an endpoint of the hub gave no usable documents");
+                    reading.silent += 1;
+                    fault = fault.or(Some(error));
+                }
+            }
+        }
+        if reading.answered.is_empty() {
+            return Err(fault.unwrap_or(PublishError::Lost));
+        }
+        let leads = self.leads.load(Ordering::Relaxed);
+        self.change(Place::Hub, |book, now| book.observe(&reading, leads, now));
+        Ok(())
+    }
+
+    /// Checks one endpoint's documents. The first issuer stated is the one for ever.
+    fn judge(&self, documents: &UpstreamDocuments) -> Result<PublicKeySet, PublishError> {
+        let known = self.lock().as_ref().map(|book| book.issuer().clone()).or_else(|| self.parts.pinned.clone());
+        let issuer = known.map_or_else(|| stated_issuer(&documents.metadata), Ok)?;
         ProviderMetadata::from_upstream(&documents.metadata, issuer.as_str()).map_err(|error| PublishError::Metadata(Arc::new(error)))?;
         let (keys, rejected) =
             PublicKeySet::from_upstream(&documents.jwks, KeySetLimits::default()).map_err(|error| PublishError::Keys(Arc::new(error)))?;
         for key in &rejected {
             tracing::warn!(why = %key.why.code(), "a key of the hub is not published");
         }
-        if before.is_some_and(|before| before.keys == keys) {
-            return Ok(());
+        self.open_book(issuer);
+        Ok(keys)
+    }
+
+    fn open_book(&self, issuer: Issuer) {
+        let mut book = self.lock();
+        if book.is_none() {
+            *book = Some(KeyBook::new(issuer, self.parts.settle, self.parts.records.is_shared()));
         }
-        let metadata = Document::new(discovery::render(issuer.as_str(), &self.public_url.jwks_uri(), &keys));
-        let jwks = Document::new(keys.to_bytes());
-        tracing::info!(issuer = %issuer, keys = keys.len(), etag = %jwks.etag, "publishing the hub's keys");
-        self.published.0.store(Some(Arc::new(Published { issuer, keys, metadata, jwks })));
-        Ok(())
+    }
+
+    /// Changes the book, tells what happened, and publishes what follows.
+    fn change(&self, place: Place, change: impl FnOnce(&mut KeyBook, Moment) -> Vec<KeyEvent>) {
+        let now = self.parts.clock.now();
+        let mut book = self.lock();
+        let Some(book) = book.as_mut() else { return };
+        self.tell(place, change(book, now));
+        self.publish(book, now);
+    }
+
+    fn publish(&self, book: &KeyBook, now: Moment) {
+        let Some(keys) = book.served(now) else { return };
+        let before = self.published.current();
+        let (metadata, jwks) = match before.filter(|before| before.keys == keys) {
+            Some(before) => (before.metadata.clone(), before.jwks.clone()),
+            None => {
+                let metadata = discovery::render(book.issuer().as_str(), &self.parts.public_url.jwks_uri(), &keys);
+                let jwks = Document::new(keys.to_bytes());
+                tracing::info!(issuer = %book.issuer(), keys = keys.len(), sha256 = %jwks.sha256, "publishing the hub's keys");
+                (Document::new(metadata), jwks)
+            }
+        };
+        let from = |kid: &str| match book.settling(kid, now) {
+            Settling::Settled => Some(now.mono),
+            // Not recorded yet, or not at all: found out again with every change.
+            _ if !book.is_recorded(kid) => None,
+            Settling::After(left) => Some(now.mono.saturating_add(left)),
+            Settling::Unpublished | Settling::Revoked => None,
+        };
+        let settles = keys.kids().map(|kid| (kid.to_owned(), from(kid))).collect();
+        let (issuer, authenticating) = (book.issuer().clone(), book.authenticating(now));
+        self.published.0.store(Some(Arc::new(Published { issuer, keys, authenticating, metadata, jwks, settles })));
+    }
+
+    /// Each event once for as long as it lasts.
+    fn tell(&self, place: Place, events: Vec<KeyEvent>) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = told.insert(place, events.clone()).unwrap_or_default();
+        for event in events.iter().filter(|event| !before.contains(event)) {
+            event_to_log(event);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<KeyBook>> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A kid is text of an upstream: `?` encodes what is not printable.
+fn event_to_log(event: &KeyEvent) {
+    match event {
+        KeyEvent::Published(kid) => tracing::info!(?kid, "a key is published from now on"),
+        KeyEvent::Withdrawn(kid) => tracing::info!(?kid, "the hub no longer lists a key; it is held while a token that it signed may live"),
+        KeyEvent::Retired(kid) => tracing::info!(?kid, "a key is published no longer"),
+        KeyEvent::Revoked(kid) => tracing::warn!(?kid, reason = %Reason::KeyRevoked, "a key was revoked"),
+        KeyEvent::RevokedListed(kid) => {
+            tracing::error!(?kid, reason = %Reason::KeyRevoked, "the hub still lists a revoked key; it is not published");
+        }
+        KeyEvent::Replaced(kid) => {
+            tracing::error!(?kid, reason = %Reason::HubKeyReplaced, "the hub lists another key under a known kid; it is not published");
+        }
+        KeyEvent::RecordTampered(what) => {
+            tracing::error!(what, reason = %Reason::KeyRecordTampered, "the record of the hub's keys is not believed; it is written anew");
+        }
+        KeyEvent::RecordRolledBack => {
+            tracing::error!(reason = %Reason::KeyRecordTampered, "the record of the hub's keys is an older one; it is written anew");
+        }
     }
 }
 

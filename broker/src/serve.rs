@@ -31,6 +31,8 @@ pub struct ServeOptions {
     pub config: PathBuf,
     /// Where the hub is.
     pub hub: HubAccess,
+    /// Where the last good record of keys is kept over restarts.
+    pub state_dir: Option<PathBuf>,
     /// When to read everything again at once.
     pub read_again: ReadAgain,
 }

@@ -24,7 +24,7 @@ use crate::live::{LiveObjects, Watched};
 use crate::metrics::Metrics;
 use crate::mint::{Mint, MintParts};
 use crate::ports::Hub;
-use crate::publication::Publisher;
+use crate::publication::{KeyRecords, Publisher, PublisherParts};
 use crate::random::SystemRandomness;
 
 /// The issuer of every test hub.
@@ -119,7 +119,15 @@ impl SmallWorld {
         let shared: Arc<dyn Clock> = Arc::<FakeClock>::clone(&clock);
         let port: Arc<dyn Hub> = Arc::new(KubeHub::new(client, Arc::clone(&shared)));
         let public_url = PublicUrl::new("https://keyferry.example.test").unwrap();
-        let publisher = Publisher::new(Arc::new(KubeIssuerDocuments::new(access)), public_url, None);
+        let settle = keyferry_core::lifetime::settle(Duration::from_secs(60));
+        let publisher = Publisher::new(PublisherParts {
+            source: Arc::new(KubeIssuerDocuments::new(access, Vec::new())),
+            public_url,
+            pinned: None,
+            settle,
+            records: KeyRecords::none(),
+            clock: Arc::clone(&shared),
+        });
         publisher.refresh().await.unwrap();
         let canary = account_of("keyferry-system", "keyferry-canary");
         let guard = AudienceGuard::new(Arc::clone(&port), Arc::clone(&shared), Arc::clone(&live), publisher.clone(), canary);
@@ -131,6 +139,7 @@ impl SmallWorld {
             clock: shared,
             random: Arc::new(SystemRandomness::default()),
             metrics: metrics.clone(),
+            settle,
         });
         let policy = config::read(CONFIGURATION).unwrap().policy;
         SmallWorld { hub, clock, port, publisher, live, policy, mint, metrics, _folder: folder }

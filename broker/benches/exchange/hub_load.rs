@@ -19,13 +19,14 @@ use keyferry::metrics::Metrics;
 use keyferry::mint::{Mint, MintParts};
 use keyferry::policy_store::PolicyWriter;
 use keyferry::ports::Hub;
-use keyferry::publication::Publisher;
+use keyferry::publication::{KeyRecords, Publisher, PublisherParts};
 use keyferry::random::SystemRandomness;
 use keyferry::settings::CallerSettings;
 use keyferry::targets::{Readiness, TargetState, TargetWriter};
 use keyferry_core::audience::Audience;
 use keyferry_core::authorise;
 use keyferry_core::config::{self, DeliveryType, Policy};
+use keyferry_core::lifetime;
 use keyferry_core::name::{AccessName, Namespace, ObjectName};
 use keyferry_core::service_account::{ServiceAccount, Uid};
 use secrecy::SecretString;
@@ -141,8 +142,15 @@ impl World {
         let configuration = configuration(&ground, lifetime)?;
         let live = Arc::new(LiveObjects::default());
         fill(&ground, &live)?;
-        let publisher =
-            Publisher::new(Arc::new(KubeIssuerDocuments::new(ground.hub_access())), configuration.server.public_url.clone(), None);
+        let settle = lifetime::settle(configuration.server.max_age);
+        let publisher = Publisher::new(PublisherParts {
+            source: Arc::new(KubeIssuerDocuments::new(ground.hub_access(), Vec::new())),
+            public_url: configuration.server.public_url.clone(),
+            pinned: None,
+            settle,
+            records: KeyRecords::none(),
+            clock: clock.clone(),
+        });
         publisher.refresh().await?;
         let targets = TargetWriter::default();
         targets.replace(ready(&configuration.policy));
@@ -160,6 +168,7 @@ impl World {
             clock: Arc::clone(&clock),
             random: random.clone(),
             metrics: metrics.clone(),
+            settle,
         });
         let max_stale = configuration.server.max_stale_authorization;
         let broker = Broker::new(BrokerParts {

@@ -125,9 +125,13 @@ impl Stage {
         let delegate = Subject::User(format!("system:serviceaccount:{TENANT}:{DELEGATE}"));
         ground.hub.grant(Grant::new(delegate, "create", "serviceaccounts/token").in_namespace(TENANT).named("worker"));
         let ports = ground.configure(&objects)?;
-        let server =
-            Server::bind(ServeOptions { config: ground.file("config.yaml"), hub: ground.hub_access(), read_again: ReadAgain::never() })
-                .await?;
+        let server = Server::bind(ServeOptions {
+            config: ground.file("config.yaml"),
+            hub: ground.hub_access(),
+            state_dir: None,
+            read_again: ReadAgain::never(),
+        })
+        .await?;
         let (stop, stopped) = oneshot::channel();
         let server = tokio::spawn(server.run(async move {
             let _ = stopped.await;

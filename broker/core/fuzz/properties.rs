@@ -49,7 +49,7 @@ pub(crate) fn jwt(data: &[u8]) {
 /// A set that is accepted leaves without private members, in one spelling, and comes back the same.
 pub(crate) fn jwks(data: &[u8]) {
     let Ok((set, rejected)) = PublicKeySet::from_upstream(data, KeySetLimits::default()) else { return };
-    assert!(set.len() >= 1 && set.len() + rejected.len() <= KeySetLimits::default().keys);
+    assert!(!set.is_empty() && set.len() + rejected.len() <= KeySetLimits::default().keys);
     let bytes = set.to_bytes();
     let (again, none) = PublicKeySet::from_upstream(&bytes, KeySetLimits::default()).expect("what leaves can be read");
     assert!(none.is_empty());

@@ -28,6 +28,7 @@ pub struct MintAnswer {
 pub struct BoundToken {
     token: SecretString,
     token_id: String,
+    kid: String,
     deadline: Deadline,
     lifetime: Duration,
     minted: Moment,
@@ -95,10 +96,9 @@ pub struct MintExpectation<'a> {
     pub lifetime: Duration,
 }
 
-/// Whether the minted token's `kid` is one of these keys.
-pub fn is_signed_by_any(answer: &MintAnswer, keys: &PublicKeySet) -> bool {
-    let jwt = UnverifiedJwt::parse(answer.token.expose_secret());
-    jwt.is_ok_and(|jwt| jwt.kid().is_some_and(|kid| keys.get(kid).is_some()))
+/// The `kid` that a minted token names, if it can be read.
+pub fn kid_of(answer: &MintAnswer) -> Option<String> {
+    UnverifiedJwt::parse(answer.token.expose_secret()).ok()?.kid().map(str::to_owned)
 }
 
 /// Compares a minted token with what was asked for.
@@ -120,9 +120,7 @@ pub fn check(answer: MintAnswer, expected: &MintExpectation<'_>, now: Moment) ->
     if claims.identity.uid != expected.service_account.uid {
         return Err(MintFault::Uid);
     }
-    if jwt.kid().is_none_or(|kid| expected.keys.get(kid).is_none()) {
-        return Err(MintFault::UnknownKey);
-    }
+    let kid = jwt.kid().filter(|kid| expected.keys.get(kid).is_some()).ok_or(MintFault::UnknownKey)?.to_owned();
     verify::verify(&jwt, expected.keys).map_err(|_| MintFault::Signature)?;
     let ahead = |time: Timestamp| time.as_second().saturating_sub(now.wall.as_second());
     let most = i64::try_from(lifetime::MAX_SKEW.as_secs()).unwrap_or(i64::MAX);
@@ -141,7 +139,7 @@ pub fn check(answer: MintAnswer, expected: &MintExpectation<'_>, now: Moment) ->
         return Err(MintFault::TooShort);
     }
     let token_id = claims.token_id.unwrap_or_default();
-    Ok(BoundToken { token: answer.token, token_id, deadline, lifetime, minted: now, skew_seconds: ahead(claims.issued_at) })
+    Ok(BoundToken { token: answer.token, token_id, kid, deadline, lifetime, minted: now, skew_seconds: ahead(claims.issued_at) })
 }
 
 impl BoundToken {
@@ -153,6 +151,11 @@ impl BoundToken {
     /// Its `jti`, which joins our audit record to the hub's and the target's.
     pub fn token_id(&self) -> &str {
         &self.token_id
+    }
+
+    /// The key that signed it.
+    pub fn kid(&self) -> &str {
+        &self.kid
     }
 
     /// Its expiry on both clocks.

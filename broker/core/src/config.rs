@@ -27,7 +27,7 @@ pub use allow::{AllowRule, NamespaceRule};
 pub use document::MAX_CONFIG_BYTES;
 pub use mistake::{ConfigError, Mistake};
 pub use selector::NamespaceSelector;
-pub use server::{Listener, ServerConfiguration, TlsFiles};
+pub use server::{HubEndpoint, Listener, ServerConfiguration, TlsFiles};
 pub use target::{CertificateSource, LifetimeRange, TargetCluster};
 
 use document::Document;
@@ -123,7 +123,7 @@ pub fn read(text: &str) -> Result<Configuration, ConfigError> {
     check_names(&documents, &mut mistakes);
     target::check_audiences(&documents, &mut mistakes);
     match server {
-        Some(server) if mistakes.is_empty() => {
+        Some(server) if mistakes.is_empty() && target::leave_room(&documents, &policy, server.max_age, &mut mistakes) => {
             policy.own_namespace = Some(server.cluster_resource_namespace.clone());
             Ok(Configuration { server, policy })
         }

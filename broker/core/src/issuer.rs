@@ -100,6 +100,11 @@ impl PublicUrl {
         format!("{}/.well-known/openid-configuration", self.0)
     }
 
+    /// The origin itself.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// `<origin>/openid/v1/jwks`: the published `jwks_uri`.
     pub fn jwks_uri(&self) -> String {
         format!("{}/openid/v1/jwks", self.0)

@@ -140,6 +140,16 @@ impl KeyBook {
         !self.shared || self.read_at.is_some_and(|read| now.mono.saturating_sub(read.mono) <= RECORD_PATIENCE)
     }
 
+    /// Whether the shared record is known to hold `kid`.
+    pub fn is_recorded(&self, kid: &str) -> bool {
+        self.entries.get(kid).is_some_and(|entry| entry.recorded)
+    }
+
+    /// Whether a key waits for the shared record to take it in.
+    pub fn has_unrecorded(&self) -> bool {
+        self.entries.values().any(|entry| !entry.recorded)
+    }
+
     /// Notes that a token signed by `kid` was verified and lives until `expires`.
     pub fn signed(&mut self, kid: &str, expires: Timestamp) {
         if let Some(entry) = self.entries.get_mut(kid) {

@@ -6,14 +6,28 @@ use std::time::Duration;
 pub const MIN: Duration = Duration::from_secs(600);
 /// A day: longer than any refresh needs.
 pub const MAX: Duration = Duration::from_secs(24 * 3600);
-/// How long a key must have been published before a token that it signed is handed out.
-pub const SOAK: Duration = Duration::from_secs(90);
+/// How long it may take until every replica knows and serves what one has recorded.
+pub const SPREAD: Duration = Duration::from_secs(30);
+/// How much longer than `max-age` a verifier may hold an older key set.
+pub const SOAK_MARGIN: Duration = Duration::from_secs(30);
 /// How much earlier than `exp` clients are told a token ends: a target gives no leeway, and clients use a token to the last second.
 pub const MARGIN: Duration = Duration::from_secs(60);
 /// A token with less than this left, after the margin, is not handed out at all.
 pub const LEAST_USE: Duration = Duration::from_secs(10);
 /// The largest difference between the hub's clock and ours at which tokens are still minted.
 pub const MAX_SKEW: Duration = Duration::from_secs(30);
+
+/// How long a key must have been published before a token that it signed is handed out: until every replica serves it, and then the
+/// soak, which is the `max-age` that verifiers were told and half a minute.
+pub fn settle(max_age: Duration) -> Duration {
+    SPREAD + max_age + SOAK_MARGIN
+}
+
+/// The least lifetime that leaves a new key time to settle: a token is renewed no earlier than half-way, and its predecessor must
+/// still be of use when the new one may leave.
+pub fn least_for(settle: Duration) -> Duration {
+    (settle + MARGIN + LEAST_USE) * 2
+}
 
 /// Whether a lifetime is one that may be configured.
 ///
@@ -29,12 +43,13 @@ pub fn check(lifetime: Duration) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// How long after its minting a token of this lifetime is renewed: min(0.8 L, L - 70 s - soak), up to 5 % of L earlier by `jitter`.
+/// How long after its minting a token of this lifetime is renewed: min(0.8 L, L - 70 s - settle), up to 5 % of L earlier by `jitter`.
 ///
 /// `jitter` is a random number from 0 to 1: tokens minted together must not be renewed together.
-pub fn refresh_after(lifetime: Duration, jitter: f64) -> Duration {
-    let latest = lifetime.mul_f64(0.8).min(lifetime.saturating_sub(Duration::from_secs(70)).saturating_sub(SOAK));
-    latest.saturating_sub(lifetime.mul_f64(0.05 * jitter.clamp(0.0, 1.0)))
+pub fn refresh_after(lifetime: Duration, settle: Duration, jitter: f64) -> Duration {
+    let latest = lifetime.mul_f64(0.8).min(lifetime.saturating_sub(MARGIN + LEAST_USE).saturating_sub(settle));
+    // Where a lifetime leaves no room, which configurations refuse, it is still not renewed all the time.
+    latest.max(lifetime / 3).saturating_sub(lifetime.mul_f64(0.05 * jitter.clamp(0.0, 1.0)))
 }
 
 /// The most that a caller may ask for by `min_ttl`: half a lifetime, so that asking cannot cause more than two mints per lifetime.
@@ -46,26 +61,43 @@ pub fn greatest_min_ttl(lifetime: Duration) -> Duration {
 mod tests {
     use std::time::Duration;
 
-    use super::{LEAST_USE, MARGIN, MAX, MIN, SOAK, check, greatest_min_ttl, refresh_after};
+    use super::{LEAST_USE, MARGIN, MAX, MIN, check, greatest_min_ttl, least_for, refresh_after, settle};
+
+    const MINUTE: Duration = Duration::from_secs(60);
 
     #[test]
-    fn a_renewed_token_always_leaves_its_predecessor_time_to_soak() {
-        for minutes in 10..=1440 {
-            let lifetime = Duration::from_secs(minutes * 60);
-            for jitter in [0.0, 0.5, 1.0] {
-                let left = lifetime - refresh_after(lifetime, jitter);
-                assert!(left >= SOAK + MARGIN + LEAST_USE, "{minutes} min leave {left:?}");
+    fn a_renewed_token_always_leaves_its_predecessor_time_to_settle() {
+        for max_age in [30, 60, 600, 3600].map(Duration::from_secs) {
+            let settle = settle(max_age);
+            for minutes in 10..=1440 {
+                let lifetime = MINUTE * minutes;
+                if lifetime < least_for(settle) {
+                    continue;
+                }
+                for jitter in [0.0, 0.5, 1.0] {
+                    let after = refresh_after(lifetime, settle, jitter);
+                    let left = lifetime - after;
+                    assert!(left >= settle + MARGIN + LEAST_USE, "{minutes} min leave {left:?}");
+                    assert!(after >= lifetime.mul_f64(0.44), "{minutes} min are renewed after {after:?}");
+                }
             }
         }
     }
 
     #[test]
+    fn a_long_max_age_needs_a_long_lifetime() {
+        assert!(least_for(settle(MINUTE)) <= MIN, "the default leaves every lifetime room");
+        let hour = settle(MINUTE * 60);
+        assert!(MINUTE * 60 < least_for(hour) && least_for(hour) <= MINUTE * 240, "{:?}", least_for(hour));
+    }
+
+    #[test]
     fn jitter_spreads_renewals_and_only_makes_them_earlier() {
-        let hour = Duration::from_secs(3600);
-        assert_eq!(refresh_after(hour, 0.0), Duration::from_secs(2880));
-        assert_eq!(refresh_after(hour, 1.0), Duration::from_secs(2700));
-        assert_eq!(refresh_after(hour, 7.0), Duration::from_secs(2700), "a bad random number does no harm");
-        assert_eq!(refresh_after(MIN, 0.0), Duration::from_secs(440), "short tokens keep the fixed margin");
+        let (hour, settle) = (MINUTE * 60, settle(MINUTE));
+        assert_eq!(refresh_after(hour, settle, 0.0), Duration::from_secs(2880));
+        assert_eq!(refresh_after(hour, settle, 1.0), Duration::from_secs(2700));
+        assert_eq!(refresh_after(hour, settle, 7.0), Duration::from_secs(2700), "a bad random number does no harm");
+        assert_eq!(refresh_after(MIN, settle, 0.0), Duration::from_secs(410), "short tokens keep the fixed margin");
     }
 
     #[test]

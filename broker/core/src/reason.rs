@@ -65,12 +65,24 @@ reasons! {
     HubDiscoveryForbidden,
     /// The hub's discovery documents cannot be used.
     HubDiscoveryInvalid,
+    /// The hub lists another key under a `kid` that is known. It is not published.
+    HubKeyReplaced,
     /// The hub does not answer.
     HubUnreachable,
     /// The target would have to refuse the hub's issuer, because it is also its own.
     IssuerCollision,
     /// The hub signed with a key that is not published yet.
     KeyNotPublished,
+    /// The hub refuses Keyferry the Secret that holds the record of published keys.
+    KeyRecordForbidden,
+    /// The record of published keys was changed by somebody else; nothing of it is believed.
+    KeyRecordTampered,
+    /// The record of published keys could not be read or written.
+    KeyRecordUnread,
+    /// The key was revoked by hand.
+    KeyRevoked,
+    /// The token's key was published too lately for every target to know it.
+    KeySettling,
     /// The hub could not carry out the TokenRequest.
     MintFailed,
     /// The hub refuses Keyferry the TokenRequest.

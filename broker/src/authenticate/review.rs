@@ -103,12 +103,12 @@ impl Reviewer {
         let jwt = UnverifiedJwt::parse(token.expose_secret()).map_err(|_| Reason::CallerMalformed)?;
         let mut published = self.publisher.reader().current().ok_or(Reason::HubUnreachable)?;
         let kid = jwt.kid().ok_or(Reason::CallerMalformed)?;
-        if published.keys.get(kid).is_none() {
+        if published.authenticating.get(kid).is_none() {
             // Perhaps a new key of the hub, so its documents are read again; made-up kids do not make that happen more often.
             self.publisher.refresh_for_unknown_key(self.now()).await?;
             published = self.publisher.reader().current().ok_or(Reason::HubUnreachable)?;
         }
-        verify::verify(&jwt, &published.keys).map(|_| ()).map_err(|_| Reason::CallerRejected)
+        verify::verify(&jwt, &published.authenticating).map(|_| ()).map_err(|_| Reason::CallerRejected)
     }
 
     fn accepted(&self, key: TokenKey, caller: VerifiedCaller) -> Arc<VerifiedCaller> {

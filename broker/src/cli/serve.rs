@@ -19,6 +19,9 @@ pub(super) struct ServeArgs {
     /// Check the configuration and leave.
     #[arg(long)]
     check: bool,
+    /// A directory that outlives the container: the last good record of keys, for a restart while the hub is away.
+    #[arg(long, env = "KEYFERRY_STATE_DIR", value_name = "DIR")]
+    state_dir: Option<PathBuf>,
     #[command(flatten)]
     hub: HubArgs,
 }
@@ -28,7 +31,7 @@ pub(super) async fn run(args: ServeArgs) -> ExitCode {
         return check(&args.config);
     }
     start_log();
-    let options = ServeOptions { config: args.config, hub: args.hub.access(), read_again: hang_ups() };
+    let options = ServeOptions { config: args.config, hub: args.hub.access(), state_dir: args.state_dir, read_again: hang_ups() };
     let outcome = match Server::bind(options).await {
         Ok(server) => server.run(stop_signal()).await,
         Err(error) => Err(error),

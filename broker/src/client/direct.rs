@@ -10,6 +10,7 @@ use keyferry_core::bound_token::BoundToken;
 use keyferry_core::ca_bundle::CaBundle;
 use keyferry_core::config::{CertificateSource, DeliveryType, Policy, TargetCluster};
 use keyferry_core::kubeconfig::{self, KubeconfigParts};
+use keyferry_core::lifetime;
 use keyferry_core::name::AccessName;
 use keyferry_core::reason::Reason;
 use keyferry_core::service_account::{ServiceAccount, Uid};
@@ -27,7 +28,7 @@ use crate::kube::hub::KubeHub;
 use crate::kube::issuer_documents::KubeIssuerDocuments;
 use crate::live::LiveObjects;
 use crate::ports::{CertificateSecrets, Hub, HubError};
-use crate::publication::Publisher;
+use crate::publication::{KeyRecords, Publisher, PublisherParts};
 use crate::settings::SECOND_ISSUER_MEND;
 
 /// A configuration file and a hub kubeconfig.
@@ -95,7 +96,14 @@ impl Direct {
         let target = configuration.policy.targets.get(grant.pair().target()).cloned();
         let target = target.ok_or_else(|| refused(access, Reason::TargetNotGranted))?;
         let server = configuration.server;
-        let publisher = Publisher::new(Arc::new(KubeIssuerDocuments::new(self.hub.clone())), server.public_url, server.hub_issuer);
+        let publisher = Publisher::new(PublisherParts {
+            source: Arc::new(KubeIssuerDocuments::new(self.hub.clone(), server.hub_endpoints)),
+            public_url: server.public_url,
+            pinned: server.hub_issuer,
+            settle: lifetime::settle(server.max_age),
+            records: KeyRecords::none(),
+            clock: Arc::new(SystemClock::start()),
+        });
         publisher.refresh().await?;
         let published = publisher.reader().current().ok_or_else(|| refused(access, Reason::HubDiscoveryInvalid))?;
         if authorise::issuer_collides(&published.issuer, &target) {

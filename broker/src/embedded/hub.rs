@@ -21,6 +21,7 @@ mod tokens;
 mod verify;
 mod watch;
 mod world;
+mod write;
 
 use std::fmt;
 use std::sync::Arc;

@@ -16,6 +16,9 @@ pub enum Surface {
     Resource,
 }
 
+/// Seconds until an unavailable answer is worth asking for again, where nothing better is known.
+const RETRY_AFTER: u64 = 5;
+
 enum Outside {
     /// The caller's token was not accepted.
     Caller,
@@ -69,7 +72,8 @@ pub fn answer(refusal: &Refusal, surface: Surface, request_id: &str) -> Response
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
     }
     if status == StatusCode::SERVICE_UNAVAILABLE {
-        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+        let seconds = refusal.retry_after.map_or(RETRY_AFTER, |wait| wait.as_secs().saturating_add(1));
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
 }

@@ -9,6 +9,7 @@ use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use zeroize::Zeroizing;
 
 use crate::ports::HubError;
 
@@ -120,13 +121,31 @@ impl HubClient {
     /// # Errors
     /// As [`HubClient::get_object`].
     pub async fn create<Q: Serialize, T: DeserializeOwned>(&self, path: &str, object: &Q, what: &'static str) -> Result<T, HubError> {
-        let body = serde_json::to_vec(object).map_err(|_| HubError::Unreadable(what))?;
+        self.send(Method::POST, path, object, what).await
+    }
+
+    /// PUT of a JSON object, for the object that comes back.
+    ///
+    /// # Errors
+    /// As [`HubClient::get_object`].
+    pub async fn replace<Q: Serialize, T: DeserializeOwned>(&self, path: &str, object: &Q, what: &'static str) -> Result<T, HubError> {
+        self.send(Method::PUT, path, object, what).await
+    }
+
+    async fn send<Q: Serialize, T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        object: &Q,
+        what: &'static str,
+    ) -> Result<T, HubError> {
+        let body = Zeroizing::new(serde_json::to_vec(object).map_err(|_| HubError::Unreadable(what))?);
         let request = Request::builder()
-            .method(Method::POST)
+            .method(method)
             .uri(path)
             .header(http::header::CONTENT_TYPE, "application/json")
             .header(http::header::ACCEPT, "application/json")
-            .body(Body::from(body));
+            .body(Body::from(body.to_vec()));
         let bytes = self.call(request, what).await?;
         serde_json::from_slice(&bytes).map_err(|_| HubError::Unreadable(what))
     }

@@ -1,32 +1,66 @@
-//! The hub's discovery documents, over a connection made anew for each reading.
+//! The hub's discovery documents, at each of its endpoints, over connections made anew for each reading.
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
+use http::Uri;
+use keyferry_core::config::HubEndpoint;
 
 use super::client::{HubAccess, HubClient};
-use crate::ports::{HubError, IssuerDocuments, UpstreamDocuments};
+use super::endpoint_slice;
+use crate::ports::{EndpointAnswer, HubError, IssuerDocuments, UpstreamDocuments};
 
-/// The documents as the hub's apiserver serves them.
+/// The documents as the hub's apiservers serve them.
 pub struct KubeIssuerDocuments {
     access: HubAccess,
+    endpoints: Vec<HubEndpoint>,
 }
 
 impl KubeIssuerDocuments {
-    /// The documents of the hub that `access` leads to.
-    pub fn new(access: HubAccess) -> KubeIssuerDocuments {
-        KubeIssuerDocuments { access }
+    /// The documents of the hub that `access` leads to, at these endpoints; without any, at those that the hub itself lists where we
+    /// run in it, else at the client's own address.
+    pub fn new(access: HubAccess, endpoints: Vec<HubEndpoint>) -> KubeIssuerDocuments {
+        KubeIssuerDocuments { access, endpoints }
+    }
+
+    async fn read_all(&self) -> Vec<EndpointAnswer> {
+        let config = match self.access.config().await {
+            Ok(config) => config,
+            Err(error) => {
+                let documents = Err(HubError::Unreachable(error.to_string()));
+                return vec![EndpointAnswer { endpoint: "the hub".to_owned(), documents }];
+            }
+        };
+        let mut addresses: Vec<Uri> = self.endpoints.iter().filter_map(|endpoint| endpoint.as_str().parse().ok()).collect();
+        if addresses.is_empty() && self.access.kubeconfig.is_none() {
+            addresses = endpoint_slice::addresses(&config).await;
+        }
+        if addresses.is_empty() {
+            addresses.push(config.cluster_url.clone());
+        }
+        join_all(addresses.into_iter().map(|address| read(config.clone(), address))).await
     }
 }
 
 impl IssuerDocuments for KubeIssuerDocuments {
-    fn fetch(&self) -> BoxFuture<'_, Result<UpstreamDocuments, HubError>> {
-        Box::pin(async move {
-            // Kept-alive connections stick to one replica, which may lag behind the others for ever.
-            let config = self.access.config().await.map_err(|error| HubError::Unreachable(error.to_string()))?;
-            let client = HubClient::new(config).map_err(|error| HubError::Unreachable(error.to_string()))?;
-            let metadata = client.get("/.well-known/openid-configuration", "application/json").await?;
-            // The apiserver answers 406 to a plain application/json here. Its own jwks_uri is never followed.
-            let jwks = client.get("/openid/v1/jwks", "application/jwk-set+json").await?;
-            Ok(UpstreamDocuments { metadata, jwks })
-        })
+    fn fetch(&self) -> BoxFuture<'_, Vec<EndpointAnswer>> {
+        Box::pin(self.read_all())
     }
+}
+
+/// Kept-alive connections stick to one replica, which may lag behind the others for ever: each reading has its own.
+async fn read(mut config: kube::Config, address: Uri) -> EndpointAnswer {
+    let endpoint = address.to_string();
+    if config.tls_server_name.is_none() && address.host() != config.cluster_url.host() {
+        // Replicas are told apart by their addresses and known by the one name that the client trusts.
+        config.tls_server_name = config.cluster_url.host().map(|host| host.trim_matches(['[', ']']).to_owned());
+    }
+    config.cluster_url = address;
+    EndpointAnswer { endpoint, documents: documents(config).await }
+}
+
+async fn documents(config: kube::Config) -> Result<UpstreamDocuments, HubError> {
+    let client = HubClient::new(config).map_err(|error| HubError::Unreachable(error.to_string()))?;
+    let metadata = client.get("/.well-known/openid-configuration", "application/json").await?;
+    // The apiserver answers 406 to a plain application/json here. Its own jwks_uri is never followed.
+    let jwks = client.get("/openid/v1/jwks", "application/jwk-set+json").await?;
+    Ok(UpstreamDocuments { metadata, jwks })
 }

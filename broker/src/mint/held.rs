@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use keyferry_core::authorise::Grant;
@@ -15,6 +15,7 @@ use moka::notification::RemovalCause;
 use moka::sync::Cache;
 
 use super::MintKey;
+use crate::publication::Published;
 
 /// Tokens held at most.
 const CAPACITY: u64 = 50_000;
@@ -23,7 +24,8 @@ const PER_NAMESPACE: usize = 1_000;
 /// How long after a failed renewal the next one is tried.
 const RETRY: Duration = Duration::from_secs(10);
 
-struct Held {
+/// One token, for whom, and when it is renewed.
+pub(super) struct Held {
     token: Arc<BoundToken>,
     grant: Grant,
     refresh_after: Duration,
@@ -31,10 +33,19 @@ struct Held {
     last_tried: AtomicU64,
 }
 
+impl Held {
+    pub(super) fn new(token: Arc<BoundToken>, grant: Grant, settle: Duration, jitter: f64, now: Moment) -> Held {
+        let (refresh_after, seconds) = (lifetime::refresh_after(token.lifetime(), settle, jitter), now.mono.as_secs());
+        Held { token, grant, refresh_after, last_used: AtomicU64::new(seconds), last_tried: AtomicU64::new(seconds) }
+    }
+}
+
 /// See the module.
 #[derive(Clone)]
 pub(super) struct HeldTokens {
     tokens: Cache<MintKey, Arc<Held>>,
+    /// Tokens whose key has not settled yet.
+    waiting: Arc<Mutex<HashMap<MintKey, Held>>>,
     per_namespace: Arc<Mutex<HashMap<Namespace, usize>>>,
 }
 
@@ -48,14 +59,14 @@ impl Default for HeldTokens {
             }
         };
         let tokens = Cache::builder().max_capacity(CAPACITY).time_to_live(lifetime::MAX).eviction_listener(listener).build();
-        HeldTokens { tokens, per_namespace }
+        HeldTokens { tokens, waiting: Arc::default(), per_namespace }
     }
 }
 
 impl HeldTokens {
-    /// A token with at least `min_ttl` to use.
-    pub(super) fn get(&self, key: &MintKey, min_ttl: Duration, now: Moment) -> Option<Arc<BoundToken>> {
-        let held = self.tokens.get(key)?;
+    /// A token with at least `min_ttl` to use, whose key is settled: one that was revoked since is none.
+    pub(super) fn get(&self, key: &MintKey, min_ttl: Duration, now: Moment, published: &Published) -> Option<Arc<BoundToken>> {
+        let held = self.tokens.get(key).filter(|held| published.is_settled(held.token.kid(), now))?;
         // A hub may shorten what it mints. Then a new token would not live as long as asked for either, and is not asked for.
         let young = held.token.age(now) < held.token.lifetime() / 2;
         if held.token.usable(now)? < min_ttl && !young {
@@ -74,17 +85,43 @@ impl HeldTokens {
         if full && !held { Err(Reason::TenantLimitReached) } else { Ok(()) }
     }
 
+    /// Keeps a token back until its key has settled.
+    pub(super) fn let_wait(&self, key: MintKey, held: Held) {
+        self.lock_waiting().insert(key, held);
+    }
+
+    /// The key that the waiting token of `key` is signed with.
+    pub(super) fn waiting_kid(&self, key: &MintKey) -> Option<String> {
+        self.lock_waiting().get(key).map(|held| held.token.kid().to_owned())
+    }
+
+    /// Holds the waiting tokens whose keys have settled; lets go of those whose keys never will, or that have ended.
+    pub(super) fn promote(&self, now: Moment, published: &Published) {
+        let mut waiting = self.lock_waiting();
+        waiting.retain(|_, held| published.keys.get(held.token.kid()).is_some() && held.token.usable(now).is_some());
+        let settled: Vec<MintKey> =
+            waiting.iter().filter(|(_, held)| published.is_settled(held.token.kid(), now)).map(|(key, _)| key.clone()).collect();
+        let settled: Vec<(MintKey, Held)> = settled.into_iter().filter_map(|key| waiting.remove_entry(&key)).collect();
+        drop(waiting);
+        for (key, held) in settled {
+            self.insert(key, held);
+        }
+    }
+
+    fn lock_waiting(&self) -> MutexGuard<'_, HashMap<MintKey, Held>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Holds a token, in the place of an earlier one of the same key.
-    pub(super) fn insert(&self, key: MintKey, token: Arc<BoundToken>, grant: Grant, jitter: f64, now: Moment) {
+    pub(super) fn insert(&self, key: MintKey, held: Held) {
         if !self.tokens.contains_key(&key) {
             let mut counts = self.per_namespace.lock().unwrap_or_else(PoisonError::into_inner);
             *counts.entry(key.identity.account.namespace.clone()).or_default() += 1;
         }
-        let refresh_after = lifetime::refresh_after(token.lifetime(), jitter);
-        let seconds = now.mono.as_secs();
         // A renewal inherits the last use: only callers keep a token alive.
-        let last_used = self.tokens.get(&key).map_or(seconds, |before| before.last_used.load(Ordering::Relaxed));
-        let held = Held { token, grant, refresh_after, last_used: AtomicU64::new(last_used), last_tried: AtomicU64::new(seconds) };
+        if let Some(before) = self.tokens.get(&key) {
+            held.last_used.store(before.last_used.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
         self.tokens.insert(key, Arc::new(held));
     }
 
@@ -97,8 +134,8 @@ impl HeldTokens {
             let waited = seconds.saturating_sub(held.last_tried.load(Ordering::Relaxed)) >= RETRY.as_secs();
             let old = held.token.age(now) >= held.refresh_after;
             if held.token.usable(now).is_none() {
-                self.remove(&key);
-            } else if old && waited && idle <= held.token.lifetime().as_secs() {
+                self.tokens.invalidate(&*key);
+            } else if old && waited && !self.lock_waiting().contains_key(&*key) && idle <= held.token.lifetime().as_secs() {
                 held.last_tried.store(seconds, Ordering::Relaxed);
                 due.push((key.as_ref().clone(), held.grant.clone()));
             }
@@ -107,6 +144,7 @@ impl HeldTokens {
     }
 
     pub(super) fn remove(&self, key: &MintKey) {
+        self.lock_waiting().remove(key);
         self.tokens.invalidate(key);
     }
 

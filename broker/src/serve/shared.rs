@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use keyferry_core::config::{Policy, ServerConfiguration};
+use keyferry_core::lifetime;
 use keyferry_core::service_account::ServiceAccount;
 use tokio::task::JoinSet;
 
@@ -11,19 +12,21 @@ use crate::audience_guard::AudienceGuard;
 use crate::authenticate::Authenticator;
 use crate::broker::{Broker, BrokerParts};
 use crate::clock::{Clock, SystemClock};
-use crate::controller::{certificates, config_file, publish, renew, self_check};
+use crate::controller::{canary, certificates, config_file, key_records, lead, publish, renew, self_check};
 use crate::delegate::Delegations;
 use crate::kube::certificate_secret::KubeCertificateSecrets;
 use crate::kube::client::HubClient;
 use crate::kube::hub::KubeHub;
 use crate::kube::issuer_documents::KubeIssuerDocuments;
+use crate::kube::lease::Lease;
+use crate::kube::secret_store::KubeSecretStore;
 use crate::kube::watch;
 use crate::live::LiveObjects;
 use crate::metrics::Metrics;
 use crate::mint::{Mint, MintParts};
 use crate::policy_store::{PolicyReader, PolicyWriter};
 use crate::ports::{AuditSink, Hub};
-use crate::publication::Publisher;
+use crate::publication::{KeyRecords, Publisher, PublisherParts};
 use crate::random::{Random, SystemRandomness};
 use crate::settings::CallerSettings;
 use crate::targets::{TargetReader, TargetWriter};
@@ -56,14 +59,27 @@ impl Shared {
         let config = options.hub.config().await?;
         let client = HubClient::new(config.clone())?;
         let watches = watch::client(config)?;
-        let documents = Arc::new(KubeIssuerDocuments::new(options.hub.clone()));
-        let publisher = Publisher::new(documents, server.public_url.clone(), server.hub_issuer.clone());
+        let random: Arc<dyn Random> = Arc::new(SystemRandomness::default());
+        let namespace = server.cluster_resource_namespace.clone();
+        let records = KeyRecords::shared(Arc::new(KubeSecretStore::new(client.clone(), namespace.clone())), Arc::clone(&random));
+        let publisher = Publisher::new(PublisherParts {
+            source: Arc::new(KubeIssuerDocuments::new(options.hub.clone(), server.hub_endpoints.clone())),
+            public_url: server.public_url.clone(),
+            pinned: server.hub_issuer.clone(),
+            settle: lifetime::settle(server.max_age),
+            records: records.with_state(options.state_dir.clone()),
+            clock: Arc::clone(&clock),
+        });
+        publisher.restore();
+        let lease = Lease::new(client.clone(), namespace, random.request_id());
         let secrets = Arc::new(KubeCertificateSecrets::new(client.clone(), server.cluster_resource_namespace.clone()));
 
         let mut background = JoinSet::new();
         let read_again = || options.read_again.clone();
         background.spawn(watch::service_accounts(watches.clone(), Arc::clone(&live), Arc::clone(&clock)));
         background.spawn(watch::namespaces(watches, Arc::clone(&live), Arc::clone(&clock)));
+        background.spawn(key_records::follow(publisher.clone()));
+        background.spawn(lead::follow(lease, publisher.clone(), Arc::clone(&clock)));
         background.spawn(publish::follow(publisher.clone(), Arc::clone(&clock), metrics.clone(), read_again()));
         background.spawn(certificates::follow(policy_reader.clone(), secrets, targets, Arc::clone(&clock), read_again()));
         background.spawn(config_file::follow(options.config.clone(), server.clone(), policy, metrics.clone(), read_again()));
@@ -110,6 +126,7 @@ impl Shared {
             clock: clock(),
             random: Arc::clone(&random),
             metrics: metrics(),
+            settle: lifetime::settle(self.server.max_age),
         });
         let broker = Broker::new(BrokerParts {
             policy: self.policy.clone(),
@@ -125,6 +142,7 @@ impl Shared {
             metrics: metrics(),
             callers,
         });
+        self.background.spawn(canary::follow(self.guard()));
         self.background.spawn(renew::follow(mint, self.policy.clone(), Arc::clone(&self.live)));
         Ok(broker)
     }

@@ -11,7 +11,7 @@ use super::document::Document;
 use super::mistake::Mistake;
 use super::span;
 use crate::audience::Audience;
-use crate::issuer::{Issuer, PublicUrl};
+use crate::issuer::{Issuer, PublicUrl, PublicUrlError};
 use crate::name::{self, Namespace, ObjectName};
 
 /// The API group and version of the ServerConfiguration.
@@ -35,6 +35,8 @@ pub struct ServerConfiguration {
     pub canary_service_account: ObjectName,
     /// The hub's issuer, where it is pinned; else the first one that the hub states.
     pub hub_issuer: Option<Issuer>,
+    /// The addresses of the hub's apiservers, where their documents are read one by one. None: those that the hub lists, or the client's.
+    pub hub_endpoints: Vec<HubEndpoint>,
     /// The listener of the published documents. Default `0.0.0.0:8443`.
     pub discovery: Listener,
     /// The listener of the token API. Default `0.0.0.0:9443`.
@@ -49,6 +51,25 @@ pub struct ServerConfiguration {
     pub require_pod_bound: bool,
     /// The file that audit records are appended to; standard output where absent.
     pub audit_file: Option<PathBuf>,
+}
+
+/// The origin of one apiserver of the hub.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HubEndpoint(PublicUrl);
+
+impl HubEndpoint {
+    /// Checks and takes an https origin.
+    ///
+    /// # Errors
+    /// [`PublicUrlError`] for anything else.
+    pub fn new(text: &str) -> Result<HubEndpoint, PublicUrlError> {
+        PublicUrl::new(text).map(HubEndpoint)
+    }
+
+    /// The origin as text.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
 }
 
 /// An address and its certificate.
@@ -109,6 +130,8 @@ struct HeadMetadata {
 #[serde(deny_unknown_fields)]
 struct Hub {
     issuer: Option<String>,
+    #[serde(default)]
+    endpoints: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -152,6 +175,7 @@ pub(super) fn read(document: &Document, mistakes: &mut Vec<Mistake>) -> Option<S
     let canary = object.canary_service_account.unwrap_or_else(|| "keyferry-canary".to_owned());
     let canary =
         check.take("canaryServiceAccount", ObjectName::new(canary), "name a ServiceAccount of Keyferry's namespace without rights");
+    let hub_endpoints = endpoints(&object.hub.endpoints, &mut check);
     let hub_issuer =
         object.hub.issuer.and_then(|text| check.take("hub.issuer", Issuer::new(text), "write the hub's --service-account-issuer"));
     let max_age = duration(object.discovery.max_age.as_deref(), "discovery.maxAge", 60, 30..=3600, &mut check);
@@ -169,6 +193,7 @@ pub(super) fn read(document: &Document, mistakes: &mut Vec<Mistake>) -> Option<S
         cluster_resource_namespace: namespace?,
         canary_service_account: canary?,
         hub_issuer,
+        hub_endpoints: hub_endpoints?,
         discovery: discovery?,
         api: api?,
         health_address: health_address?,
@@ -177,6 +202,17 @@ pub(super) fn read(document: &Document, mistakes: &mut Vec<Mistake>) -> Option<S
         require_pod_bound: object.require_pod_bound,
         audit_file: object.audit.file,
     })
+}
+
+/// At most as many as a hub could have, each an origin.
+fn endpoints(texts: &[String], check: &mut Check<'_>) -> Option<Vec<HubEndpoint>> {
+    let mend = "write the origin of each apiserver of the hub, such as https://10.0.0.1:6443";
+    if texts.len() > 16 {
+        check.wrong("hub.endpoints", "has more than 16 entries", mend);
+        return None;
+    }
+    let read = |(index, text): (usize, &String)| check.take(&format!("hub.endpoints[{index}]"), HubEndpoint::new(text), mend);
+    texts.iter().enumerate().map(read).collect()
 }
 
 fn listener(spec: ListenerSpec, path: &str, port: u16, check: &mut Check<'_>) -> Option<Listener> {

@@ -228,6 +228,27 @@ fn read_issuer(issuer: &str, check: &mut Check<'_>) {
     }
 }
 
+/// Whether every lifetime leaves a new key of the hub the time that it needs before tokens signed with it may leave.
+pub(super) fn leave_room(documents: &[Document], policy: &Policy, max_age: Duration, mistakes: &mut Vec<Mistake>) -> bool {
+    let settle = lifetime::settle(max_age);
+    let least = lifetime::least_for(settle);
+    let before = mistakes.len();
+    for document in documents.iter().filter(|document| document.kind() == "TargetCluster") {
+        let target = policy.targets.values().find(|target| target.name.as_str() == document.text("/metadata/name"));
+        let Some(target) = target.filter(|target| target.lifetime.default < least) else { continue };
+        let problem = format!(
+            "{} leaves a new key of the hub no time: with discovery.maxAge {} it is published {} before its tokens may leave, and a token is \
+             renewed half-way at the earliest, 70s before its predecessor is of no more use",
+            span::print(target.lifetime.default),
+            span::print(max_age),
+            span::print(settle),
+        );
+        let mend = format!("write at least {} (twice {} and 70s), or a shorter discovery.maxAge", span::print(least), span::print(settle));
+        mistakes.push(document.mistake("spec.tokenLifetime.default", problem, mend));
+    }
+    mistakes.len() == before
+}
+
 fn read_lifetime(lifetime: &Lifetime, check: &mut Check<'_>) -> Option<LifetimeRange> {
     const MEND: &str = "write a duration from 10m to 24h";
     let mut one = |path: &str, text: &Option<String>, default: Duration| {

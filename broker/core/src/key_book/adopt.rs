@@ -34,6 +34,12 @@ impl KeyBook {
         Vec::new()
     }
 
+    /// The shared record was read, and its bytes are none.
+    pub fn adopt_unreadable(&mut self, now: Moment) -> Vec<KeyEvent> {
+        self.read_at = Some(now);
+        vec![KeyEvent::RecordTampered("it cannot be read")]
+    }
+
     /// Takes in a record that was read.
     pub fn adopt(&mut self, ledger: &KeyLedger, origin: Origin, now: Moment) -> Vec<KeyEvent> {
         let mut events = Vec::new();

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::KeyBook;
 use crate::key_ledger::KeyLedger;
 use crate::moment::Moment;
@@ -25,6 +27,20 @@ impl Draft {
 }
 
 impl KeyBook {
+    /// The book for this process's own disk. Its times are coarse, so that it changes seldom.
+    pub fn snapshot(&self) -> KeyLedger {
+        let mut ledger = KeyLedger::empty(self.issuer.clone());
+        ledger.sequence = self.sequence;
+        ledger.revoked.clone_from(&self.revoked);
+        for (kid, entry) in &self.entries {
+            let mut record = entry.record.clone();
+            record.confirmed_at = coarse(record.confirmed_at, 0);
+            record.signed_until = record.signed_until.map(|until| coarse(until, 1));
+            ledger.keys.insert(kid.clone(), record);
+        }
+        ledger
+    }
+
     /// The record as it should be, where `stored` is not worth keeping as it is.
     pub fn draft(&self, stored: Option<&KeyLedger>, now: Moment) -> Option<Draft> {
         let mut ledger = KeyLedger::empty(self.issuer.clone());
@@ -65,6 +81,12 @@ impl KeyBook {
             }
         }
     }
+}
+
+/// The start of the ten minutes that hold `time`, so many steps later.
+fn coarse(time: Timestamp, steps: i64) -> Timestamp {
+    let step = i64::try_from(SIGNED_STEP.as_secs()).unwrap_or(i64::MAX);
+    Timestamp::from_second((time.as_second().div_euclid(step).saturating_add(steps)).saturating_mul(step)).unwrap_or(time)
 }
 
 fn is_worth_keeping(stored: &KeyLedger, wanted: &KeyLedger) -> bool {

@@ -63,6 +63,7 @@ impl Stage {
         let options = ServeOptions {
             config: folder.path().join("config.yaml"),
             hub: HubAccess { kubeconfig: Some(folder.path().join("hub.kubeconfig")), context: None },
+            state_dir: None,
             read_again: ReadAgain::never(),
         };
         let server = Server::bind(options).await?;

@@ -11,7 +11,7 @@ use axum::routing::{get, post};
 
 use super::object::Resource;
 use super::state::HubState;
-use super::{faults, oidc, reviews, token_request, watch};
+use super::{faults, oidc, reviews, token_request, watch, write};
 use crate::embedded::api_index::{self, ApiResource};
 use crate::embedded::status::ApiError;
 
@@ -27,7 +27,10 @@ pub(super) fn router(hub: Arc<HubState>) -> Router {
         .route("/api/v1/namespaces/{namespace}/serviceaccounts", get(list_service_accounts))
         .route("/api/v1/namespaces/{namespace}/serviceaccounts/{name}", get(one_service_account))
         .route("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", post(token_request::create))
-        .route("/api/v1/namespaces/{namespace}/secrets/{name}", get(one_secret))
+        .route("/api/v1/namespaces/{namespace}/secrets", post(write::create_secret))
+        .route("/api/v1/namespaces/{namespace}/secrets/{name}", get(one_secret).put(write::replace_secret))
+        .route("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases", post(write::create_lease))
+        .route("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}", get(one_lease).put(write::replace_lease))
         .route("/apis/authentication.k8s.io/v1/tokenreviews", post(reviews::token))
         .route("/apis/authentication.k8s.io/v1/selfsubjectreviews", post(reviews::myself))
         .route("/apis/authorization.k8s.io/v1/subjectaccessreviews", post(reviews::access))
@@ -63,6 +66,10 @@ async fn one_secret(State(hub): Hub, Path((namespace, name)): Path<(String, Stri
     watch::get(&hub, &headers, Resource::Secrets, &namespace, &name)
 }
 
+async fn one_lease(State(hub): Hub, Path((namespace, name)): Path<(String, String)>, headers: HeaderMap) -> Answer {
+    watch::get(&hub, &headers, Resource::Leases, &namespace, &name)
+}
+
 const SERVED: &[ApiResource] = &[
     ApiResource {
         group_version: "v1",
@@ -88,7 +95,22 @@ const SERVED: &[ApiResource] = &[
         namespaced: true,
         verbs: &["create"],
     },
-    ApiResource { group_version: "v1", name: "secrets", kind: "Secret", short_names: &[], namespaced: true, verbs: &["get"] },
+    ApiResource {
+        group_version: "v1",
+        name: "secrets",
+        kind: "Secret",
+        short_names: &[],
+        namespaced: true,
+        verbs: &["create", "get", "update"],
+    },
+    ApiResource {
+        group_version: "coordination.k8s.io/v1",
+        name: "leases",
+        kind: "Lease",
+        short_names: &[],
+        namespaced: true,
+        verbs: &["create", "get", "update"],
+    },
     ApiResource {
         group_version: "authentication.k8s.io/v1",
         name: "tokenreviews",

@@ -13,6 +13,7 @@ pub(super) enum Resource {
     Namespaces,
     ServiceAccounts,
     Secrets,
+    Leases,
 }
 
 /// One object. No `Debug`: the data of a Secret is in it.
@@ -43,6 +44,7 @@ impl Resource {
             Self::Namespaces => "namespaces",
             Self::ServiceAccounts => "serviceaccounts",
             Self::Secrets => "secrets",
+            Self::Leases => "leases",
         }
     }
 
@@ -51,6 +53,15 @@ impl Resource {
             Self::Namespaces => "Namespace",
             Self::ServiceAccounts => "ServiceAccount",
             Self::Secrets => "Secret",
+            Self::Leases => "Lease",
+        }
+    }
+
+    /// Its API group; empty for the core group.
+    pub(super) fn group(self) -> &'static str {
+        match self {
+            Self::Leases => "coordination.k8s.io",
+            _ => "",
         }
     }
 }
@@ -74,6 +85,10 @@ impl Object {
             }),
             Resource::ServiceAccounts => {
                 json!({"kind": kind, "apiVersion": "v1", "metadata": metadata})
+            }
+            Resource::Leases => {
+                let spec = self.data.get("spec").and_then(|spec| serde_json::from_slice(spec).ok()).unwrap_or(Value::Null);
+                json!({"kind": kind, "apiVersion": "coordination.k8s.io/v1", "metadata": metadata, "spec": spec})
             }
             Resource::Secrets => {
                 let data: BTreeMap<_, _> = self.data.iter().map(|(key, value)| (key, STANDARD.encode(value))).collect();

@@ -22,6 +22,15 @@ pub(super) struct Change {
 /// The history no longer reaches back to the asked resourceVersion.
 pub(super) struct Expired;
 
+/// How a compare-and-swap ended.
+pub(super) enum Swap {
+    Done(Object),
+    /// There is no object to replace.
+    Absent,
+    /// The object has another version, or one exists where none was expected.
+    Changed,
+}
+
 pub(super) struct Objects {
     inner: Mutex<Inner>,
     latest: watch::Sender<u64>,
@@ -72,6 +81,29 @@ impl Objects {
                 inner.store(key, object);
             }
             uid
+        })
+    }
+
+    /// Creates an object (`expected` none) or replaces the one of that version.
+    pub(super) fn swap(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+        expected: Option<u64>,
+        data: BTreeMap<String, Vec<u8>>,
+    ) -> Swap {
+        let now = (self.clock)();
+        self.change(|inner| {
+            let key = (resource, namespace.to_owned(), name.to_owned());
+            match (inner.objects.get(&key).map(|object| object.version), expected) {
+                (None, Some(_)) => return Swap::Absent,
+                (found, expected) if found != expected => return Swap::Changed,
+                _ => {}
+            }
+            let object = Object { data, ..inner.existing_or_new(&key, now) };
+            inner.store(key.clone(), object);
+            inner.objects.get(&key).cloned().map_or(Swap::Absent, Swap::Done)
         })
     }
 

@@ -223,13 +223,13 @@ fn line(kind: &str, object: &Value) -> String {
     format!("{}\n", json!({"type": kind, "object": object}))
 }
 
-fn wanted(verb: &str, resource: Resource, namespace: &str, name: &str) -> Wanted {
+pub(super) fn wanted(verb: &str, resource: Resource, namespace: &str, name: &str) -> Wanted {
     Wanted {
         verb: verb.to_owned(),
+        api_group: resource.group().to_owned(),
         resource: resource.plural().to_owned(),
         namespace: namespace.to_owned(),
         name: name.to_owned(),
-        ..Wanted::default()
     }
 }
 

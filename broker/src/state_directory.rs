@@ -1,0 +1,65 @@
+//! `--state-dir`: the last good record of keys on this process's own disk, so that a restart while the hub is away serves what was
+//! served before.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use keyferry_core::key_ledger::{KeyLedger, MAX_LEDGER_BYTES};
+
+const FILE: &str = "keys.json";
+const NEXT: &str = "keys.json.next";
+
+/// One directory.
+pub struct StateDirectory {
+    directory: PathBuf,
+    written: Mutex<Vec<u8>>,
+}
+
+impl StateDirectory {
+    /// Uses `directory`, which must exist.
+    pub fn new(directory: PathBuf) -> StateDirectory {
+        StateDirectory { directory, written: Mutex::default() }
+    }
+
+    /// The record that was written last; nothing if there is none that can be read.
+    pub fn read(&self) -> Option<KeyLedger> {
+        let path = self.directory.join(FILE);
+        let mut bytes = Vec::new();
+        let limit = u64::try_from(MAX_LEDGER_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+        File::open(&path).ok()?.take(limit).read_to_end(&mut bytes).ok()?;
+        match KeyLedger::from_bytes(&bytes) {
+            Ok(ledger) => Some(ledger),
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "the state directory's record is not used");
+                None
+            }
+        }
+    }
+
+    /// Replaces the record, whole or not at all. The same record is not written twice.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn write(&self, ledger: &KeyLedger) -> std::io::Result<()> {
+        let bytes = ledger.to_bytes();
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if *written == bytes {
+            return Ok(());
+        }
+        let next = self.directory.join(NEXT);
+        match fs::remove_file(&next) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&next)?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        fs::rename(&next, self.directory.join(FILE))?;
+        File::open(&self.directory)?.sync_all()?;
+        *written = bytes;
+        Ok(())
+    }
+}
