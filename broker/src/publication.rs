@@ -133,9 +133,7 @@ impl Publisher {
         let this = self.clone();
         let read = self.readings.join((), || async move {
             let answers = this.parts.source.fetch().await;
-            this.take_in(answers)?;
-            this.sync_if_changed().await;
-            Ok(())
+            this.take_in(answers)
         });
         read.await.unwrap_or(Err(PublishError::Lost))
     }

@@ -23,7 +23,7 @@ use crate::pki::{SigningKeyKind, TestCa};
 use crate::rbac::apply_manifests;
 use crate::runner::{Fixture, NotStarted, TestError};
 
-pub use broker::{Broker, BrokerSpec, BrokerTimes};
+pub use broker::{Broker, BrokerSpec, BrokerTimes, SHARED_NAMESPACE};
 pub use caller::{Answer, caller_token, claims, exchange_form};
 pub use configuration::{Access, Target};
 pub use tenant::{Subject, let_mint, make_tenant, take_back, token_requests};
@@ -152,6 +152,7 @@ impl World {
     pub async fn start_broker(&self, hub: &Arc<ControlPlane>, spec: BrokerSpec) -> Result<Broker, TestError> {
         let folder = self.fleet.folder().join(format!("keyferry-{}", spec.name()));
         std::fs::create_dir_all(&folder)?;
+        install(hub, spec.namespace(), &folder).await?;
         Broker::start(&self.binary, hub, &folder, &self.ca, spec).await
     }
 
@@ -193,6 +194,30 @@ pub async fn prepare_hub(hub: &ControlPlane) -> Result<(), TestError> {
     let manifests: Vec<&Path> = manifests.iter().map(PathBuf::as_path).collect();
     apply_manifests(hub, &manifests).await?;
     Ok(())
+}
+
+/// The shipped installation once more, in a namespace of its own. The shared one is there already.
+///
+/// # Errors
+/// What kubectl says.
+pub async fn install(hub: &ControlPlane, namespace: &str, folder: &Path) -> Result<(), TestError> {
+    if namespace == SHARED_NAMESPACE {
+        return Ok(());
+    }
+    let binding = "kind: ClusterRoleBinding\nmetadata:\n  name: keyferry\n";
+    let renamed = format!("kind: ClusterRoleBinding\nmetadata:\n  name: {namespace}\n");
+    let mut text = String::new();
+    for manifest in ["namespace.yaml", "rbac.yaml"] {
+        let shipped = std::fs::read_to_string(shipped("examples/in-cluster").join(manifest))?;
+        text.push_str(&shipped.replace(binding, &renamed).replace(SHARED_NAMESPACE, namespace));
+        text.push_str("---\n");
+    }
+    if !text.contains(&renamed) {
+        return Err("examples/in-cluster/rbac.yaml holds no ClusterRoleBinding keyferry".into());
+    }
+    let file = folder.join("installation.yaml");
+    std::fs::write(&file, text)?;
+    Ok(apply_manifests(hub, &[&file]).await?)
 }
 
 /// A file or folder of the repository.

@@ -21,6 +21,7 @@ pub async fn follow(publisher: Publisher, clock: Arc<dyn Clock>, metrics: Metric
         let outcome = publisher.refresh().await;
         metrics
             .issuer_read(outcome.as_ref().map(|()| clock.now().wall.as_second()).map_err(super::super::publication::PublishError::reason));
+        publisher.sync_if_changed().await;
         match outcome {
             Ok(()) if failing.is_some() => {
                 tracing::info!("the hub's discovery documents are read again");

@@ -143,7 +143,8 @@ impl Publisher {
         outcome
     }
 
-    pub(super) async fn sync_if_changed(&self) {
+    /// As [`Publisher::sync`], where a new key waits for it: every second until then is one more that it takes to settle.
+    pub async fn sync_if_changed(&self) {
         let is_new = self.lock().as_ref().is_some_and(keyferry_core::key_book::KeyBook::has_unrecorded);
         if is_new && let Err(error) = self.sync().await {
             tracing::warn!(reason = %error.reason(), %error, "a new key is published but does not settle until that is recorded");

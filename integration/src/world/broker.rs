@@ -16,12 +16,16 @@ use crate::ports::free_port;
 use crate::rbac::{ServiceAccountKubeconfig, service_account_kubeconfig_at};
 use crate::runner::TestError;
 
+/// Where the shipped manifests install it.
+pub const SHARED_NAMESPACE: &str = "keyferry-system";
+
 const READY: Duration = Duration::from_secs(30);
 
 /// A Keyferry to start.
 #[derive(Clone, Debug)]
 pub struct BrokerSpec {
     name: String,
+    namespace: String,
     hub_url: String,
     ports: Option<[u16; 3]>,
     targets: Vec<Target>,
@@ -48,6 +52,7 @@ impl BrokerSpec {
     pub fn of_hub(name: &str, hub: &ControlPlane) -> BrokerSpec {
         BrokerSpec {
             name: name.to_owned(),
+            namespace: SHARED_NAMESPACE.to_owned(),
             hub_url: hub.url(),
             ports: free_port().and_then(|one| Ok([one, free_port()?, free_port()?])).ok(),
             targets: Vec::new(),
@@ -80,6 +85,18 @@ impl BrokerSpec {
     pub fn through(mut self, url: &str) -> BrokerSpec {
         url.clone_into(&mut self.hub_url);
         self
+    }
+
+    /// An installation of its own on the hub, which shares no record of keys with the others.
+    #[must_use]
+    pub fn alone(mut self) -> BrokerSpec {
+        self.namespace = format!("keyferry-{}", self.name);
+        self
+    }
+
+    /// The namespace of its installation.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
     }
 
     /// With one more TargetCluster.
@@ -115,7 +132,7 @@ impl BrokerSpec {
         let certificate = (serving.cert_path, serving.key_path);
         let config = folder.join("config.yaml");
         std::fs::write(&config, self.text(folder, &certificate.0, &certificate.1)?)?;
-        let kubeconfig = service_account_kubeconfig_at(hub, &self.hub_url, "keyferry-system", "keyferry", 3600).await?;
+        let kubeconfig = service_account_kubeconfig_at(hub, &self.hub_url, &self.namespace, "keyferry", 3600).await?;
         Ok(Files { config, certificate, kubeconfig })
     }
 
@@ -151,7 +168,8 @@ impl BrokerSpec {
              publicURL: {public_url}\nmaxStaleAuthorization: {max_stale}s\n\
              discovery:\n  address: 127.0.0.1:{discovery}\n  maxAge: {max_age}s\n{tls}\
              api:\n  address: 127.0.0.1:{api}\n{tls}health:\n  address: 127.0.0.1:{health}\n\
-             audit:\n  file: {}\n{}",
+             clusterResourceNamespace: {}\naudit:\n  file: {}\n{}",
+            self.namespace,
             audit.display(),
             self.further,
         );

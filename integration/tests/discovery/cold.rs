@@ -20,7 +20,7 @@ pub(super) async fn before_the_first_reading(world: Arc<World>) -> TestResult {
         KEYS,
         Fault::Status { status: StatusCode::INTERNAL_SERVER_ERROR, headers: Vec::new(), body: Vec::new() },
     ));
-    let spec = BrokerSpec::of_hub("cold", world.hub()).through(&proxy.url()).not_ready_yet();
+    let spec = BrokerSpec::of_hub("cold", world.hub()).alone().through(&proxy.url()).not_ready_yet();
     let broker = world.start_broker(world.hub(), spec).await?;
     assert_eq!(health(&broker, "/readyz").await?, 503);
 

@@ -31,7 +31,7 @@ pub(super) struct Document {
 impl Behind {
     pub(super) async fn start(world: &World, name: &str) -> Result<Behind, TestError> {
         let proxy = ChaosProxy::in_front_of(world.hub()).await?;
-        let broker = world.start_broker(world.hub(), BrokerSpec::of_hub(name, world.hub()).through(&proxy.url())).await?;
+        let broker = world.start_broker(world.hub(), BrokerSpec::of_hub(name, world.hub()).alone().through(&proxy.url())).await?;
         Ok(Behind { proxy, broker })
     }
 
