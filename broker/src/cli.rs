@@ -4,6 +4,8 @@ mod access;
 #[cfg(feature = "embedded")]
 mod demo;
 mod exec;
+mod keys;
+mod revoke;
 mod serve;
 mod targets;
 pub mod ui;
@@ -35,6 +37,10 @@ enum Command {
     Exec(exec::ExecArgs),
     /// List what a configuration file allows.
     Targets(targets::TargetsArgs),
+    /// Show the hub's keys: published, settled, held, revoked.
+    Keys(keys::KeysArgs),
+    /// Withdraw a key of the hub for ever, and make the targets forget it.
+    Revoke(revoke::RevokeArgs),
     /// Show the main job on an embedded hub and target: no cluster needed.
     #[cfg(feature = "embedded")]
     Demo(demo::DemoArgs),
@@ -71,6 +77,8 @@ pub fn main() -> ExitCode {
             Command::Kubeconfig(args) => access::kubeconfig(args).await,
             Command::Exec(args) => exec::run(args).await,
             Command::Targets(args) => targets::run(&args),
+            Command::Keys(args) => keys::run(args).await,
+            Command::Revoke(args) => revoke::run(args).await,
             #[cfg(feature = "embedded")]
             Command::Demo(args) => demo::run(args).await,
         }

@@ -2,7 +2,9 @@
 
 pub mod caller_token;
 pub mod direct;
+pub mod key_records;
 pub mod server;
+pub mod target_probe;
 
 use std::time::Duration;
 

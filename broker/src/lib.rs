@@ -19,6 +19,7 @@ pub mod delegate;
 pub mod embedded;
 pub mod flight;
 pub mod http;
+pub mod key_record_store;
 pub mod kube;
 pub mod live;
 pub mod metrics;

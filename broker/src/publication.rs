@@ -24,7 +24,7 @@ use crate::ports::{EndpointAnswer, IssuerDocuments, UpstreamDocuments};
 
 pub use document::Document;
 pub use fault::PublishError;
-pub use records::{KeyRecords, RecordError};
+pub use records::KeyRecords;
 
 /// How often tokens that name unknown keys may cause a reading.
 const UNKNOWN_KEY_PAUSE: Duration = Duration::from_secs(5);

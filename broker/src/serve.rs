@@ -92,8 +92,10 @@ impl Server {
         let mut shared = Shared::start(&server, policy, &options).await?;
         let published = shared.publisher.reader();
         let serving = Arc::new(AtomicBool::new(false));
+        let restored = Arc::new(AtomicBool::new(published.current().is_some()));
         let health_parts = HealthParts {
             serving: Arc::clone(&serving),
+            restored: Arc::clone(&restored),
             published: published.clone(),
             live: Arc::clone(&shared.live),
             metrics: shared.metrics.clone(),
@@ -127,6 +129,7 @@ impl Server {
             Ok(())
         };
         serving.store(false, Ordering::Relaxed);
+        restored.store(false, Ordering::Relaxed);
         tracing::info!("stopping: accepted requests are answered first");
         for handle in handles {
             handle.graceful_shutdown(Some(DRAIN));

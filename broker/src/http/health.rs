@@ -18,6 +18,9 @@ use crate::publication::PublicationReader;
 pub struct HealthParts {
     /// Set once the token API may answer, and taken back at shutdown.
     pub serving: Arc<AtomicBool>,
+    /// Set where the state directory gave documents to serve: targets need them most while the hub is away and the token API is closed.
+    /// Taken back at shutdown.
+    pub restored: Arc<AtomicBool>,
     /// The published documents.
     pub published: PublicationReader,
     /// The watches.
@@ -37,7 +40,9 @@ async fn live() -> &'static str {
 }
 
 async fn ready(State(parts): State<HealthParts>) -> (StatusCode, &'static str) {
-    if !parts.serving.load(Ordering::Relaxed) {
+    if parts.restored.load(Ordering::Relaxed) && parts.published.current().is_some() {
+        (StatusCode::OK, "ok\n")
+    } else if !parts.serving.load(Ordering::Relaxed) {
         (StatusCode::SERVICE_UNAVAILABLE, "not serving: starting or stopping\n")
     } else if parts.published.current().is_none() {
         (StatusCode::SERVICE_UNAVAILABLE, "no key set has been read from the hub yet\n")

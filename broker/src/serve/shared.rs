@@ -14,6 +14,7 @@ use crate::broker::{Broker, BrokerParts};
 use crate::clock::{Clock, SystemClock};
 use crate::controller::{canary, certificates, config_file, key_records, lead, publish, renew, self_check};
 use crate::delegate::Delegations;
+use crate::key_record_store::KeyRecordStore;
 use crate::kube::certificate_secret::KubeCertificateSecrets;
 use crate::kube::client::HubClient;
 use crate::kube::hub::KubeHub;
@@ -61,7 +62,8 @@ impl Shared {
         let watches = watch::client(config)?;
         let random: Arc<dyn Random> = Arc::new(SystemRandomness::default());
         let namespace = server.cluster_resource_namespace.clone();
-        let records = KeyRecords::shared(Arc::new(KubeSecretStore::new(client.clone(), namespace.clone())), Arc::clone(&random));
+        let secrets = Arc::new(KubeSecretStore::new(client.clone(), namespace.clone()));
+        let records = KeyRecords::shared(KeyRecordStore::new(secrets, Arc::clone(&random)));
         let publisher = Publisher::new(PublisherParts {
             source: Arc::new(KubeIssuerDocuments::new(options.hub.clone(), server.hub_endpoints.clone())),
             public_url: server.public_url.clone(),

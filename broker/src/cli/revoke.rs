@@ -1,0 +1,162 @@
+//! `keyferry revoke`: a key goes now and never comes back, and each target is made to forget it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use keyferry_core::config::{CertificateSource, Configuration, TargetCluster};
+use keyferry_core::jwt::UnverifiedJwt;
+use secrecy::{ExposeSecret, SecretString};
+
+use super::{HubArgs, keys, ui};
+use crate::client::key_records::KeyRecordsClient;
+use crate::client::target_probe::{TargetProbe, Verdict};
+use crate::clock::{Clock, SystemClock};
+use crate::controller::config_file;
+use crate::kube::certificate_secret::KubeCertificateSecrets;
+use crate::kube::client::HubClient;
+use crate::ports::CertificateSecrets;
+
+/// How often a target is poked: within its last 30 s a cached key set can be replaced.
+const POKES_EVERY: Duration = Duration::from_secs(5);
+/// How much longer than `maxAge` a target is given: replicas follow within 10 s, a decision at a target stands for 10 s.
+const BEYOND_MAX_AGE: Duration = Duration::from_secs(60);
+
+#[derive(Args)]
+pub(super) struct RevokeArgs {
+    /// The key, as `keyferry keys` names it.
+    #[arg(long)]
+    kid: String,
+    /// Keyferry's own namespace.
+    #[arg(short, long, env = "KEYFERRY_NAMESPACE", default_value = "keyferry-system")]
+    namespace: String,
+    /// The server's configuration: its targets are made to forget the key.
+    #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// A token that the key signed, as proof: its target must take it before and refuse it afterwards. Once for each target.
+    #[arg(long, value_name = "FILE")]
+    witness: Vec<PathBuf>,
+    #[command(flatten)]
+    hub: HubArgs,
+}
+
+struct Case {
+    target: TargetCluster,
+    probe: Option<TargetProbe>,
+    witness: Option<SecretString>,
+    outcome: &'static str,
+}
+
+pub(super) async fn run(args: RevokeArgs) -> ExitCode {
+    match revoke(&args).await {
+        Ok(code) => code,
+        Err(problem) => ui::fail(&problem, None),
+    }
+}
+
+async fn revoke(args: &RevokeArgs) -> Result<ExitCode, String> {
+    let configuration = args.config.as_deref().map(config_file::read).transpose().map_err(|error| error.to_string())?;
+    let mut cases = match &configuration {
+        Some(configuration) => cases(args, configuration).await?,
+        None => Vec::new(),
+    };
+    let clock = SystemClock::start();
+    for case in &mut cases {
+        if let (Some(probe), Some(witness)) = (&case.probe, &case.witness)
+            && probe.takes(witness).await != Verdict::Accepted
+        {
+            return Err(format!(
+                "trying the witness at {}: it is not taken, so it could prove nothing; nothing was revoked",
+                case.target.name
+            ));
+        }
+    }
+    let client = KeyRecordsClient::connect(&args.hub.access(), keys::namespace(&args.namespace)?).await;
+    let client = client.map_err(|error| error.to_string())?;
+    let ledger = client.revoke(&args.kid, clock.now().wall).await.map_err(|error| error.to_string())?;
+    ui::note(&format!("revoked {:?}: every replica stops publishing it within 10 s, and no token signed with it leaves", args.kid));
+    let Some(configuration) = configuration else {
+        return Ok(ui::finish(
+            "targets go on trusting it until they read the keys again: give --config to have them do so, or restart their apiservers, \
+             or change a byte of their AuthenticationConfiguration",
+        ));
+    };
+    let patience = configuration.server.max_age + BEYOND_MAX_AGE;
+    ui::note(&format!("making {} target(s) forget it; this takes up to {} s", cases.len(), patience.as_secs()));
+    let from = clock.now().mono;
+    while clock.now().mono.saturating_sub(from) < patience && cases.iter().any(|case| case.outcome.is_empty()) {
+        for case in cases.iter_mut().filter(|case| case.outcome.is_empty()) {
+            let Some(probe) = &case.probe else { continue };
+            probe.poke(&ledger.issuer, &case.target.audience, clock.now().wall).await;
+            if let Some(witness) = &case.witness
+                && probe.takes(witness).await == Verdict::Refused
+            {
+                case.outcome = "forgotten: it refuses the witness";
+            }
+        }
+        tokio::time::sleep(POKES_EVERY).await;
+    }
+    Ok(report(&cases))
+}
+
+async fn cases(args: &RevokeArgs, configuration: &Configuration) -> Result<Vec<Case>, String> {
+    let mut witnesses = Vec::new();
+    for path in &args.witness {
+        let text = std::fs::read_to_string(path).map_err(|error| format!("reading the witness {}: {error}", path.display()))?;
+        let token = SecretString::from(text.trim().to_owned());
+        let jwt =
+            UnverifiedJwt::parse(token.expose_secret()).map_err(|_| format!("reading the witness {}: it is no JWT", path.display()))?;
+        if jwt.kid() != Some(args.kid.as_str()) {
+            return Err(format!("reading the witness {}: another key signed it", path.display()));
+        }
+        let audiences = jwt.claims().get("aud").cloned().unwrap_or_default();
+        witnesses.push((audiences, token));
+    }
+    let mut cases = Vec::new();
+    for target in configuration.policy.targets.values() {
+        let names = |audiences: &serde_json::Value| {
+            let audience = target.audience.as_str();
+            audiences.as_str() == Some(audience)
+                || audiences.as_array().is_some_and(|all| all.iter().any(|one| one.as_str() == Some(audience)))
+        };
+        let witness = witnesses.iter().find(|(audiences, _)| names(audiences)).map(|(_, token)| token.clone());
+        let probe = probe(args, configuration, target).await;
+        let outcome = if probe.is_some() { "" } else { "not poked: it is behind a proxy, another name, or its CA cannot be read" };
+        cases.push(Case { target: target.clone(), probe, witness, outcome });
+    }
+    Ok(cases)
+}
+
+async fn probe(args: &RevokeArgs, configuration: &Configuration, target: &TargetCluster) -> Option<TargetProbe> {
+    if target.proxy_url.is_some() || target.tls_server_name.is_some() {
+        return None;
+    }
+    match &target.certificate {
+        CertificateSource::System => TargetProbe::new(&target.address, None),
+        CertificateSource::Inline(pem) => TargetProbe::new(&target.address, Some(pem.as_bytes())),
+        CertificateSource::Secret(name) => {
+            let client = HubClient::new(args.hub.access().config().await.ok()?).ok()?;
+            let secrets = KubeCertificateSecrets::new(client, configuration.server.cluster_resource_namespace.clone());
+            TargetProbe::new(&target.address, Some(&secrets.certificate(name).await.ok()?.pem?))
+        }
+    }
+}
+
+fn report(cases: &[Case]) -> ExitCode {
+    let mut rows = vec![vec!["TARGET".to_owned(), "RESULT".to_owned()]];
+    let mut proven = true;
+    for case in cases {
+        let outcome = match (case.outcome, &case.witness) {
+            ("", None) => "poked until its copy of the keys must be new; no witness, so not proven",
+            ("", Some(_)) => {
+                proven = false;
+                "STILL TAKES the witness: restart its apiserver, or change a byte of its AuthenticationConfiguration"
+            }
+            (outcome, _) => outcome,
+        };
+        rows.push(vec![case.target.name.to_string(), outcome.to_owned()]);
+    }
+    let printed = ui::finish(&ui::table(&rows));
+    if proven { printed } else { ExitCode::FAILURE }
+}
