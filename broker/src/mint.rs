@@ -240,4 +240,6 @@ impl Mint {
 }
 
 #[cfg(all(test, feature = "embedded"))]
+mod settling_tests;
+#[cfg(all(test, feature = "embedded"))]
 mod tests;

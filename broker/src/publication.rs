@@ -306,3 +306,6 @@ fn stated_issuer(metadata: &[u8]) -> Result<Issuer, PublishError> {
     let stated = json::read_object(metadata, limits).ok().and_then(|object| object.get("issuer")?.as_str().map(str::to_owned));
     Ok(Issuer::new(stated.unwrap_or_default())?)
 }
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use keyferry_core::audience::Audience;
 use keyferry_core::authorise::{self, Grant, Requester, Review};
@@ -10,7 +11,7 @@ use keyferry_core::caller::CallerRules;
 use keyferry_core::config::{self, DeliveryType, Policy};
 use keyferry_core::issuer::{Issuer, PublicUrl};
 use keyferry_core::moment::Moment;
-use keyferry_core::name::{AccessName, Namespace};
+use keyferry_core::name::{AccessName, Namespace, ObjectName};
 use keyferry_core::service_account::{ServiceAccount, Uid};
 use tempfile::TempDir;
 
@@ -23,7 +24,7 @@ use crate::kube::issuer_documents::KubeIssuerDocuments;
 use crate::live::{LiveObjects, Watched};
 use crate::metrics::Metrics;
 use crate::mint::{Mint, MintParts};
-use crate::ports::Hub;
+use crate::ports::{Hub, HubError, SecretData, SecretStore, StoredSecret};
 use crate::publication::{KeyRecords, Publisher, PublisherParts};
 use crate::random::SystemRandomness;
 
@@ -162,4 +163,59 @@ impl SmallWorld {
 #[allow(clippy::unwrap_used, reason = "tests write good names")]
 pub(crate) fn account_of(namespace: &str, name: &str) -> ServiceAccount {
     ServiceAccount::from_username(&format!("system:serviceaccount:{namespace}:{name}")).unwrap()
+}
+
+/// Secrets in memory, with the compare-and-swap of the API.
+#[derive(Default)]
+pub(crate) struct MemorySecrets {
+    secrets: Mutex<std::collections::BTreeMap<ObjectName, (u64, SecretData)>>,
+    away: std::sync::atomic::AtomicBool,
+}
+
+impl MemorySecrets {
+    /// Whether it answers.
+    pub(crate) fn be_away(&self, away: bool) {
+        self.away.store(away, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> Result<std::sync::MutexGuard<'_, std::collections::BTreeMap<ObjectName, (u64, SecretData)>>, HubError> {
+        if self.away.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(HubError::Unreachable("away".to_owned()));
+        }
+        Ok(self.secrets.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl SecretStore for MemorySecrets {
+    fn get<'a>(&'a self, name: &'a ObjectName) -> BoxFuture<'a, Result<Option<StoredSecret>, HubError>> {
+        Box::pin(async move {
+            let found = self.lock()?.get(name).map(|(version, data)| StoredSecret { version: version.to_string(), data: data.clone() });
+            // Others may write between a reading and what follows from it.
+            tokio::task::yield_now().await;
+            Ok(found)
+        })
+    }
+
+    fn create<'a>(&'a self, name: &'a ObjectName, data: &'a SecretData) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(async move {
+            let mut secrets = self.lock()?;
+            if secrets.contains_key(name) {
+                return Err(HubError::Conflict("there is one".to_owned()));
+            }
+            secrets.insert(name.clone(), (1, data.clone()));
+            Ok(())
+        })
+    }
+
+    fn replace<'a>(&'a self, name: &'a ObjectName, version: &'a str, data: &'a SecretData) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(async move {
+            let mut secrets = self.lock()?;
+            let (present, kept) = secrets.get_mut(name).ok_or_else(|| HubError::NotFound("none".to_owned()))?;
+            if present.to_string() != version {
+                return Err(HubError::Conflict("another version".to_owned()));
+            }
+            (*present, *kept) = (*present + 1, data.clone());
+            Ok(())
+        })
+    }
 }

@@ -121,9 +121,14 @@ impl KeyferryBinary {
 
     /// Runs it once, for at most 60 s: a CLI call, or a server that is expected to refuse its configuration.
     pub async fn run(&self, args: &[&str], env: &[(&str, &str)]) -> Result<Output, KeyferryError> {
+        self.run_within(RUN_LIMIT, args, env).await
+    }
+
+    /// As [`KeyferryBinary::run`], for what takes longer.
+    pub async fn run_within(&self, limit: Duration, args: &[&str], env: &[(&str, &str)]) -> Result<Output, KeyferryError> {
         let run = Command::new(&self.path).args(args).envs(env.iter().copied()).stdin(Stdio::null()).kill_on_drop(true).output();
         let run_error = |source| KeyferryError::Run { args: args.join(" "), source };
-        tokio::time::timeout(RUN_LIMIT, run).await.map_err(|_| run_error(std::io::ErrorKind::TimedOut.into()))?.map_err(run_error)
+        tokio::time::timeout(limit, run).await.map_err(|_| run_error(std::io::ErrorKind::TimedOut.into()))?.map_err(run_error)
     }
 }
 

@@ -4,6 +4,7 @@
 mod broker;
 mod caller;
 mod configuration;
+mod ground;
 mod tenant;
 
 use std::path::{Path, PathBuf};
@@ -26,6 +27,7 @@ use crate::runner::{Fixture, NotStarted, TestError};
 pub use broker::{Broker, BrokerSpec, BrokerTimes, SHARED_NAMESPACE};
 pub use caller::{Answer, caller_token, claims, exchange_form};
 pub use configuration::{Access, Target};
+pub use ground::{Ground, TrustingTarget};
 pub use tenant::{Subject, let_mint, make_tenant, take_back, token_requests};
 
 /// The tenant of most tests, as `examples/in-cluster/tenant-a.yaml` makes it.

@@ -91,7 +91,7 @@ impl ControlPlane {
         let signing = self.signing.lock().await;
         Flags {
             etcd_url: &self.etcd_url,
-            etcd_prefix: &format!("/{}", self.spec.name),
+            etcd_prefix: &format!("/{}", self.spec.replica_of.as_ref().unwrap_or(&self.spec.name)),
             port: self.port,
             ca: &self.ca,
             serving: &self.serving,

@@ -8,6 +8,8 @@ use crate::pki::{SigningKey, SigningKeyKind};
 pub struct ControlPlaneSpec {
     /// Its name: folder, etcd prefix and DNS name `<name>.keyferry.test` in its certificate.
     pub name: String,
+    /// The control plane whose data it serves too, as another apiserver of the same cluster; `None`: it has its own.
+    pub replica_of: Option<String>,
     /// The version.
     pub minor: Minor,
     /// `--service-account-issuer`; the first signs, all are accepted. https URLs are served as discovery documents.
@@ -34,6 +36,7 @@ impl ControlPlaneSpec {
     pub fn named(name: &str) -> Self {
         Self {
             name: name.to_owned(),
+            replica_of: None,
             minor: Minor::V1_36,
             issuers: vec![format!("https://{name}.keyferry.test")],
             jwks_uri: None,

@@ -34,6 +34,7 @@ pub struct BrokerSpec {
     further: String,
     public_url: Option<String>,
     audit_file: Option<PathBuf>,
+    state_dir: Option<PathBuf>,
     ready_when: &'static str,
     ready_within: Duration,
 }
@@ -61,6 +62,7 @@ impl BrokerSpec {
             further: String::new(),
             public_url: None,
             audit_file: None,
+            state_dir: None,
             ready_when: "/readyz",
             ready_within: READY,
         }
@@ -150,6 +152,13 @@ impl BrokerSpec {
         self
     }
 
+    /// With a state directory.
+    #[must_use]
+    pub fn with_state_in(mut self, directory: &Path) -> BrokerSpec {
+        self.state_dir = Some(directory.to_owned());
+        self
+    }
+
     /// Counted as started once it lives, ready or not.
     #[must_use]
     pub fn not_ready_yet(mut self) -> BrokerSpec {
@@ -191,6 +200,7 @@ pub struct Broker {
     config: PathBuf,
     certificate: (PathBuf, PathBuf),
     kubeconfig: ServiceAccountKubeconfig,
+    serve: ServeSpec,
     process: KeyferryProcess,
     http: reqwest::Client,
     ca_path: PathBuf,
@@ -211,7 +221,7 @@ impl Broker {
             folder: folder.to_owned(),
             config: config.clone(),
             kubeconfig: Some(kubeconfig.path().to_owned()),
-            args: Vec::new(),
+            args: spec.state_dir.iter().flat_map(|directory| ["--state-dir".into(), directory.into()]).collect(),
             env: Vec::new(),
             ready_url: format!("http://127.0.0.1:{health}{}", spec.ready_when),
             ready_within: spec.ready_within,
@@ -219,7 +229,7 @@ impl Broker {
         let process = binary.serve(&serve).await?;
         let http = trusting(ca.cert_pem())?;
         let ca_path = ca.cert_path().to_owned();
-        Ok(Broker { spec: Mutex::new(spec), folder: folder.to_owned(), config, certificate, kubeconfig, process, http, ca_path })
+        Ok(Broker { spec: Mutex::new(spec), folder: folder.to_owned(), config, certificate, kubeconfig, serve, process, http, ca_path })
     }
 
     pub(super) async fn refused_start(
@@ -232,6 +242,16 @@ impl Broker {
         let Files { config, kubeconfig, .. } = spec.files(hub, folder, ca).await?;
         let (config, kubeconfig) = (config.display().to_string(), kubeconfig.path().display().to_string());
         Ok(binary.run(&["serve", "--config", &config, "--kubeconfig", &kubeconfig], &[]).await?)
+    }
+
+    /// Ends the process in good order and starts another one with the same files.
+    ///
+    /// # Errors
+    /// It did not become ready.
+    pub async fn restarted(self, binary: &KeyferryBinary) -> Result<Broker, TestError> {
+        self.process.stop().await?;
+        let process = binary.serve(&self.serve).await?;
+        Ok(Broker { process, ..self })
     }
 
     /// A client that trusts its certificate.

@@ -138,20 +138,35 @@ fn the_server_has_its_defaults() {
 #[test]
 fn the_server_takes_what_is_written() {
     let written = "hubName: hub\nmetadata: {name: keyferry}\ncallerAudience: keys\nclusterResourceNamespace: keys\ncanaryServiceAccount: bird\n\
-        hub: {issuer: 'https://hub.example.com'}\nhealth: {address: '[::1]:1'}\nmaxStaleAuthorization: 0s\nrequirePodBound: yes\n\
+        hub: {issuer: 'https://hub.example.com', endpoints: ['https://10.0.0.2:6443', 'https://[fd00::1]:6443/']}\nhealth: {address: '[::1]:1'}\nmaxStaleAuthorization: 0s\nrequirePodBound: yes\n\
         audit: {file: /audit.log}\n";
-    let text = GOOD.replace("hubName: hub\n", written).replace("discovery:\n", "discovery:\n  address: 10.0.0.1:1\n  maxAge: 1h\n");
+    let text = GOOD.replace("hubName: hub\n", written).replace("discovery:\n", "discovery:\n  address: 10.0.0.1:1\n  maxAge: 2m\n");
     let configuration = read(&text).unwrap();
     let server = configuration.server;
     assert_eq!((server.caller_audience.as_str(), server.cluster_resource_namespace.as_str()), ("keys", "keys"));
     assert_eq!(server.canary_service_account.as_str(), "bird");
     assert_eq!(server.hub_issuer.unwrap().as_str(), "https://hub.example.com");
+    let endpoints: Vec<&str> = server.hub_endpoints.iter().map(super::HubEndpoint::as_str).collect();
+    assert_eq!(endpoints, ["https://10.0.0.2:6443", "https://[fd00::1]:6443"]);
     assert_eq!(server.discovery.address.to_string(), "10.0.0.1:1");
     assert_eq!(server.health_address.to_string(), "[::1]:1");
-    assert_eq!((server.max_age, server.max_stale_authorization), (Duration::from_secs(3600), Duration::ZERO));
+    assert_eq!((server.max_age, server.max_stale_authorization), (Duration::from_secs(120), Duration::ZERO));
     assert!(server.require_pod_bound);
     assert_eq!(server.audit_file.unwrap().to_str(), Some("/audit.log"));
     assert_eq!(configuration.policy.own_namespace, Some(Namespace::new("keys").unwrap()));
+}
+
+#[test]
+fn a_long_max_age_needs_long_lifetimes() {
+    let text = GOOD.replace("discovery:\n", "discovery:\n  maxAge: 1h\n");
+    let mistakes = mistakes_of(&text);
+    assert!(mistakes.iter().all(|mistake| mistake.path == "spec.tokenLifetime.default" && mistake.line > 0), "{mistakes:?}");
+    let told: Vec<&str> = mistakes.iter().map(|mistake| mistake.object.as_str()).collect();
+    assert_eq!(told, ["TargetCluster/prod", "TargetCluster/staging"]);
+    assert!(mistakes[0].problem.contains("1h1m") && mistakes[0].mend.contains("2h4m20s"), "{mistakes:?}");
+    let longer = text.replace("default: 30m", "default: 4h").replace("max: 2h", "max: 12h");
+    let longer = longer.replace("  audience: https://prod.example.com\n", "  audience: https://prod.example.com\n  tokenLifetime: {default: 4h}\n");
+    assert!(read(&longer).is_ok(), "{:?}", read(&longer).err());
 }
 
 #[test]

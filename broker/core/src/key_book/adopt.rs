@@ -20,6 +20,16 @@ pub enum Origin {
     StateDirectory,
 }
 
+/// How a record was come by.
+#[derive(Clone, Copy)]
+struct Reading {
+    /// When the one before was read.
+    before: Option<Moment>,
+    /// Whether nothing was known until now, and there was nothing to know.
+    blank: bool,
+    origin: Origin,
+}
+
 impl KeyBook {
     /// The shared record was looked for and is not there. The first time, that means that nothing was ever published.
     pub fn adopt_none(&mut self, now: Moment) -> Vec<KeyEvent> {
@@ -58,9 +68,11 @@ impl KeyBook {
             events.push(KeyEvent::RecordRolledBack);
             return events;
         }
+        let blank = self.nothing_before && self.entries.is_empty();
         for (kid, record) in &ledger.keys {
             if !self.is_revoked(&record.key) {
-                self.adopt_key(kid, record, before, origin, now, &mut events);
+                let found = Reading { before, blank, origin };
+                self.adopt_key(kid, record, found, now, &mut events);
             }
         }
         if origin == Origin::Sealed {
@@ -89,8 +101,7 @@ impl KeyBook {
         &mut self,
         kid: &str,
         stored: &KeyRecord,
-        read_before: Option<Moment>,
-        origin: Origin,
+        Reading { before: read_before, blank, origin }: Reading,
         now: Moment,
         events: &mut Vec<KeyEvent>,
     ) {
@@ -121,7 +132,9 @@ impl KeyBook {
             events.push(KeyEvent::RecordTampered("it gives a new key a time of publication that cannot be"));
         }
         let published_at = if dated_back { now.wall } else { stored.published_at };
-        let first = stored.first && read_before.is_none() && !dated_back;
+        // Or a replica was faster with the first set of all, which this process had in hand too, or nothing yet.
+        let beaten = self.nothing_before && self.entries.get(kid).is_some_and(|own| own.record.first);
+        let first = stored.first && (read_before.is_none() || beaten || blank) && !dated_back;
         let age = Duration::try_from(now.wall.duration_since(published_at)).unwrap_or_default();
         match self.entries.get_mut(kid) {
             Some(own) => {

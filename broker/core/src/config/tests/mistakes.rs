@@ -53,6 +53,7 @@ fn of_the_server() {
         set("canaryServiceAccount: keyferry-system/bird", "canaryServiceAccount", "lower-case", "ServiceAccount"),
         set("hub: {issuer: 'http://hub'}", "hub.issuer", "not an https URL", "--service-account-issuer"),
         set("hub: {issuers: 'http://hub'}", "hub.issuers", "unknown field", "spelling"),
+        set("hub: {endpoints: ['https://a', 'https://a/b']}", "hub.endpoints[1]", "not an https origin", "each apiserver"),
         set("health: {address: localhost}", "health.address", "not an address", "ip:port"),
         set("health: {adress: x}", "health.adress", "unknown field", "spelling"),
         set("maxStaleAuthorization: 61m", "maxStaleAuthorization", "out of range", "from 0s to 1h"),

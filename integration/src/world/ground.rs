@@ -1,0 +1,130 @@
+//! An etcd, a CA and a built Keyferry, on which a test puts hubs and targets of its own.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{Broker, BrokerSpec, authentication_configuration, install, prepare_hub};
+use crate::control_plane::{ControlPlane, ControlPlaneSpec};
+use crate::fleet::{Fleet, FleetSpec};
+use crate::keyferry_process::KeyferryBinary;
+use crate::parts::Minor;
+use crate::pki::{SigningKeyKind, TestCa};
+use crate::runner::{Fixture, NotStarted, TestError};
+
+/// See the module.
+pub struct Ground {
+    fleet: Fleet,
+    ca: TestCa,
+    binary: KeyferryBinary,
+}
+
+impl Fixture for Ground {
+    fn log_tails(&self) -> String {
+        self.fleet.log_tails()
+    }
+}
+
+impl Ground {
+    /// Starts the etcd and builds Keyferry.
+    ///
+    /// # Errors
+    /// [`NotStarted`]: a missing real part, or a failure.
+    pub async fn start() -> Result<Ground, NotStarted> {
+        let fleet = Fleet::start(FleetSpec { control_planes: Vec::new() }).await?;
+        Ground::build(fleet).await.map_err(NotStarted::failed)
+    }
+
+    async fn build(fleet: Fleet) -> Result<Ground, TestError> {
+        let folder = fleet.folder().join("keyferry");
+        std::fs::create_dir_all(&folder)?;
+        let ca = TestCa::create("keyferry", &folder)?;
+        Ok(Ground { fleet, ca, binary: KeyferryBinary::build().await? })
+    }
+
+    /// A control plane.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub async fn control_plane(&self, spec: ControlPlaneSpec) -> Result<ControlPlane, TestError> {
+        Ok(self.fleet.start_control_plane(spec).await?)
+    }
+
+    /// A hub with Keyferry's manifests and the tenant of `examples/in-cluster`.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub async fn hub(&self, spec: ControlPlaneSpec) -> Result<Arc<ControlPlane>, TestError> {
+        let hub = Arc::new(self.control_plane(spec).await?);
+        prepare_hub(&hub).await?;
+        Ok(hub)
+    }
+
+    /// A target that trusts an issuer by the shipped AuthenticationConfiguration.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub async fn target(&self, trusting: TrustingTarget<'_>) -> Result<ControlPlane, TestError> {
+        let TrustingTarget { name, minor, issuer, audience, discovery_url, subjects } = trusting;
+        let configuration = authentication_configuration(audience, discovery_url, self.ca.cert_pem())?;
+        let subjects = subjects.iter().map(|subject| format!("'system:serviceaccount:{subject}'")).collect::<Vec<_>>().join(", ");
+        let changed = configuration.replace(SHIPPED_ISSUER, issuer).replace(SHIPPED_SUBJECT, &subjects);
+        if !changed.contains(issuer) || !changed.contains(&subjects) {
+            return Err(format!("auth-configs/hub.yaml does not hold {SHIPPED_ISSUER} and {SHIPPED_SUBJECT}").into());
+        }
+        let spec = ControlPlaneSpec {
+            minor,
+            signing_key: SigningKeyKind::EcdsaP256,
+            authentication_config: Some(changed),
+            ..ControlPlaneSpec::named(name)
+        };
+        self.control_plane(spec).await
+    }
+
+    /// A Keyferry for a hub.
+    ///
+    /// # Errors
+    /// It did not become ready.
+    pub async fn start_broker(&self, hub: &Arc<ControlPlane>, spec: BrokerSpec) -> Result<Broker, TestError> {
+        let folder = self.fleet.folder().join(format!("keyferry-{}", spec.name()));
+        std::fs::create_dir_all(&folder)?;
+        install(hub, spec.namespace(), &folder).await?;
+        Broker::start(&self.binary, hub, &folder, &self.ca, spec).await
+    }
+
+    /// The built binary.
+    pub fn binary(&self) -> &KeyferryBinary {
+        &self.binary
+    }
+
+    /// The authority of every Keyferry's serving certificate.
+    pub fn ca(&self) -> &TestCa {
+        &self.ca
+    }
+
+    /// Folder of all files; gone with the fleet.
+    pub fn folder(&self) -> &Path {
+        self.fleet.folder()
+    }
+}
+
+/// A target, and what it trusts.
+#[derive(Clone, Copy, Debug)]
+pub struct TrustingTarget<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its version.
+    pub minor: Minor,
+    /// The issuer.
+    pub issuer: &'a str,
+    /// Its one audience.
+    pub audience: &'a str,
+    /// Where the issuer's provider metadata is read.
+    pub discovery_url: &'a str,
+    /// The ServiceAccounts that it lets in, as `namespace:name`.
+    pub subjects: &'a [String],
+}
+
+/// The issuer that the shipped AuthenticationConfiguration trusts.
+const SHIPPED_ISSUER: &str = "https://hub.keyferry.test";
+/// The ServiceAccount that it lets in.
+const SHIPPED_SUBJECT: &str = "'system:serviceaccount:tenant-a:reconciler'";

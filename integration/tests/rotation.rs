@@ -1,0 +1,47 @@
+//! The hub's signing key changes, in every way that it can, while real targets of two minors judge what Keyferry hands out.
+//!
+//! | what happens | test |
+//! |---|---|
+//! | the hub signs with a new key before anybody could know it; then the next one is published first, and an old one dropped too early; all the while others make the targets fetch keys at the worst moment | `under_load_max_age_30`, `under_load_max_age_60` |
+//! | one of two apiservers of the hub lags | `a_lagging_apiserver_makes_nothing_flap` |
+//! | an apiserver shows a rogue key once, other bytes under a known kid, another issuer | `an_odd_apiserver_changes_nothing` |
+//! | somebody edits, dates back, deletes or restores the record of keys | `a_forged_record_is_not_believed` |
+//! | a key is revoked | `a_revoked_key_is_forgotten_by_its_targets` |
+//! | the hub is stopped and Keyferry started anew | `the_state_directory_outlives_the_process` |
+#![allow(clippy::print_stderr, reason = "a test tells the person who waits what it measured")]
+#![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
+
+#[path = "rotation/load.rs"]
+mod load;
+#[path = "rotation/odd.rs"]
+mod odd;
+#[path = "rotation/record.rs"]
+mod record;
+#[path = "rotation/revoked.rs"]
+mod revoked;
+#[path = "rotation/stage.rs"]
+mod stage;
+#[path = "rotation/state.rs"]
+mod state;
+#[path = "rotation/under_load.rs"]
+mod under_load;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use keyferry_integration::runner::Suite;
+use keyferry_integration::world::Ground;
+
+fn main() -> ExitCode {
+    Suite::new(Ground::start)
+        .at_once(3)
+        .limit(Duration::from_secs(600))
+        .test("under_load_max_age_30", |ground| under_load::rotate(ground, 30))
+        .test("under_load_max_age_60", |ground| under_load::rotate(ground, 60))
+        .test("a_lagging_apiserver_makes_nothing_flap", odd::lagging)
+        .test("an_odd_apiserver_changes_nothing", odd::rogue)
+        .test("a_forged_record_is_not_believed", record::forged)
+        .test("a_revoked_key_is_forgotten_by_its_targets", revoked::revoked)
+        .test("the_state_directory_outlives_the_process", state::outlives)
+        .run()
+}

@@ -1,0 +1,123 @@
+//! Several apiservers of one hub, not all of which say the same.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::{HeaderValue, Method};
+use keyferry_integration::chaos_proxy::{ChaosProxy, Fault, Rule};
+use keyferry_integration::control_plane::ControlPlaneSpec;
+use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::world::{Ground, caller_token};
+use serde_json::{Value, json};
+
+use super::stage::{Judge, Stage, TENANT, hub_kids, published, sign_anew};
+
+const KEYS: &str = "/openid/v1/jwks";
+
+/// A real second apiserver over the same data goes on signing with, and listing, the old key alone.
+pub(super) async fn lagging(ground: Arc<Ground>) -> TestResult {
+    let hub = ground.hub(ControlPlaneSpec::named("lag-hub")).await?;
+    let spec = ControlPlaneSpec {
+        replica_of: Some("lag-hub".to_owned()),
+        issuers: hub.signing().await.issuers,
+        ..ControlPlaneSpec::named("lag-replica")
+    };
+    let replica = ground.control_plane(spec).await?;
+    replica.set_signing(hub.signing().await).await;
+    replica.restart().await?;
+    // Known by the one name that Keyferry trusts: the replica's own certificate is of another authority.
+    let door = ChaosProxy::start(&replica.url(), replica.ca_pem(), hub.ca()).await?;
+    let endpoints = format!("hub:\n  endpoints: [\"{}\", \"{}\"]\n", hub.url(), door.url());
+    let accounts = ["reconciler".to_owned()];
+    let stage = Stage::on(&ground, hub, "lag", 30, &accounts, |spec| spec.with_server_lines(&endpoints)).await?;
+    let first = hub_kids(&stage.hub).await?.remove(0);
+    stage.until_published(&[&first], Duration::from_secs(10)).await?;
+    assert!(door.count(&Method::GET, KEYS) > 0, "the second apiserver is asked too");
+
+    sign_anew(&stage.hub, "second").await?;
+    // Dropped on the first apiserver at once; the lagging one still has it and knows nothing of the new one.
+    let mut signing = stage.hub.signing().await;
+    signing.further_keys.clear();
+    stage.hub.set_signing(signing).await;
+    stage.hub.restart().await?;
+    let second = hub_kids(&stage.hub).await?.remove(0);
+    assert_ne!(first, second);
+    let mut both = [first.as_str(), second.as_str()];
+    both.sort_unstable();
+    stage.until_published(&both, Duration::from_secs(75)).await?;
+    let union = published(&stage.broker).await?;
+    let from = Instant::now();
+    while from.elapsed() < Duration::from_secs(50) {
+        assert_eq!(published(&stage.broker).await?, union, "{:?} after both were published", from.elapsed());
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    Ok(())
+}
+
+/// One endpoint shows what no rotation makes: none of it reaches a target.
+pub(super) async fn rogue(ground: Arc<Ground>) -> TestResult {
+    let hub = ground.hub(ControlPlaneSpec::named("odd-hub")).await?;
+    let proxy = ChaosProxy::in_front_of(&hub).await?;
+    let endpoints = format!("hub:\n  endpoints: [\"{}\", \"{}\"]\n", hub.url(), proxy.url());
+    let accounts = ["reconciler".to_owned()];
+    let stage = Stage::on(&ground, hub, "odd", 30, &accounts, |spec| spec.with_server_lines(&endpoints)).await?;
+    let own = stage.hub.admin().get(KEYS).await?["keys"][0].clone();
+    let stranger = ground.control_plane(ControlPlaneSpec::named("odd-stranger")).await?;
+    let rogue = stranger.admin().get(KEYS).await?["keys"][0].clone();
+    let before = published(&stage.broker).await?;
+
+    let mut other_bytes = rogue.clone();
+    other_bytes["kid"] = own["kid"].clone();
+    for (what, keys, expected) in
+        [("a rogue key, once", json!([own, rogue]), None), ("other bytes under a known kid", json!([other_bytes]), Some("HubKeyReplaced"))]
+    {
+        let rule = proxy.add(answer(&json!({ "keys": keys })));
+        read_anew(&stage, &proxy).await?;
+        proxy.remove(rule);
+        for _ in 0..2 {
+            read_anew(&stage, &proxy).await?;
+            assert_eq!(published(&stage.broker).await?, before, "{what}");
+        }
+        if let Some(reason) = expected {
+            assert!(stage.broker.log()?.contains(reason), "{what}: the log does not say {reason}");
+        }
+    }
+    let flipped = json!({ "issuer": "https://another.keyferry.test", "jwks_uri": "https://another.keyferry.test/keys",
+        "response_types_supported": ["id_token"], "subject_types_supported": ["public"], "id_token_signing_alg_values_supported": ["RS256"] });
+    let body = Fault::ReplaceBody { body: flipped.to_string().into_bytes(), content_type: HeaderValue::from_static("application/json") };
+    let rule = proxy.add(Rule::on(Method::GET, "/.well-known/openid-configuration", body));
+    read_anew(&stage, &proxy).await?;
+    assert_eq!(published(&stage.broker).await?, before, "another issuer");
+    proxy.remove(rule);
+
+    // What the stranger signs in the hub's name is refused by the targets.
+    let caller = caller_token(&stage.hub, TENANT, "reconciler").await?;
+    for (index, target) in stage.targets.iter().enumerate() {
+        let good = stage.broker.exchange_in_time(&caller, &format!("{TENANT}/reconciler-{index}")).await?.token()?;
+        assert_eq!(Judge::of(target)?.status(&good).await?, 201);
+        let forged = stranger.sign_again(&good, |claims| claims["jti"] = json!("forged")).await?;
+        assert_eq!(Judge::of(target)?.status(&forged).await?, 401);
+    }
+    Ok(())
+}
+
+async fn read_anew(stage: &Stage, proxy: &ChaosProxy) -> TestResult {
+    let reads = proxy.count(&Method::GET, KEYS);
+    stage.broker.process().hang_up().await?;
+    let limit = Instant::now() + Duration::from_secs(15);
+    while proxy.count(&Method::GET, KEYS) <= reads {
+        if Instant::now() > limit {
+            return Err(TestError::from("the hub's keys were not read again"));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // The answer is on its way; the candidate of the next reading must be more than a flash away.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    Ok(())
+}
+
+fn answer(set: &Value) -> Rule {
+    let fault =
+        Fault::ReplaceBody { body: set.to_string().into_bytes(), content_type: HeaderValue::from_static("application/jwk-set+json") };
+    Rule::on(Method::GET, KEYS, fault)
+}

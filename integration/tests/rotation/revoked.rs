@@ -1,0 +1,78 @@
+//! A key is stolen: revoked, it is gone from what is published, from what is handed out, and from each target.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::world::{Ground, caller_token};
+use serde_json::{Value, json};
+
+use super::stage::{Judge, Stage, TENANT, hub_kids, kid, published, sign_anew};
+
+pub(super) async fn revoked(ground: Arc<Ground>) -> TestResult {
+    let stage = Stage::start(&ground, "revoked", 30, &["reconciler".to_owned()], |spec| spec).await?;
+    let stolen = hub_kids(&stage.hub).await?.remove(0);
+    let caller = caller_token(&stage.hub, TENANT, "reconciler").await?;
+    let mut witnesses = Vec::new();
+    for (index, target) in stage.targets.iter().enumerate() {
+        let token = stage.broker.exchange_in_time(&caller, &format!("{TENANT}/reconciler-{index}")).await?.token()?;
+        assert_eq!((kid(&token)?, Judge::of(target)?.status(&token).await?), (stolen.clone(), 201));
+        let file = ground.folder().join(format!("witness-{index}"));
+        std::fs::write(&file, &token)?;
+        witnesses.push(file);
+    }
+    let thief = stage.hub.signing().await;
+    sign_anew(&stage.hub, "clean").await?;
+    let clean = hub_kids(&stage.hub).await?.into_iter().find(|kid| *kid != stolen).ok_or("the hub lists no new key")?;
+    stage.until_published(&[&stolen, &clean], Duration::from_secs(75)).await?;
+
+    let table = keys(&ground, &stage, "json").await?;
+    let states: Vec<(&str, &str)> =
+        table["keys"].as_array().into_iter().flatten().filter_map(|key| Some((key["kid"].as_str()?, key["state"].as_str()?))).collect();
+    assert!(states.contains(&(stolen.as_str(), "settled")) && states.contains(&(clean.as_str(), "settling")), "{states:?}");
+
+    // Without a key of that name nothing changes.
+    let (ok, said) = revoke(&ground, &stage, "nobody", &[]).await?;
+    assert!(!ok && said.contains("there is no kid"), "{said}");
+    let witnesses: Vec<String> = witnesses.iter().map(|file| file.display().to_string()).collect();
+    let (ok, said) = revoke(&ground, &stage, &stolen, &witnesses).await?;
+    assert!(ok, "{said}");
+    assert_eq!(said.matches("forgotten: it refuses the witness").count(), 2, "{said}");
+
+    stage.until_published(&[&clean], Duration::from_secs(15)).await?;
+    assert!(!String::from_utf8(published(&stage.broker).await?)?.contains(&stolen));
+    for (target, file) in stage.targets.iter().zip(&witnesses) {
+        let token = std::fs::read_to_string(file)?;
+        assert_eq!(Judge::of(target)?.status(&token).await?, 401, "{}", target.name());
+    }
+    // The hub is set back to the stolen key: nothing that it signs leaves.
+    stage.hub.set_signing(thief).await;
+    stage.hub.restart().await?;
+    let caller = caller_token(&stage.hub, TENANT, "reconciler").await?;
+    let answer = stage.broker.exchange(&caller, &format!("{TENANT}/reconciler-0")).await?;
+    assert_ne!(answer.status, 200, "a token of a revoked key left");
+    let table = keys(&ground, &stage, "table").await?;
+    assert!(table.as_str().is_some_and(|table| table.lines().any(|line| line.starts_with(&stolen) && line.contains("revoked"))), "{table}");
+    Ok(())
+}
+
+/// `keyferry keys` as an admin of the hub.
+async fn keys(ground: &Ground, stage: &Stage, output: &str) -> Result<Value, TestError> {
+    let kubeconfig = stage.hub.admin_kubeconfig().display().to_string();
+    let answer = ground.binary().run(&["keys", "-n", "keyferry-revoked", "--kubeconfig", &kubeconfig, "-o", output], &[]).await?;
+    let text = String::from_utf8(answer.stdout)?;
+    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+    Ok(if output == "json" { serde_json::from_str(&text)? } else { json!(text) })
+}
+
+/// `keyferry revoke` as the same; whether it ended well, and what it said.
+async fn revoke(ground: &Ground, stage: &Stage, kid: &str, witnesses: &[String]) -> Result<(bool, String), TestError> {
+    let (kubeconfig, config) = (stage.hub.admin_kubeconfig().display().to_string(), stage.broker.config().display().to_string());
+    let mut arguments = vec!["revoke", "--kid", kid, "-n", "keyferry-revoked", "--kubeconfig", &kubeconfig, "--config", &config];
+    for witness in witnesses {
+        arguments.extend(["--witness", witness]);
+    }
+    let answer = ground.binary().run_within(Duration::from_secs(150), &arguments, &[]).await?;
+    let said = [answer.stdout, answer.stderr].concat();
+    Ok((answer.status.success(), String::from_utf8_lossy(&said).into_owned()))
+}

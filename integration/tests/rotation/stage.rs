@@ -1,0 +1,171 @@
+//! A hub, a Keyferry of its own and targets of both minors, all of one test.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec, TokenSigning};
+use keyferry_integration::http_client::trusting;
+use keyferry_integration::parts::Minor;
+use keyferry_integration::pki::SigningKeyKind;
+use keyferry_integration::runner::TestError;
+use keyferry_integration::world::{Access, Broker, BrokerSpec, BrokerTimes, Ground, Subject, Target, TrustingTarget, let_mint};
+use serde_json::{Value, json};
+
+/// The tenant's namespace.
+pub(super) const TENANT: &str = "tenant-a";
+
+/// See the module.
+pub(super) struct Stage {
+    pub(super) hub: Arc<ControlPlane>,
+    pub(super) broker: Broker,
+    /// The targets, newest minor first.
+    pub(super) targets: Vec<Arc<ControlPlane>>,
+}
+
+impl Stage {
+    /// `accounts` may use both targets, by accesses `<account>-<index of the target>`. The spec may be changed before the start.
+    pub(super) async fn start(
+        ground: &Ground,
+        name: &str,
+        max_age: u64,
+        accounts: &[String],
+        change: impl FnOnce(BrokerSpec) -> BrokerSpec,
+    ) -> Result<Stage, TestError> {
+        let hub = ground.hub(ControlPlaneSpec::named(&format!("{name}-hub"))).await?;
+        Stage::on(ground, hub, name, max_age, accounts, change).await
+    }
+
+    /// The same on a hub that is there already.
+    pub(super) async fn on(
+        ground: &Ground,
+        hub: Arc<ControlPlane>,
+        name: &str,
+        max_age: u64,
+        accounts: &[String],
+        change: impl FnOnce(BrokerSpec) -> BrokerSpec,
+    ) -> Result<Stage, TestError> {
+        for account in accounts.iter().filter(|account| *account != "reconciler") {
+            hub.create_service_account(TENANT, account).await?;
+        }
+        let times = BrokerTimes { max_stale: 300, max_age };
+        let spec = change(BrokerSpec::of_hub(name, &hub).alone().with_times(times));
+        let names: Vec<&str> = accounts.iter().map(String::as_str).collect();
+        let discovery = spec.discovery_url()?;
+        let broker_namespace = spec.namespace().to_owned();
+        let broker = ground.start_broker(&hub, spec).await?;
+        let_mint(&hub, &format!("{broker_namespace}-minter"), Subject::ServiceAccount(&broker_namespace, "keyferry"), TENANT, &names)
+            .await?;
+        let subjects: Vec<String> = accounts.iter().map(|account| format!("{TENANT}:{account}")).collect();
+        let issuer = format!("https://{}.keyferry.test", hub.name());
+        let mut targets = Vec::new();
+        for (index, minor) in [Minor::V1_36, Minor::V1_33].into_iter().enumerate() {
+            let (target, audience) = (format!("{name}-target-{index}"), audience(name, index));
+            let trusting = TrustingTarget {
+                name: &target,
+                minor,
+                issuer: &issuer,
+                audience: &audience,
+                discovery_url: &discovery,
+                subjects: &subjects,
+            };
+            targets.push(Arc::new(ground.target(trusting).await?));
+        }
+        broker
+            .reconfigure(|all, accesses| {
+                for (index, target) in targets.iter().enumerate() {
+                    all.push(Target::of(target, &audience(name, index)).allowing(TENANT, &names));
+                    let access = |account: &&str| Access::of(TENANT, &format!("{account}-{index}"), target.name(), account);
+                    accesses.extend(names.iter().map(access));
+                }
+            })
+            .await?;
+        Ok(Stage { hub, broker, targets })
+    }
+
+    /// The kids that Keyferry publishes, sorted.
+    pub(super) async fn published_kids(&self) -> Result<Vec<String>, TestError> {
+        kids(&serde_json::from_slice(&published(&self.broker).await?)?)
+    }
+
+    /// Waits until the published kids are these.
+    pub(super) async fn until_published(&self, expected: &[&str], within: Duration) -> Result<Duration, TestError> {
+        let (from, mut expected) = (Instant::now(), expected.to_vec());
+        expected.sort_unstable();
+        loop {
+            let kids = self.published_kids().await?;
+            if kids == expected {
+                return Ok(from.elapsed());
+            }
+            if from.elapsed() > within {
+                return Err(format!("{expected:?} were not published within {within:?}, but {kids:?}").into());
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+}
+
+/// The audience of a target.
+pub(super) fn audience(name: &str, index: usize) -> String {
+    format!("https://{name}-{index}.keyferry.test")
+}
+
+/// The published key set, as bytes.
+pub(super) async fn published(broker: &Broker) -> Result<Vec<u8>, TestError> {
+    let answer = broker.http().get(format!("{}/openid/v1/jwks", broker.discovery_url())).send().await?;
+    if answer.status() != 200 {
+        return Err(format!("the key set was answered with {}", answer.status()).into());
+    }
+    Ok(answer.bytes().await?.to_vec())
+}
+
+/// The kids of a key set, sorted.
+pub(super) fn kids(set: &Value) -> Result<Vec<String>, TestError> {
+    let keys = set["keys"].as_array().ok_or("no key set")?;
+    let mut kids: Vec<String> = keys.iter().filter_map(|key| key["kid"].as_str().map(str::to_owned)).collect();
+    kids.sort_unstable();
+    Ok(kids)
+}
+
+/// The kids that a hub lists itself.
+pub(super) async fn hub_kids(hub: &ControlPlane) -> Result<Vec<String>, TestError> {
+    kids(&hub.admin().get("/openid/v1/jwks").await?)
+}
+
+/// Makes the hub sign with a new key; `further` of the old ones stay published. Gives the signing state from before.
+pub(super) async fn sign_anew(hub: &ControlPlane, name: &str) -> Result<TokenSigning, TestError> {
+    let before = hub.signing().await;
+    let fresh = hub.create_signing_key(SigningKeyKind::Rsa2048, name)?;
+    let mut further = before.further_keys.clone();
+    further.push(before.signing_key.clone());
+    hub.set_signing(TokenSigning { signing_key: fresh, further_keys: further, ..before.clone() }).await;
+    hub.restart().await?;
+    Ok(before)
+}
+
+/// A client of one target that has no identity of its own.
+#[derive(Clone)]
+pub(super) struct Judge {
+    client: reqwest::Client,
+    url: String,
+}
+
+impl Judge {
+    pub(super) fn of(target: &ControlPlane) -> Result<Judge, TestError> {
+        let url = format!("{}/apis/authentication.k8s.io/v1/selfsubjectreviews", target.url());
+        Ok(Judge { client: trusting(target.ca_pem())?, url })
+    }
+
+    /// The HTTP status that the target answers to a token.
+    pub(super) async fn status(&self, token: &str) -> Result<u16, TestError> {
+        let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
+        Ok(self.client.post(&self.url).bearer_auth(token).json(&review).send().await?.status().as_u16())
+    }
+}
+
+/// The `kid` in a token's header.
+pub(super) fn kid(token: &str) -> Result<String, TestError> {
+    use base64::Engine;
+    let header = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(token.split('.').next().unwrap_or_default())?;
+    let header: Value = serde_json::from_slice(&header)?;
+    Ok(header["kid"].as_str().ok_or("no kid")?.to_owned())
+}

@@ -1,0 +1,121 @@
+//! Two rotations under load: first in the worst order, then in the right one with an old key dropped too early.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use keyferry_integration::control_plane::TokenSigning;
+use keyferry_integration::pki::SigningKeyKind;
+use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::world::Ground;
+use tokio::task::JoinSet;
+
+use super::load::{Tally, disturb, work};
+use super::stage::{Judge, Stage, TENANT, audience, hub_kids, kid, sign_anew};
+
+/// ServiceAccounts that come into use one after the other, so that there are always some without an earlier token.
+const NEWCOMERS: usize = 8;
+/// Until a key that is listed is published, the next reading included.
+const UNTIL_PUBLISHED: Duration = Duration::from_secs(75);
+
+pub(super) async fn rotate(ground: Arc<Ground>, max_age: u64) -> TestResult {
+    let name = format!("load-{max_age}");
+    let settle = Duration::from_secs(30 + max_age + 30);
+    let accounts: Vec<String> =
+        std::iter::once("reconciler".to_owned()).chain((0..NEWCOMERS).map(|number| format!("newcomer-{number}"))).collect();
+    let stage = Arc::new(Stage::start(&ground, &name, max_age, &accounts, |spec| spec).await?);
+    let first = hub_kids(&stage.hub).await?.remove(0);
+    stage.until_published(&[&first], Duration::from_secs(10)).await?;
+
+    let (tally, mut running) = (Arc::new(Tally::default()), JoinSet::new());
+    let mut newcomers = accounts.iter();
+    let mut next = |running: &mut JoinSet<TestResult>| {
+        if let Some(account) = newcomers.next() {
+            running.spawn(work(Arc::clone(&stage), account.clone(), Arc::clone(&tally)));
+        }
+    };
+    let issuer = format!("https://{}.keyferry.test", stage.hub.name());
+    running.spawn(disturb(Arc::clone(&stage), issuer, vec![audience(&name, 0), audience(&name, 1)]));
+    next(&mut running);
+    until_taken(&tally, &first, 20, &mut running).await?;
+
+    // The hub signs with a key that nobody has ever seen.
+    sign_anew(&stage.hub, "second").await?;
+    let second = hub_kids(&stage.hub).await?.into_iter().find(|kid| *kid != first).ok_or("the hub lists no second key")?;
+    let signed = Instant::now();
+    next(&mut running);
+    let waited = stage.until_published(&[&first, &second], UNTIL_PUBLISHED).await?;
+    let ungated = ungated(&stage, &name, &second, Duration::from_secs(max_age)).await?;
+    next(&mut running);
+    assert_eq!(tally.taken(&second), 0, "a token of the new key left before it settled");
+    until_taken(&tally, &second, 20, &mut running).await?;
+    let settled_after = signed.elapsed();
+    assert!(settled_after >= settle, "tokens of the new key left {settled_after:?} after the hub first signed with it");
+    eprintln!(
+        "max-age {max_age}: published {waited:?} after the hub was back, used after {settled_after:?}; tokens from the hub itself, used at once: {ungated} of them refused"
+    );
+    if max_age > 30 {
+        assert!(ungated > 0, "without the gate nothing was refused either: this run can show nothing");
+    }
+
+    // The right order: published, settled, and only then signing. The first key is dropped at once, far too early.
+    let TokenSigning { issuers, signing_key, .. } = stage.hub.signing().await;
+    let fresh = stage.hub.create_signing_key(SigningKeyKind::Rsa2048, "third")?;
+    stage
+        .hub
+        .set_signing(TokenSigning { issuers: issuers.clone(), signing_key: signing_key.clone(), further_keys: vec![fresh.clone()] })
+        .await;
+    stage.hub.restart().await?;
+    let third = hub_kids(&stage.hub).await?.into_iter().find(|kid| *kid != second).ok_or("the hub lists no third key")?;
+    stage.until_published(&[&first, &second, &third], UNTIL_PUBLISHED).await?;
+    next(&mut running);
+    watch(&mut running, settle + Duration::from_secs(5)).await?;
+    stage.hub.set_signing(TokenSigning { issuers, signing_key: fresh, further_keys: vec![signing_key] }).await;
+    stage.hub.restart().await?;
+    let before = Instant::now();
+    next(&mut running);
+    until_taken(&tally, &third, 20, &mut running).await?;
+    assert!(before.elapsed() < Duration::from_secs(30), "a key that was published long ago had to wait for {:?}", before.elapsed());
+
+    running.shutdown().await;
+    let counts = tally.take();
+    eprintln!("max-age {max_age}: {counts:?}");
+    assert_eq!(counts.refused, Vec::<String>::new(), "tokens that Keyferry handed out were refused");
+    assert!(counts.told_to_wait.keys().any(|reason| reason.contains("KeySettling")), "nobody ever had to wait: {counts:?}");
+    Ok(())
+}
+
+/// Tokens that the hub minted itself, as Flux would have them, used at once for as long as a target may not look for the key.
+async fn ungated(stage: &Stage, name: &str, kid_of: &str, during: Duration) -> Result<usize, TestError> {
+    let (from, mut refused) = (Instant::now(), 0);
+    while from.elapsed() < during {
+        for (index, target) in stage.targets.iter().enumerate() {
+            let token = stage.hub.token_request(TENANT, "reconciler", &[&audience(name, index)], 600).await?.token;
+            assert_eq!(kid(&token)?, kid_of);
+            if Judge::of(target)?.status(&token).await? == 401 {
+                refused += 1;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    Ok(refused)
+}
+
+/// Waits until so many tokens of a key were taken. A workload that ends has failed.
+async fn until_taken(tally: &Tally, kid: &str, count: u64, running: &mut JoinSet<TestResult>) -> TestResult {
+    let limit = Instant::now() + Duration::from_secs(240);
+    while tally.taken(kid) < count {
+        if Instant::now() > limit {
+            return Err(format!("{} tokens of {kid} were taken: {:?}", tally.taken(kid), tally.take()).into());
+        }
+        watch(running, Duration::from_millis(200)).await?;
+    }
+    Ok(())
+}
+
+async fn watch(running: &mut JoinSet<TestResult>, during: Duration) -> TestResult {
+    match tokio::time::timeout(during, running.join_next()).await {
+        Err(_) => Ok(()),
+        Ok(Some(Ok(Err(error)))) => Err(error),
+        Ok(ended) => Err(format!("a workload ended: {ended:?}").into()),
+    }
+}
