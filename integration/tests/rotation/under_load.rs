@@ -65,6 +65,8 @@ pub(super) async fn rotate(ground: Arc<Ground>, max_age: u64) -> TestResult {
         .set_signing(TokenSigning { issuers: issuers.clone(), signing_key: signing_key.clone(), further_keys: vec![fresh.clone()] })
         .await;
     stage.hub.restart().await?;
+    // As the kubelet does in time: a hub that drops a key drops every token that it signed.
+    stage.broker.kubeconfig().rewrite_token(3600).await?;
     let third = hub_kids(&stage.hub).await?.into_iter().find(|kid| *kid != second).ok_or("the hub lists no third key")?;
     stage.until_published(&[&first, &second, &third], UNTIL_PUBLISHED).await?;
     next(&mut running);
