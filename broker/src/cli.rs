@@ -4,6 +4,7 @@ mod access;
 #[cfg(feature = "embedded")]
 mod demo;
 mod exec;
+mod export;
 mod serve;
 mod targets;
 pub mod ui;
@@ -35,6 +36,8 @@ enum Command {
     Exec(exec::ExecArgs),
     /// List what a configuration file allows.
     Targets(targets::TargetsArgs),
+    /// Write the hub's discovery documents as files, for a bucket or a plain web server.
+    Export(export::ExportArgs),
     /// Show the main job on an embedded hub and target: no cluster needed.
     #[cfg(feature = "embedded")]
     Demo(demo::DemoArgs),
@@ -71,6 +74,7 @@ pub fn main() -> ExitCode {
             Command::Kubeconfig(args) => access::kubeconfig(args).await,
             Command::Exec(args) => exec::run(args).await,
             Command::Targets(args) => targets::run(&args),
+            Command::Export(args) => export::run(args).await,
             #[cfg(feature = "embedded")]
             Command::Demo(args) => demo::run(args).await,
         }
