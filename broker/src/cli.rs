@@ -4,6 +4,7 @@ mod access;
 #[cfg(feature = "embedded")]
 mod demo;
 mod exec;
+mod export;
 mod keys;
 mod revoke;
 mod serve;
@@ -41,6 +42,8 @@ enum Command {
     Keys(keys::KeysArgs),
     /// Withdraw a key of the hub for ever, and make the targets forget it.
     Revoke(revoke::RevokeArgs),
+    /// Write the hub's discovery documents as files, for a bucket or a plain web server.
+    Export(export::ExportArgs),
     /// Show the main job on an embedded hub and target: no cluster needed.
     #[cfg(feature = "embedded")]
     Demo(demo::DemoArgs),
@@ -79,6 +82,7 @@ pub fn main() -> ExitCode {
             Command::Targets(args) => targets::run(&args),
             Command::Keys(args) => keys::run(args).await,
             Command::Revoke(args) => revoke::run(args).await,
+            Command::Export(args) => export::run(args).await,
             #[cfg(feature = "embedded")]
             Command::Demo(args) => demo::run(args).await,
         }

@@ -31,6 +31,12 @@ pub enum RecordError {
     /// The system has no random numbers.
     #[error("making the key of the seal: the system gives no random numbers")]
     Random,
+    /// There is no record, and this process only reads.
+    #[error("reading the record of keys, Secret {RECORD}: there is none; Keyferry has not run there")]
+    Absent,
+    /// The record has no valid seal, and this process cannot write it anew.
+    #[error("reading the record of keys, Secret {RECORD}: its seal is missing or wrong; a running Keyferry writes it anew within 10 s")]
+    NotBelieved,
     /// Others were faster again and again.
     #[error("writing the record of keys, Secret {RECORD}: it changed each time")]
     Contended,
@@ -65,14 +71,25 @@ impl Found {
 /// See the module.
 pub struct KeyRecordStore {
     secrets: Arc<dyn SecretStore>,
-    random: Arc<dyn Random>,
+    /// Makes the key of the seal where there is none yet; without it this store only reads.
+    random: Option<Arc<dyn Random>>,
     seal: tokio::sync::OnceCell<SealKey>,
 }
 
 impl KeyRecordStore {
     /// A store in these Secrets; `random` makes the key of the seal where there is none yet.
     pub fn new(secrets: Arc<dyn SecretStore>, random: Arc<dyn Random>) -> KeyRecordStore {
-        KeyRecordStore { secrets, random, seal: tokio::sync::OnceCell::new() }
+        KeyRecordStore { secrets, random: Some(random), seal: tokio::sync::OnceCell::new() }
+    }
+
+    /// A store that writes nothing, not even the key of the seal.
+    pub fn reader(secrets: Arc<dyn SecretStore>) -> KeyRecordStore {
+        KeyRecordStore { secrets, random: None, seal: tokio::sync::OnceCell::new() }
+    }
+
+    /// Whether it only reads.
+    pub fn only_reads(&self) -> bool {
+        self.random.is_none()
     }
 
     /// Reads the record; nothing if there is none yet.
@@ -121,7 +138,8 @@ impl KeyRecordStore {
                 return SealKey::new(key).map_err(|_| RecordError::Seal);
             }
             let mut key = Zeroizing::new(vec![0; 32]);
-            if !self.random.fill(&mut key) {
+            let random = self.random.as_ref().ok_or(RecordError::Absent)?;
+            if !random.fill(&mut key) {
                 return Err(RecordError::Random);
             }
             match self.secrets.create(&name, &SecretData::from([("key".to_owned(), key)])).await {

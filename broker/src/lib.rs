@@ -17,6 +17,7 @@ pub mod controller;
 pub mod delegate;
 #[cfg(feature = "embedded")]
 pub mod embedded;
+pub mod export;
 pub mod flight;
 pub mod http;
 pub mod key_record_store;

@@ -1,4 +1,7 @@
-//! The metrics, all named in one place. Labels come only from fixed sets: reasons, results, routes.
+//! The metrics, all named in one place. Labels come only from fixed sets: reasons, results, routes; the kids and the hash of what is
+//! published are bounded in number and spelling.
+
+mod published_keys;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
@@ -9,6 +12,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+
+use self::published_keys::PublishedKeys;
 
 type Labels = Vec<(&'static str, &'static str)>;
 
@@ -22,6 +27,7 @@ pub struct Metrics {
     access_reviews: Family<Labels, Counter<u64, AtomicU64>>,
     publications: Family<Labels, Counter<u64, AtomicU64>>,
     published_at: Gauge<i64, AtomicI64>,
+    published_keys: PublishedKeys,
     reloads: Family<Labels, Counter<u64, AtomicU64>>,
     cached: Gauge<i64, AtomicI64>,
     skew: Gauge<i64, AtomicI64>,
@@ -50,6 +56,7 @@ impl Default for Metrics {
             "When the hub's discovery documents were last read well",
             published_at.clone(),
         );
+        let published_keys = PublishedKeys::register(&mut registry);
         let reloads = Family::default();
         registry.register("configuration_reloads", "Readings of a changed configuration file, by result", reloads.clone());
         let cached = Gauge::default();
@@ -60,7 +67,19 @@ impl Default for Metrics {
         build.get_or_create(&vec![("version", env!("CARGO_PKG_VERSION"))]).set(1);
         registry.register("build_info", "The version that runs", build);
         let registry = Arc::new(registry);
-        Metrics { registry, requests, mints, token_reviews, access_reviews, publications, published_at, reloads, cached, skew }
+        Metrics {
+            registry,
+            requests,
+            mints,
+            token_reviews,
+            access_reviews,
+            publications,
+            published_at,
+            published_keys,
+            reloads,
+            cached,
+            skew,
+        }
     }
 }
 
@@ -93,6 +112,11 @@ impl Metrics {
         if let Ok(at) = outcome {
             self.published_at.set(at);
         }
+    }
+
+    /// A good reading left these keys published; `digest` is the SHA-256 of the key set's bytes, `at` seconds since 1970.
+    pub fn published<'a>(&self, kids: impl Iterator<Item = &'a str>, digest: &[u8], at: i64) {
+        self.published_keys.read(kids, digest, at);
     }
 
     /// The configuration file was read again.

@@ -108,6 +108,11 @@ impl Server {
         let mut listeners = JoinSet::new();
         listeners.spawn(discovery.serve(discovery::routes(published.clone(), server.max_age), options.read_again.clone()));
 
+        let closed = api.try_clone().map_err(ServeError::Ended)?;
+        let until_open = closed.handle();
+        let mut until_opened = JoinSet::new();
+        until_opened.spawn(closed.serve(token_api::closed(), options.read_again.clone()));
+
         let mut shutdown = Box::pin(shutdown);
         let guard = shared.guard();
         let opened = tokio::select! {
@@ -117,6 +122,7 @@ impl Server {
         }?;
         let outcome = if opened {
             let broker = shared.broker(guard, audit)?;
+            until_open.shutdown();
             listeners.spawn(api.serve(token_api::routes(Arc::new(broker)), options.read_again));
             serving.store(true, Ordering::Relaxed);
             tracing::info!(hub = %server.hub_name, public_url = %server.public_url, "serving");

@@ -1,6 +1,8 @@
 //! Where the real binaries come from: an assets directory, a cache, or one `go build` of a pinned tool or of a small client of ours.
+//! Clients in other languages are [`installed`].
 
 mod build;
+pub mod installed;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -54,6 +56,12 @@ pub enum Part {
     Kubectl,
     /// A small program of ours on client-go, the library below most controllers.
     ClientGo,
+    /// A program of ours that verifies tokens with the Go libraries of today.
+    GoVerifiers,
+    /// The same program on libraries of some years ago.
+    OlderGoVerifiers,
+    /// SPIRE's oidc-discovery-provider, a peer.
+    SpireDiscoveryProvider,
 }
 
 impl Part {
@@ -65,6 +73,9 @@ impl Part {
             Self::ControllerManager => "kube-controller-manager",
             Self::Kubectl => "kubectl",
             Self::ClientGo => "client-go",
+            Self::GoVerifiers => "verifiers",
+            Self::OlderGoVerifiers => "older-verifiers",
+            Self::SpireDiscoveryProvider => "oidc-discovery-provider",
         }
     }
 
@@ -75,6 +86,9 @@ impl Part {
             Self::ApiServer(minor) => minor.git_version(),
             Self::ControllerManager | Self::Kubectl => Minor::V1_36.git_version(),
             Self::ClientGo => "v0.36.3",
+            Self::GoVerifiers => "of today",
+            Self::OlderGoVerifiers => "of some years ago",
+            Self::SpireDiscoveryProvider => "1.13.0",
         }
     }
 
@@ -85,12 +99,23 @@ impl Part {
             Self::ApiServer(minor) => minor.directory(),
             Self::ControllerManager | Self::Kubectl => Minor::V1_36.directory(),
             Self::ClientGo => "client-go",
+            Self::GoVerifiers | Self::OlderGoVerifiers => "verifiers/go",
+            Self::SpireDiscoveryProvider => "spire",
         }
     }
 
     /// The folder above [`Self::directory`]: pinned tools, or programs of ours with their source.
     fn shelf(self) -> &'static str {
-        if self == Self::ClientGo { "clients" } else { "parts" }
+        if self.is_ours() { "clients" } else { "parts" }
+    }
+
+    fn is_ours(self) -> bool {
+        matches!(self, Self::ClientGo | Self::GoVerifiers | Self::OlderGoVerifiers)
+    }
+
+    /// What pins its modules in the place of go.mod.
+    fn modfile(self) -> Option<&'static str> {
+        (self == Self::OlderGoVerifiers).then_some("older.mod")
     }
 
     fn package(self) -> &'static str {
@@ -99,7 +124,8 @@ impl Part {
             Self::ApiServer(_) => "k8s.io/kubernetes/cmd/kube-apiserver",
             Self::ControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
             Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
-            Self::ClientGo => ".",
+            Self::ClientGo | Self::GoVerifiers | Self::OlderGoVerifiers => ".",
+            Self::SpireDiscoveryProvider => "github.com/spiffe/spire/support/oidc-discovery-provider",
         }
     }
 
@@ -111,12 +137,17 @@ impl Part {
             Self::ControllerManager => 60,
             Self::Kubectl => 40,
             Self::ClientGo => 60,
+            Self::GoVerifiers | Self::OlderGoVerifiers => 20,
+            Self::SpireDiscoveryProvider => 60,
         }
     }
 
     fn linker_flags(self) -> String {
         let minor = match self {
-            Self::Etcd | Self::ClientGo => return "-s -w".to_owned(),
+            // Build information stays: it says which libraries are in it.
+            Self::Etcd | Self::ClientGo | Self::GoVerifiers | Self::OlderGoVerifiers | Self::SpireDiscoveryProvider => {
+                return "-s -w".to_owned();
+            }
             Self::ApiServer(minor) => minor,
             Self::ControllerManager | Self::Kubectl => Minor::V1_36,
         };
@@ -128,7 +159,7 @@ impl Part {
     fn version_arguments(self) -> &'static [&'static str] {
         match self {
             Self::Kubectl => &["version", "--client"],
-            Self::Etcd | Self::ApiServer(_) | Self::ControllerManager | Self::ClientGo => &["--version"],
+            _ => &["--version"],
         }
     }
 }
@@ -187,8 +218,13 @@ impl Parts {
         build::cached_or_built(&self.manifests.join(part.shelf()).join(part.directory()), &self.cache, part).await
     }
 
+    /// A client in another language, ready to run; installs it once when it is not in the cache.
+    pub async fn install(&self, client: installed::Client) -> Result<installed::Installed, PartError> {
+        installed::cached_or_installed(&self.manifests.join("clients").join(client.directory()), &self.cache, client).await
+    }
+
     async fn in_assets(&self, part: Part) -> Option<PathBuf> {
-        if part == Part::ClientGo {
+        if part.is_ours() {
             return None;
         }
         let candidate = self.assets.as_ref()?.join(part.binary());

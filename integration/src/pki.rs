@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, RsaKeySize, SanType,
+    PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_RSA_SHA256, RsaKeySize, SanType,
 };
 
 /// Why a certificate or a key was not made.
@@ -137,6 +137,8 @@ pub enum SigningKeyKind {
     Rsa2048,
     /// ECDSA P-256: tokens are ES256.
     EcdsaP256,
+    /// ECDSA P-384: tokens are ES384.
+    EcdsaP384,
 }
 
 /// A key pair that signs ServiceAccount tokens, as two PEM files.
@@ -154,6 +156,7 @@ impl SigningKey {
         let key = match kind {
             SigningKeyKind::Rsa2048 => KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048),
             SigningKeyKind::EcdsaP256 => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
+            SigningKeyKind::EcdsaP384 => KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384),
         }
         .map_err(|source| make_error(format!("signing key {name}"), source))?;
         Ok(Self {

@@ -62,7 +62,7 @@ fn check(path: &std::path::Path) -> ExitCode {
 
 /// JSON lines on standard error; `KEYFERRY_LOG` filters as `RUST_LOG` does. The libraries speak only of warnings: their finer levels
 /// may print requests.
-fn start_log() {
+pub(super) fn start_log() {
     let filter = EnvFilter::try_from_env("KEYFERRY_LOG").unwrap_or_else(|_| EnvFilter::new("warn,keyferry=info"));
     tracing_subscriber::fmt().json().with_env_filter(filter).with_writer(std::io::stderr).init();
 }

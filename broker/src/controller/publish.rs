@@ -10,17 +10,24 @@ use crate::metrics::Metrics;
 use crate::publication::Publisher;
 use crate::read_again::ReadAgain;
 
-const INTERVAL: Duration = Duration::from_secs(15);
+/// How often the hub's documents are read.
+pub const INTERVAL: Duration = Duration::from_secs(15);
+/// AWS and Entra ID read 100 keys of an issuer and no more.
+const CROWDED: usize = 80;
 /// Before the first good reading there is nothing to serve, so the next try comes sooner.
 const FIRST: Duration = Duration::from_secs(1);
 
 /// Follows the hub's documents until the task is dropped.
 pub async fn follow(publisher: Publisher, clock: Arc<dyn Clock>, metrics: Metrics, mut read_again: ReadAgain) {
     let mut failing: Option<Reason> = None;
+    let mut told = Told::default();
     loop {
         let outcome = publisher.refresh().await;
         metrics
             .issuer_read(outcome.as_ref().map(|()| clock.now().wall.as_second()).map_err(super::super::publication::PublishError::reason));
+        if outcome.is_ok() {
+            told = told.then(&publisher, &metrics, clock.now().wall.as_second());
+        }
         publisher.sync_if_changed().await;
         match outcome {
             Ok(()) if failing.is_some() => {
@@ -41,6 +48,31 @@ pub async fn follow(publisher: Publisher, clock: Arc<dyn Clock>, metrics: Metric
             () = tokio::time::sleep(pause) => {}
             () = read_again.ordered() => {}
         }
+    }
+}
+
+/// What was last said of the published set.
+#[derive(Default)]
+struct Told {
+    etag: String,
+    crowded: bool,
+}
+
+impl Told {
+    /// Counts what is published, names its keys when they change, and warns once when it comes near the number that clouds read.
+    fn then(self, publisher: &Publisher, metrics: &Metrics, at: i64) -> Told {
+        let Some(published) = publisher.reader().current() else { return self };
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &published.jwks.bytes);
+        metrics.published(published.keys.kids(), digest.as_ref(), at);
+        if published.jwks.etag != self.etag {
+            let kids: Vec<&str> = published.keys.kids().collect();
+            tracing::info!(issuer = %published.issuer, ?kids, "these keys are published");
+        }
+        let (keys, crowded) = (published.keys.len(), published.keys.len() > CROWDED);
+        if crowded && !self.crowded {
+            tracing::warn!(keys, "the hub publishes many keys: verifiers that read 100 at most will not find the last ones");
+        }
+        Told { etag: published.jwks.etag.clone(), crowded }
     }
 }
 

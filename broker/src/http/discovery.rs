@@ -10,6 +10,20 @@ use axum::routing::any;
 
 use crate::publication::{Document, PublicationReader, Published};
 
+/// Where the provider metadata is served.
+pub const METADATA_PATH: &str = "/.well-known/openid-configuration";
+/// Its media type.
+pub const METADATA_TYPE: &str = "application/json";
+/// Where the key set is served.
+pub const KEYS_PATH: &str = "/openid/v1/jwks";
+/// Its media type (RFC 7517 section 8.5.2).
+pub const KEYS_TYPE: &str = "application/jwk-set+json";
+
+/// The `Cache-Control` of both documents. It is explicit, so that no verifier guesses, and the same in every answer.
+pub fn cache_control(max_age: Duration) -> String {
+    format!("public, max-age={}", max_age.as_secs())
+}
+
 #[derive(Clone)]
 struct Shared {
     published: PublicationReader,
@@ -18,21 +32,17 @@ struct Shared {
 
 /// The routes of the discovery listener. `max_age` is the same in every answer.
 pub fn routes(published: PublicationReader, max_age: Duration) -> Router {
-    let cache_control = HeaderValue::from_str(&format!("public, max-age={}", max_age.as_secs()));
+    let cache_control = HeaderValue::from_str(&cache_control(max_age));
     let shared = Shared { published, cache_control: cache_control.unwrap_or(HeaderValue::from_static("public, max-age=60")) };
-    Router::new()
-        .route("/.well-known/openid-configuration", any(metadata))
-        .route("/openid/v1/jwks", any(jwks))
-        .fallback(not_found)
-        .with_state(shared)
+    Router::new().route(METADATA_PATH, any(metadata)).route(KEYS_PATH, any(jwks)).fallback(not_found).with_state(shared)
 }
 
 async fn metadata(State(shared): State<Shared>, method: Method, headers: HeaderMap) -> Response<Body> {
-    answer(&shared, &method, &headers, "application/json", |published| &published.metadata)
+    answer(&shared, &method, &headers, METADATA_TYPE, |published| &published.metadata)
 }
 
 async fn jwks(State(shared): State<Shared>, method: Method, headers: HeaderMap) -> Response<Body> {
-    answer(&shared, &method, &headers, "application/jwk-set+json", |published| &published.jwks)
+    answer(&shared, &method, &headers, KEYS_TYPE, |published| &published.jwks)
 }
 
 async fn not_found() -> Response<Body> {

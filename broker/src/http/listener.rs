@@ -67,6 +67,15 @@ impl TlsListener {
         Ok(TlsListener { socket, tls, files: listener.tls.clone(), handle: Handle::new() })
     }
 
+    /// The same socket once more, with an end of its own: for what answers until the real thing can.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn try_clone(&self) -> std::io::Result<TlsListener> {
+        let (socket, tls, files) = (self.socket.try_clone()?, self.tls.clone(), self.files.clone());
+        Ok(TlsListener { socket, tls, files, handle: Handle::new() })
+    }
+
     /// Where it listens.
     ///
     /// # Errors

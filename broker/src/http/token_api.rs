@@ -13,6 +13,7 @@ use tower_http::timeout::TimeoutLayer;
 
 use super::{exchange, kubeconfig, refusal};
 use crate::broker::Broker;
+use keyferry_core::reason::Reason;
 
 /// How long one request may take, its body included.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
@@ -26,6 +27,11 @@ pub fn routes(broker: Arc<Broker>) -> Router {
         .with_state(broker)
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, REQUEST_DEADLINE))
         .layer(CatchPanicLayer::custom(panicked))
+}
+
+/// What the API listener answers before it is known who calls: a caller that waited for it would wait for the hub.
+pub fn closed() -> Router {
+    Router::new().fallback(async || refusal::answer(&Reason::HubUnreachable.into(), refusal::Surface::Exchange, ""))
 }
 
 async fn not_found(_: Request) -> Response<Body> {

@@ -81,6 +81,12 @@ impl Publisher {
     async fn sync_with(&self, store: &KeyRecordStore) -> Result<(), RecordError> {
         for _ in 0..ATTEMPTS {
             let found = store.read().await?;
+            if store.only_reads() {
+                let found = found.ok_or(RecordError::Absent)?;
+                found.believed().ok_or(RecordError::NotBelieved)?;
+                self.adopt(Some(&found));
+                return Ok(());
+            }
             self.adopt(found.as_ref());
             let Some(draft) = self.draft(found.as_ref().and_then(Found::believed)) else { return Ok(()) };
             if store.write(found.as_ref(), draft.ledger()).await? {

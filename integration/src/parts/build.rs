@@ -10,7 +10,7 @@ use tokio::process::Command;
 
 use super::{Part, PartError};
 
-/// `<cache>/<directory>-<first 16 hex digits of sha256(go.mod ++ go.sum ++ *.go)>/<binary>`, built when it is not there.
+/// `<cache>/<directory>-<first 16 hex digits of sha256 of go.mod, go.sum, *.go and other *.mod, *.sum>/<binary>`, built when it is not there.
 pub(super) async fn cached_or_built(manifest: &Path, cache: &Path, part: Part) -> Result<PathBuf, PartError> {
     let folder = cache.join(format!("{}-{}", part.directory(), manifest_key(manifest)?));
     let binary = folder.join(part.binary());
@@ -37,17 +37,20 @@ fn manifest_key(manifest: &Path) -> Result<String, PartError> {
     Ok(sum.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// The program's own Go files by name; a pinned tool has none.
+/// The program's own Go files by name, and what else pins its modules; a pinned tool has none.
 fn sources(manifest: &Path) -> Result<Vec<PathBuf>, PartError> {
     let entries = std::fs::read_dir(manifest).map_err(|source| cache_error(manifest, source))?;
-    let mut files: Vec<PathBuf> =
-        entries.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "go")).collect();
+    let counts = |path: &PathBuf| {
+        path.extension().is_some_and(|end| ["go", "mod", "sum"].iter().any(|one| end == *one))
+            && path.file_stem().is_some_and(|stem| stem != "go")
+    };
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(counts).collect();
     files.sort();
     Ok(files)
 }
 
 /// Held until the returned file is dropped; released by the system when the process dies.
-async fn lock(path: PathBuf) -> Result<File, PartError> {
+pub(super) async fn lock(path: PathBuf) -> Result<File, PartError> {
     let shown = path.clone();
     tokio::task::spawn_blocking(move || {
         let file = File::create(&path)?;
@@ -67,7 +70,9 @@ async fn build(manifest: &Path, binary: &Path, part: Part) -> Result<(), PartErr
     let output = Command::new("go")
         .current_dir(manifest)
         .env("CGO_ENABLED", "0")
-        .args(["build", "-trimpath", "-ldflags", &part.linker_flags(), "-o"])
+        .args(["build", "-trimpath"])
+        .args(part.modfile().map(|file| format!("-modfile={file}")))
+        .args(["-ldflags", &part.linker_flags(), "-o"])
         .arg(&unfinished)
         .arg(part.package())
         .stdin(Stdio::null())
@@ -85,7 +90,7 @@ async fn build(manifest: &Path, binary: &Path, part: Part) -> Result<(), PartErr
     Ok(())
 }
 
-fn cache_error(path: &Path, source: std::io::Error) -> PartError {
+pub(super) fn cache_error(path: &Path, source: std::io::Error) -> PartError {
     PartError::Cache { path: path.to_owned(), source }
 }
 

@@ -8,6 +8,7 @@ use tokio::task::JoinError;
 use tokio::time::error::Elapsed;
 
 use crate::fleet::FleetError;
+use crate::parts::PartError;
 
 /// Any error: tests print it and do nothing else with it.
 pub type TestError = Box<dyn Error + Send + Sync>;
@@ -52,6 +53,10 @@ pub(super) fn missing(reason: &str) -> Result<Completion, Failed> {
 pub(super) fn test_outcome(ended: Result<Result<TestResult, JoinError>, Elapsed>, limit: Duration) -> Result<Completion, String> {
     match ended {
         Ok(Ok(Ok(()))) => Ok(Completion::Completed),
+        // A part that only this test needs.
+        Ok(Ok(Err(error))) if matches!(error.downcast_ref(), Some(PartError::Unavailable { .. })) => {
+            missing(&error.to_string()).map_err(|failed| failed.message().unwrap_or_default().to_owned())
+        }
         Ok(Ok(Err(error))) => Err(with_causes(error.as_ref())),
         Ok(Err(join)) => Err(match join.try_into_panic() {
             Ok(payload) => panic_text(payload.as_ref()),

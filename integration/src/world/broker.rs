@@ -207,7 +207,11 @@ pub struct Broker {
 }
 
 impl Broker {
-    pub(super) async fn start(
+    /// Starts one with its files in a folder, ready as its specification says.
+    ///
+    /// # Errors
+    /// It did not become ready.
+    pub async fn start(
         binary: &KeyferryBinary,
         hub: &Arc<ControlPlane>,
         folder: &Path,

@@ -33,7 +33,8 @@ pub(super) async fn outlives(ground: Arc<Ground>) -> TestResult {
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     // Nobody is believed by keys that were not seen at the hub: the token API stays shut.
-    assert!(broker.exchange(&caller, &format!("{TENANT}/reconciler-0")).await.is_err(), "the token API is open");
+    let answer = broker.exchange(&caller, &format!("{TENANT}/reconciler-0")).await?;
+    assert_eq!(answer.status, 503, "{}", answer.body);
 
     hub.restart().await?;
     let caller = caller_token(&hub, TENANT, "reconciler").await?;

@@ -1,0 +1,160 @@
+//! `keyferry export`: the discovery documents as files.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use keyferry_core::config::ServerConfiguration;
+use keyferry_core::issuer::PublicUrl;
+use keyferry_core::lifetime;
+use keyferry_core::reason::Reason;
+
+use super::{HubArgs, serve, ui};
+use crate::clock::SystemClock;
+use crate::controller::{config_file, publish};
+use crate::export::{Export, ExportError};
+use crate::key_record_store::{KeyRecordStore, RecordError};
+use crate::kube::client::HubClient;
+use crate::kube::issuer_documents::KubeIssuerDocuments;
+use crate::kube::secret_store::KubeSecretStore;
+use crate::publication::{KeyRecords, PublishError, Publisher, PublisherParts};
+
+#[derive(Args)]
+pub(super) struct ExportArgs {
+    /// Folder to write to. It is made if it is not there, and belongs to one issuer for good.
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// The configuration: publicURL, hub.issuer and discovery.maxAge of its ServerConfiguration count.
+    #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
+    config: PathBuf,
+    /// The https origin under which targets will reach the files, in the place of publicURL.
+    #[arg(long, env = "KEYFERRY_PUBLIC_URL", value_name = "URL")]
+    public_url: Option<String>,
+    /// Go on: read the hub every 15 s and write what changed, until a signal. A failure leaves the files as they are.
+    #[arg(long)]
+    watch: bool,
+    /// Write what the hub lists now, without the record of a running Keyferry: revoked keys and keys that are held are not known then.
+    #[arg(long)]
+    without_record: bool,
+    #[command(flatten)]
+    hub: HubArgs,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum RoundError {
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    #[error(transparent)]
+    Export(#[from] ExportError),
+}
+
+pub(super) async fn run(args: ExportArgs) -> ExitCode {
+    let exporter = match Exporter::of(&args).await {
+        Ok(exporter) => exporter,
+        Err(error) => return ui::fail(&error, None),
+    };
+    if args.watch {
+        serve::start_log();
+        tokio::select! {
+            () = exporter.follow() => ExitCode::FAILURE,
+            () = serve::stop_signal() => ExitCode::SUCCESS,
+        }
+    } else {
+        match exporter.round().await {
+            Ok(changed) => ui::finish(&summary(&args.folder, &changed)),
+            Err(error) => ui::fail(&error.to_string(), hint(&error)),
+        }
+    }
+}
+
+/// Everything that one round needs.
+struct Exporter {
+    export: Export,
+    publisher: Publisher,
+    public_url: PublicUrl,
+    server: ServerConfiguration,
+}
+
+impl Exporter {
+    async fn of(args: &ExportArgs) -> Result<Exporter, String> {
+        let server = config_file::read(&args.config).map_err(|error| error.to_string())?.server;
+        let public_url = match &args.public_url {
+            Some(text) => PublicUrl::new(text).map_err(|error| format!("--public-url {error}"))?,
+            None => server.public_url.clone(),
+        };
+        let export = Export::open(&args.folder).map_err(|error| error.to_string())?;
+        let records = if args.without_record {
+            KeyRecords::none()
+        } else {
+            let config = args.hub.access().config().await.map_err(|error| error.to_string())?;
+            let client = HubClient::new(config).map_err(|error| error.to_string())?;
+            let secrets = KubeSecretStore::new(client, server.cluster_resource_namespace.clone());
+            KeyRecords::shared(KeyRecordStore::reader(Arc::new(secrets)))
+        };
+        let publisher = Publisher::new(PublisherParts {
+            source: Arc::new(KubeIssuerDocuments::new(args.hub.access(), server.hub_endpoints.clone())),
+            public_url: public_url.clone(),
+            pinned: server.hub_issuer.clone(),
+            settle: lifetime::settle(server.max_age),
+            records,
+            clock: Arc::new(SystemClock::start()),
+        });
+        Ok(Exporter { export, publisher, public_url, server })
+    }
+
+    /// Reads the hub once and writes what changed.
+    async fn round(&self) -> Result<Vec<String>, RoundError> {
+        self.publisher.refresh().await?;
+        self.publisher.sync().await?;
+        let published = self.publisher.reader().current().ok_or(PublishError::Lost)?;
+        Ok(self.export.write(&published, &self.public_url, self.server.max_age)?)
+    }
+
+    /// Rounds without end. Each cause of failure is told once, until a round goes well.
+    async fn follow(&self) {
+        let mut failing = None;
+        loop {
+            match self.round().await {
+                Ok(changed) => {
+                    if failing.take().is_some() {
+                        tracing::info!("the export goes on");
+                    }
+                    if !changed.is_empty() {
+                        tracing::info!(?changed, "files were written");
+                    }
+                }
+                Err(error) => {
+                    let told = error.to_string();
+                    if failing.as_ref() != Some(&told) {
+                        tracing::error!(%error, hint = hint(&error), "the files stay as they are");
+                    }
+                    failing = Some(told);
+                }
+            }
+            tokio::time::sleep(publish::INTERVAL).await;
+        }
+    }
+}
+
+fn summary(folder: &Path, changed: &[String]) -> String {
+    if changed.is_empty() {
+        format!("{}: nothing changed", folder.display())
+    } else {
+        format!("{}: wrote {}", folder.display(), changed.join(", "))
+    }
+}
+
+fn hint(error: &RoundError) -> Option<&'static str> {
+    match error {
+        RoundError::Publish(error) if error.reason() == Reason::HubDiscoveryForbidden => {
+            Some("bind ClusterRole system:service-account-issuer-discovery to this user of the hub")
+        }
+        RoundError::Record(_) => {
+            Some("the record names revoked keys; --without-record exports what the hub lists now, whatever was revoked")
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,93 @@
+//! Writes below one open folder: no name in it leads out of it, and no file in it is ever half written.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fsync, mkdirat, openat, renameat, unlinkat};
+use rustix::io::Errno;
+
+use super::ExportError;
+
+/// Where a file is written before it gets its name. One export writes at a time, so one name is enough.
+const UNFINISHED: &str = ".keyferry-export-unfinished";
+/// More than any file of an export.
+const MAX_BYTES: u64 = 4 * 1024 * 1024;
+
+/// See the module. It is locked while this lives.
+pub(super) struct Folder(OwnedFd);
+
+impl Folder {
+    pub(super) fn open(path: &Path) -> Result<Folder, ExportError> {
+        let wrong = |source: std::io::Error| ExportError::Open { path: path.to_owned(), source };
+        std::fs::create_dir_all(path).map_err(wrong)?;
+        let folder: OwnedFd = File::open(path).map_err(wrong)?.into();
+        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Folder(folder)),
+            Err(Errno::WOULDBLOCK) => Err(ExportError::Busy(path.to_owned())),
+            Err(error) => Err(wrong(error.into())),
+        }
+    }
+
+    /// The bytes of a file, if there is one.
+    pub(super) fn read(&self, path: &str) -> Result<Option<Vec<u8>>, ExportError> {
+        read(&self.0, path).map_err(|source| ExportError::Write { path: path.to_owned(), source })
+    }
+
+    /// Puts these bytes in the place of a file, in one step. False if it holds them already.
+    pub(super) fn replace(&self, path: &str, bytes: &[u8]) -> Result<bool, ExportError> {
+        self.try_replace(path, bytes).map_err(|source| ExportError::Write { path: path.to_owned(), source })
+    }
+
+    fn try_replace(&self, path: &str, bytes: &[u8]) -> std::io::Result<bool> {
+        let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let mut folder = self.0.try_clone()?;
+        for name in folders.split('/').filter(|name| !name.is_empty()) {
+            folder = subfolder(&folder, name)?;
+        }
+        if read(&folder, name)?.is_some_and(|there| there == bytes) {
+            return Ok(false);
+        }
+        // What an export that was killed left is no file of anybody's.
+        match unlinkat(&self.0, UNFINISHED, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(openat(&self.0, UNFINISHED, flags, Mode::from_raw_mode(0o644))?);
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        renameat(&self.0, UNFINISHED, &folder, name)?;
+        // The name is on the disk only now.
+        fsync(&folder)?;
+        Ok(true)
+    }
+}
+
+fn subfolder(folder: &OwnedFd, name: &str) -> std::io::Result<OwnedFd> {
+    match mkdirat(folder, name, Mode::from_raw_mode(0o755)) {
+        Ok(()) => fsync(folder)?,
+        Err(Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(folder, name, flags, Mode::empty())?)
+}
+
+/// Nothing for what is not there, and for a link, which is replaced and not followed.
+fn read(folder: impl AsFd, name: &str) -> std::io::Result<Option<Vec<u8>>> {
+    // A pipe in its place must not hold us up.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match openat(folder, name, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(Errno::NOENT | Errno::LOOP) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    if !file.metadata()?.is_file() {
+        return Err(ErrorKind::IsADirectory.into());
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES).read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
+}

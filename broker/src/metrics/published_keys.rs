@@ -1,0 +1,130 @@
+//! What is published, as gauges: how many keys, since when and until when each was seen, and the hash of the bytes that targets fetch.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+type Labels = Vec<(&'static str, String)>;
+type Gauges = Family<Labels, Gauge<i64, AtomicI64>>;
+
+/// Most keys that have series of their own, the withdrawn ones included. A hub has two or three.
+const MOST_KIDS: usize = 64;
+/// Longest label: Kubernetes' kids have 43 characters.
+const LONGEST_KID: usize = 64;
+
+/// See the module. A clone writes into the same series.
+#[derive(Clone, Default)]
+pub(super) struct PublishedKeys {
+    count: Gauge<i64, AtomicI64>,
+    documents: Gauges,
+    first_seen: Gauges,
+    last_seen: Gauges,
+    seen: Arc<Mutex<BTreeMap<String, i64>>>,
+}
+
+impl PublishedKeys {
+    pub(super) fn register(registry: &mut Registry) -> PublishedKeys {
+        let this = PublishedKeys::default();
+        registry.register("published_keys", "Keys in the published set", this.count.clone());
+        registry.register(
+            "published_document_info",
+            "The published key set: sha256 of its bytes, as kube-apiserver's jwks_fetch_last_key_set_info has it",
+            this.documents.clone(),
+        );
+        registry.register(
+            "published_key_first_seen_timestamp_seconds",
+            "When this process first saw a key in a good reading",
+            this.first_seen.clone(),
+        );
+        registry.register(
+            "published_key_last_seen_timestamp_seconds",
+            "When this process last saw a key in a good reading; it stands still once the key is withdrawn",
+            this.last_seen.clone(),
+        );
+        this
+    }
+
+    /// A good reading at `at` (seconds since 1970) left these keys published, with this digest of the key set's bytes.
+    pub(super) fn read<'a>(&self, kids: impl Iterator<Item = &'a str>, digest: &[u8], at: i64) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut count = 0;
+        for kid in kids {
+            count += 1;
+            let kid = label(kid);
+            if !seen.contains_key(&kid) {
+                self.first_seen.get_or_create(&vec![("kid", kid.clone())]).set(at);
+            }
+            self.last_seen.get_or_create(&vec![("kid", kid.clone())]).set(at);
+            seen.insert(kid, at);
+        }
+        while seen.len() > MOST_KIDS {
+            // The one that was seen longest ago; among equals the first by name.
+            let Some(oldest) = seen.iter().min_by_key(|(_, at)| **at).map(|(kid, _)| kid.clone()) else { break };
+            seen.remove(&oldest);
+            self.first_seen.remove(&vec![("kid", oldest.clone())]);
+            self.last_seen.remove(&vec![("kid", oldest)]);
+        }
+        self.count.set(count);
+        let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.documents.clear();
+        self.documents.get_or_create(&vec![("document", "jwks".to_owned()), ("hash", format!("sha256:{hash}"))]).set(1);
+    }
+}
+
+/// The kid, or what stands for one that no apiserver makes: kids are written by the upstream.
+fn label(kid: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if kid.len() <= LONGEST_KID && kid.bytes().all(plain) { kid.to_owned() } else { "other".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    fn text(registry: &Registry) -> String {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+        text
+    }
+
+    #[test]
+    fn a_withdrawn_key_stands_still_and_the_hash_follows_the_bytes() {
+        let mut registry = Registry::default();
+        let keys = PublishedKeys::register(&mut registry);
+        keys.read(["old"].into_iter(), &[0xab, 0x01], 100);
+        keys.read(["old", "new"].into_iter(), &[0xab, 0x02], 115);
+        keys.read(["new"].into_iter(), &[0xab, 0x03], 130);
+        let text = text(&registry);
+        for line in [
+            "published_keys 1",
+            "published_key_first_seen_timestamp_seconds{kid=\"old\"} 100",
+            "published_key_last_seen_timestamp_seconds{kid=\"old\"} 115",
+            "published_key_first_seen_timestamp_seconds{kid=\"new\"} 115",
+            "published_key_last_seen_timestamp_seconds{kid=\"new\"} 130",
+            "published_document_info{document=\"jwks\",hash=\"sha256:ab03\"} 1",
+        ] {
+            assert!(text.contains(&format!("{line}\n")), "{line} in {text}");
+        }
+        assert_eq!(text.matches("hash=").count(), 1, "one hash at a time: {text}");
+    }
+
+    #[test]
+    fn an_upstream_cannot_make_series_without_end_nor_write_labels() {
+        let mut registry = Registry::default();
+        let keys = PublishedKeys::register(&mut registry);
+        for reading in 0..10 {
+            let kids: Vec<String> = (0..50).map(|number| format!("kid-{reading}-{number}")).collect();
+            keys.read(kids.iter().map(String::as_str), &[], reading);
+        }
+        keys.read(["evil\"} 1\nforged{x=\"", "k".repeat(65).as_str()].into_iter(), &[], 11);
+        let text = text(&registry);
+        assert_eq!(text.matches("first_seen_timestamp_seconds{").count(), MOST_KIDS);
+        assert_eq!(text.matches("last_seen_timestamp_seconds{").count(), MOST_KIDS);
+        assert!(text.contains("last_seen_timestamp_seconds{kid=\"other\"} 11\n") && !text.contains("forged"), "{text}");
+    }
+}
