@@ -165,10 +165,13 @@ pub(crate) fn account_of(namespace: &str, name: &str) -> ServiceAccount {
     ServiceAccount::from_username(&format!("system:serviceaccount:{namespace}:{name}")).unwrap()
 }
 
+/// Each Secret with its version.
+type Shelf = std::collections::BTreeMap<ObjectName, (u64, SecretData)>;
+
 /// Secrets in memory, with the compare-and-swap of the API.
 #[derive(Default)]
 pub(crate) struct MemorySecrets {
-    secrets: Mutex<std::collections::BTreeMap<ObjectName, (u64, SecretData)>>,
+    secrets: Mutex<Shelf>,
     away: std::sync::atomic::AtomicBool,
 }
 
@@ -178,7 +181,7 @@ impl MemorySecrets {
         self.away.store(away, std::sync::atomic::Ordering::Relaxed);
     }
 
-    fn lock(&self) -> Result<std::sync::MutexGuard<'_, std::collections::BTreeMap<ObjectName, (u64, SecretData)>>, HubError> {
+    fn lock(&self) -> Result<std::sync::MutexGuard<'_, Shelf>, HubError> {
         if self.away.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(HubError::Unreachable("away".to_owned()));
         }

@@ -19,7 +19,7 @@ use crate::controller::config_file;
 #[derive(Args)]
 pub(super) struct KeysArgs {
     /// Keyferry's own namespace.
-    #[arg(short, long, env = "KEYFERRY_NAMESPACE", default_value = "keyferry-system")]
+    #[arg(short, long, default_value = "keyferry-system")]
     namespace: String,
     /// The server's configuration, for its `discovery.maxAge`; without it, 60 s.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
@@ -120,7 +120,7 @@ fn table(rows: &[Row], ledger: &KeyLedger) -> Vec<Vec<String>> {
     });
     let dash = || "-".to_owned();
     let revoked =
-        ledger.revoked.iter().map(|(kid, _)| vec![kid.escape_debug().to_string(), dash(), "revoked".to_owned(), dash(), dash(), dash()]);
+        ledger.revoked.keys().map(|kid| vec![kid.escape_debug().to_string(), dash(), "revoked".to_owned(), dash(), dash(), dash()]);
     std::iter::once(head).chain(keys).chain(revoked).collect()
 }
 

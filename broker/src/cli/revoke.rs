@@ -29,7 +29,7 @@ pub(super) struct RevokeArgs {
     #[arg(long)]
     kid: String,
     /// Keyferry's own namespace.
-    #[arg(short, long, env = "KEYFERRY_NAMESPACE", default_value = "keyferry-system")]
+    #[arg(short, long, default_value = "keyferry-system")]
     namespace: String,
     /// The server's configuration: its targets are made to forget the key.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]

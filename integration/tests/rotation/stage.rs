@@ -73,7 +73,10 @@ impl Stage {
         broker
             .reconfigure(|all, accesses| {
                 for (index, target) in targets.iter().enumerate() {
-                    all.push(Target::of(target, &audience(name, index)).allowing(TENANT, &names));
+                    // A long max-age needs long lives.
+                    let further = if max_age > 240 { "  tokenLifetime:\n    default: 4h\n" } else { "" };
+                    let target_object = Target { further: further.to_owned(), ..Target::of(target, &audience(name, index)) };
+                    all.push(target_object.allowing(TENANT, &names));
                     let access = |account: &&str| Access::of(TENANT, &format!("{account}-{index}"), target.name(), account);
                     accesses.extend(names.iter().map(access));
                 }
