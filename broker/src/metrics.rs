@@ -29,6 +29,7 @@ pub struct Metrics {
     published_at: Gauge<i64, AtomicI64>,
     published_keys: PublishedKeys,
     reloads: Family<Labels, Counter<u64, AtomicU64>>,
+    key_alarms: Family<Labels, Counter<u64, AtomicU64>>,
     cached: Gauge<i64, AtomicI64>,
     skew: Gauge<i64, AtomicI64>,
 }
@@ -57,6 +58,8 @@ impl Default for Metrics {
             published_at.clone(),
         );
         let published_keys = PublishedKeys::register(&mut registry);
+        let key_alarms = Family::default();
+        registry.register("key_alarms", "What no rotation makes of the hub's keys or of their record, by reason", key_alarms.clone());
         let reloads = Family::default();
         registry.register("configuration_reloads", "Readings of a changed configuration file, by result", reloads.clone());
         let cached = Gauge::default();
@@ -77,6 +80,7 @@ impl Default for Metrics {
             published_at,
             published_keys,
             reloads,
+            key_alarms,
             cached,
             skew,
         }
@@ -114,9 +118,19 @@ impl Metrics {
         }
     }
 
-    /// A good reading left these keys published; `digest` is the SHA-256 of the key set's bytes, `at` seconds since 1970.
-    pub fn published<'a>(&self, kids: impl Iterator<Item = &'a str>, digest: &[u8], at: i64) {
-        self.published_keys.read(kids, digest, at);
+    /// A good reading left these keys published; `hash` is `sha256:` and that of the key set's bytes, `at` seconds since 1970.
+    pub fn published<'a>(&self, kids: impl Iterator<Item = &'a str>, hash: &str, at: i64) {
+        self.published_keys.read(kids, hash, at);
+    }
+
+    /// How many published keys this process did not see at the hub itself.
+    pub fn unconfirmed_keys(&self, count: usize) {
+        self.published_keys.unconfirmed(count);
+    }
+
+    /// Something that no rotation makes happened to the hub's keys or to their record.
+    pub fn key_alarm(&self, reason: Reason) {
+        self.key_alarms.get_or_create(&vec![("reason", reason.as_str())]).inc();
     }
 
     /// The configuration file was read again.

@@ -20,6 +20,7 @@ use keyferry_core::reason::Reason;
 
 use crate::clock::Clock;
 use crate::flight::Flights;
+use crate::metrics::Metrics;
 use crate::ports::{EndpointAnswer, IssuerDocuments, UpstreamDocuments};
 
 pub use document::Document;
@@ -85,6 +86,8 @@ pub struct PublisherParts {
     pub records: KeyRecords,
     /// Time.
     pub clock: Arc<dyn Clock>,
+    /// Metrics.
+    pub metrics: Metrics,
 }
 
 /// Writes what is published. There is one of it.
@@ -97,6 +100,8 @@ pub struct Publisher {
     readings: Arc<Flights<(), Result<(), PublishError>>>,
     unknown_key: Arc<Mutex<Option<Duration>>>,
     told: Arc<Mutex<BTreeMap<Place, Vec<KeyEvent>>>>,
+    /// One exchange with the shared record at a time.
+    syncing: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Publisher {
@@ -112,6 +117,7 @@ impl Publisher {
             readings: Arc::default(),
             unknown_key: Arc::default(),
             told: Arc::default(),
+            syncing: Arc::default(),
         }
     }
 
@@ -271,11 +277,24 @@ impl Publisher {
         let before = told.insert(place, events.clone()).unwrap_or_default();
         for event in events.iter().filter(|event| !before.contains(event)) {
             event_to_log(event);
+            if let Some(reason) = alarm(event) {
+                self.parts.metrics.key_alarm(reason);
+            }
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<KeyBook>> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What no rotation makes.
+fn alarm(event: &KeyEvent) -> Option<Reason> {
+    match event {
+        KeyEvent::Published(_) | KeyEvent::Withdrawn(_) | KeyEvent::Retired(_) | KeyEvent::Revoked(_) => None,
+        KeyEvent::RevokedListed(_) => Some(Reason::KeyRevoked),
+        KeyEvent::Replaced(_) => Some(Reason::HubKeyReplaced),
+        KeyEvent::RecordTampered(_) | KeyEvent::RecordRolledBack => Some(Reason::KeyRecordTampered),
     }
 }
 

@@ -128,6 +128,7 @@ impl SmallWorld {
             settle,
             records: KeyRecords::none(),
             clock: Arc::clone(&shared),
+            metrics: Metrics::default(),
         });
         publisher.refresh().await.unwrap();
         let canary = account_of("keyferry-system", "keyferry-canary");

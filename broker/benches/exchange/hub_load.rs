@@ -150,6 +150,7 @@ impl World {
             settle,
             records: KeyRecords::none(),
             clock: clock.clone(),
+            metrics: Metrics::default(),
         });
         publisher.refresh().await?;
         let targets = TargetWriter::default();

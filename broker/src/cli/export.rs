@@ -18,6 +18,7 @@ use crate::key_record_store::{KeyRecordStore, RecordError};
 use crate::kube::client::HubClient;
 use crate::kube::issuer_documents::KubeIssuerDocuments;
 use crate::kube::secret_store::KubeSecretStore;
+use crate::metrics::Metrics;
 use crate::publication::{KeyRecords, PublishError, Publisher, PublisherParts};
 
 #[derive(Args)]
@@ -101,6 +102,7 @@ impl Exporter {
             settle: lifetime::settle(server.max_age),
             records,
             clock: Arc::new(SystemClock::start()),
+            metrics: Metrics::default(),
         });
         Ok(Exporter { export, publisher, public_url, server })
     }

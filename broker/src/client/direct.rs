@@ -27,6 +27,7 @@ use crate::kube::client::{HubAccess, HubClient};
 use crate::kube::hub::KubeHub;
 use crate::kube::issuer_documents::KubeIssuerDocuments;
 use crate::live::LiveObjects;
+use crate::metrics::Metrics;
 use crate::ports::{CertificateSecrets, Hub, HubError};
 use crate::publication::{KeyRecords, Publisher, PublisherParts};
 use crate::settings::SECOND_ISSUER_MEND;
@@ -103,6 +104,7 @@ impl Direct {
             settle: lifetime::settle(server.max_age),
             records: KeyRecords::none(),
             clock: Arc::new(SystemClock::start()),
+            metrics: Metrics::default(),
         });
         publisher.refresh().await?;
         let published = publisher.reader().current().ok_or_else(|| refused(access, Reason::HubDiscoveryInvalid))?;

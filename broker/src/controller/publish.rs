@@ -62,8 +62,8 @@ impl Told {
     /// Counts what is published, names its keys when they change, and warns once when it comes near the number that clouds read.
     fn then(self, publisher: &Publisher, metrics: &Metrics, at: i64) -> Told {
         let Some(published) = publisher.reader().current() else { return self };
-        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &published.jwks.bytes);
-        metrics.published(published.keys.kids(), digest.as_ref(), at);
+        metrics.published(published.keys.kids(), &published.jwks.sha256, at);
+        metrics.unconfirmed_keys(publisher.unconfirmed());
         if published.jwks.etag != self.etag {
             let kids: Vec<&str> = published.keys.kids().collect();
             tracing::info!(issuer = %published.issuer, ?kids, "these keys are published");

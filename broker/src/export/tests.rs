@@ -53,6 +53,7 @@ async fn published(hub: Hub) -> Arc<Published> {
         settle: keyferry_core::lifetime::settle(MAX_AGE),
         records: KeyRecords::none(),
         clock: Arc::new(SystemClock::start()),
+        metrics: crate::metrics::Metrics::default(),
     });
     publisher.refresh().await.unwrap();
     publisher.reader().current().unwrap()

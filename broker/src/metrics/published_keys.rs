@@ -20,6 +20,7 @@ const LONGEST_KID: usize = 64;
 #[derive(Clone, Default)]
 pub(super) struct PublishedKeys {
     count: Gauge<i64, AtomicI64>,
+    unconfirmed: Gauge<i64, AtomicI64>,
     documents: Gauges,
     first_seen: Gauges,
     last_seen: Gauges,
@@ -31,25 +32,35 @@ impl PublishedKeys {
         let this = PublishedKeys::default();
         registry.register("published_keys", "Keys in the published set", this.count.clone());
         registry.register(
+            "published_keys_unconfirmed",
+            "Published keys that this process did not see at the hub itself",
+            this.unconfirmed.clone(),
+        );
+        registry.register(
             "published_document_info",
             "The published key set: sha256 of its bytes, as kube-apiserver's jwks_fetch_last_key_set_info has it",
             this.documents.clone(),
         );
         registry.register(
             "published_key_first_seen_timestamp_seconds",
-            "When this process first saw a key in a good reading",
+            "When a key was first in the set that this process publishes",
             this.first_seen.clone(),
         );
         registry.register(
             "published_key_last_seen_timestamp_seconds",
-            "When this process last saw a key in a good reading; it stands still once the key is withdrawn",
+            "When a key was last in the set that this process publishes; it stands still once the key is retired",
             this.last_seen.clone(),
         );
         this
     }
 
-    /// A good reading at `at` (seconds since 1970) left these keys published, with this digest of the key set's bytes.
-    pub(super) fn read<'a>(&self, kids: impl Iterator<Item = &'a str>, digest: &[u8], at: i64) {
+    /// How many keys this process did not see at the hub.
+    pub(super) fn unconfirmed(&self, count: usize) {
+        self.unconfirmed.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// A good reading at `at` (seconds since 1970) left these keys published, with this hash of the key set's bytes.
+    pub(super) fn read<'a>(&self, kids: impl Iterator<Item = &'a str>, hash: &str, at: i64) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let mut count = 0;
         for kid in kids {
@@ -69,9 +80,8 @@ impl PublishedKeys {
             self.last_seen.remove(&vec![("kid", oldest)]);
         }
         self.count.set(count);
-        let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         self.documents.clear();
-        self.documents.get_or_create(&vec![("document", "jwks".to_owned()), ("hash", format!("sha256:{hash}"))]).set(1);
+        self.documents.get_or_create(&vec![("document", "jwks".to_owned()), ("hash", hash.to_owned())]).set(1);
     }
 }
 
@@ -96,9 +106,9 @@ mod tests {
     fn a_withdrawn_key_stands_still_and_the_hash_follows_the_bytes() {
         let mut registry = Registry::default();
         let keys = PublishedKeys::register(&mut registry);
-        keys.read(["old"].into_iter(), &[0xab, 0x01], 100);
-        keys.read(["old", "new"].into_iter(), &[0xab, 0x02], 115);
-        keys.read(["new"].into_iter(), &[0xab, 0x03], 130);
+        keys.read(["old"].into_iter(), "sha256:ab01", 100);
+        keys.read(["old", "new"].into_iter(), "sha256:ab02", 115);
+        keys.read(["new"].into_iter(), "sha256:ab03", 130);
         let text = text(&registry);
         for line in [
             "published_keys 1",
@@ -119,9 +129,9 @@ mod tests {
         let keys = PublishedKeys::register(&mut registry);
         for reading in 0..10 {
             let kids: Vec<String> = (0..50).map(|number| format!("kid-{reading}-{number}")).collect();
-            keys.read(kids.iter().map(String::as_str), &[], reading);
+            keys.read(kids.iter().map(String::as_str), "", reading);
         }
-        keys.read(["evil\"} 1\nforged{x=\"", "k".repeat(65).as_str()].into_iter(), &[], 11);
+        keys.read(["evil\"} 1\nforged{x=\"", "k".repeat(65).as_str()].into_iter(), "", 11);
         let text = text(&registry);
         assert_eq!(text.matches("first_seen_timestamp_seconds{").count(), MOST_KIDS);
         assert_eq!(text.matches("last_seen_timestamp_seconds{").count(), MOST_KIDS);

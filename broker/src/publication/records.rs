@@ -60,6 +60,7 @@ impl Publisher {
     /// # Errors
     /// [`RecordError`]; then new keys do not settle, and half a minute later nothing is minted.
     pub async fn sync(&self) -> Result<(), RecordError> {
+        let _alone = self.syncing.lock().await;
         let outcome = match &self.parts.records.shared {
             Some(store) => self.sync_with(store).await,
             None => Ok(()),

@@ -14,6 +14,7 @@ use super::{KeyRecords, Publisher, PublisherParts};
 use crate::clock::Clock;
 use crate::embedded::{EmbeddedHub, HubOptions};
 use crate::key_record_store::KeyRecordStore;
+use crate::metrics::Metrics;
 use crate::ports::{EndpointAnswer, HubError, IssuerDocuments, UpstreamDocuments};
 use crate::random::SystemRandomness;
 use crate::testing::{FakeClock, ISSUER, MemorySecrets};
@@ -69,6 +70,7 @@ impl World {
             settle: lifetime::settle(Duration::from_secs(60)),
             records: KeyRecords::shared(store).with_state(state.map(std::path::Path::to_owned)),
             clock,
+            metrics: Metrics::default(),
         })
     }
 }

@@ -71,6 +71,7 @@ impl Shared {
             settle: lifetime::settle(server.max_age),
             records: records.with_state(options.state_dir.clone()),
             clock: Arc::clone(&clock),
+            metrics: metrics.clone(),
         });
         publisher.restore();
         let lease = Lease::new(client.clone(), namespace, random.request_id());
