@@ -147,7 +147,11 @@ impl Mint {
             if let Some(token) = self.held.get(key, min_ttl, now, &published) {
                 return Ok(Minted { token, from_cache: FromCache::Miss });
             }
-            let left = self.settles_in(key).ok_or(Reason::MintFailed)?;
+            let Some(left) = self.settles_in(key) else {
+                // It no longer waits: another caller has just found it settled, or its key is gone.
+                let token = self.held.get(key, min_ttl, now, &published).ok_or(Reason::KeyNotPublished)?;
+                return Ok(Minted { token, from_cache: FromCache::Miss });
+            };
             if now.mono.saturating_sub(from.mono) + left > SETTLING_PATIENCE {
                 return Err(Reason::KeySettling);
             }
