@@ -7,7 +7,7 @@ mod outcome;
 mod rules;
 mod text_list;
 
-pub use outcome::{Outcome, Rejection, SignatureCheck, Stage, User, Verdict};
+pub use outcome::{Outcome, Rejection, SignatureCheck, Stage, Union, User, Verdict};
 
 use std::collections::BTreeMap;
 
@@ -20,6 +20,8 @@ use crate::validate::{Authenticator, Compiled};
 use crate::{Code, Minor};
 
 use claims::ClaimsView;
+
+pub(crate) use text_list::read as text_list;
 
 /// The key sets that the target would have, by issuer URL.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 use crate::cel::Value;
 
 /// A text, a list of texts or null, without empty ones. `None` for anything else.
-pub(super) fn read(value: &Value) -> Option<Vec<String>> {
+pub(crate) fn read(value: &Value) -> Option<Vec<String>> {
     if let Some(text) = value.as_str() {
         return Some(Some(text.to_owned()).into_iter().filter(|text| !text.is_empty()).collect());
     }
