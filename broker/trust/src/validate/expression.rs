@@ -20,8 +20,8 @@ pub(super) fn compile(check: &mut Check, scope: Scope, text: &str, wanted: Wante
         }
         Ok(expression) => Some(expression),
         Err(CompileFault::Refused { message }) => {
-            let body = message.strip_prefix("compilation failed: ").unwrap_or(&message);
-            check.invalid(Code::ExpressionNotCompiled, path, text, &format!("compilation failed: {body}"));
+            let before = if message.starts_with("ERROR: ") { "compilation failed: " } else { "" };
+            check.invalid(Code::ExpressionNotCompiled, path, text, &format!("{before}{message}"));
             None
         }
         Err(CompileFault::Undetermined(undetermined)) => {
