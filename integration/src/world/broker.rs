@@ -96,6 +96,13 @@ impl BrokerSpec {
         self
     }
 
+    /// A further replica of an installation that is there.
+    #[must_use]
+    pub fn replica_in(mut self, namespace: &str) -> BrokerSpec {
+        namespace.clone_into(&mut self.namespace);
+        self
+    }
+
     /// The namespace of its installation.
     pub fn namespace(&self) -> &str {
         &self.namespace
