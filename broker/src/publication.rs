@@ -56,12 +56,20 @@ impl Published {
 
 /// Reads what is published.
 #[derive(Clone, Default)]
-pub struct PublicationReader(Arc<ArcSwapOption<Published>>);
+pub struct PublicationReader {
+    current: Arc<ArcSwapOption<Published>>,
+    cut_off: Arc<AtomicBool>,
+}
 
 impl PublicationReader {
     /// What is published now; nothing before the first good reading.
     pub fn current(&self) -> Option<Arc<Published>> {
-        self.0.load_full()
+        self.current.load_full()
+    }
+
+    /// Whether the last reading found nobody at the hub.
+    pub fn is_cut_off(&self) -> bool {
+        self.cut_off.load(Ordering::Relaxed)
     }
 }
 
@@ -139,7 +147,10 @@ impl Publisher {
         let this = self.clone();
         let read = self.readings.join((), || async move {
             let answers = this.parts.source.fetch().await;
-            this.take_in(answers)
+            let outcome = this.take_in(answers);
+            let cut_off = outcome.as_ref().is_err_and(|error| error.reason() == Reason::HubUnreachable);
+            this.published.cut_off.store(cut_off, Ordering::Relaxed);
+            outcome
         });
         read.await.unwrap_or(Err(PublishError::Lost))
     }
@@ -268,7 +279,7 @@ impl Publisher {
         };
         let settles = keys.kids().map(|kid| (kid.to_owned(), from(kid))).collect();
         let (issuer, authenticating) = (book.issuer().clone(), book.authenticating(now));
-        self.published.0.store(Some(Arc::new(Published { issuer, keys, authenticating, metadata, jwks, settles })));
+        self.published.current.store(Some(Arc::new(Published { issuer, keys, authenticating, metadata, jwks, settles })));
     }
 
     /// Each event once for as long as it lasts.

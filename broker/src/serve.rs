@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use keyferry_core::config::Configuration;
 use tokio::task::JoinSet;
@@ -23,6 +24,9 @@ use crate::ports::AuditSink;
 use crate::read_again::ReadAgain;
 
 pub use self::error::ServeError;
+
+/// How long answers that the token API is not open yet get to leave.
+const CLOSING: Duration = Duration::from_secs(1);
 
 /// What `keyferry serve` was told.
 #[derive(Clone, Debug)]
@@ -92,10 +96,10 @@ impl Server {
         let mut shared = Shared::start(&server, policy, &options).await?;
         let published = shared.publisher.reader();
         let serving = Arc::new(AtomicBool::new(false));
-        let restored = Arc::new(AtomicBool::new(published.current().is_some()));
+        let stopping = Arc::new(AtomicBool::new(false));
         let health_parts = HealthParts {
             serving: Arc::clone(&serving),
-            restored: Arc::clone(&restored),
+            stopping: Arc::clone(&stopping),
             published: published.clone(),
             live: Arc::clone(&shared.live),
             metrics: shared.metrics.clone(),
@@ -122,7 +126,7 @@ impl Server {
         }?;
         let outcome = if opened {
             let broker = shared.broker(guard, audit)?;
-            until_open.shutdown();
+            until_open.graceful_shutdown(Some(CLOSING));
             listeners.spawn(api.serve(token_api::routes(Arc::new(broker)), options.read_again));
             serving.store(true, Ordering::Relaxed);
             tracing::info!(hub = %server.hub_name, public_url = %server.public_url, "serving");
@@ -134,8 +138,7 @@ impl Server {
         } else {
             Ok(())
         };
-        serving.store(false, Ordering::Relaxed);
-        restored.store(false, Ordering::Relaxed);
+        stopping.store(true, Ordering::Relaxed);
         tracing::info!("stopping: accepted requests are answered first");
         for handle in handles {
             handle.graceful_shutdown(Some(DRAIN));

@@ -62,6 +62,8 @@ struct Entry {
     confirmed: bool,
     /// Whether the shared record holds it.
     recorded: bool,
+    /// Since when complete readings lack it, on the monotonic clock.
+    missing_since: Option<Duration>,
 }
 
 #[derive(Clone, Debug)]
@@ -177,7 +179,15 @@ impl KeyBook {
         let first = in_first_set && self.nothing_before;
         let record =
             KeyRecord { published_at: now.wall, first, confirmed_at: now.wall, signed_until: None, withdrawn_at: None, key: key.clone() };
-        let entry = Entry { record, in_first_set, age: Duration::ZERO, since: now.mono, confirmed: true, recorded: !self.shared };
+        let entry = Entry {
+            record,
+            in_first_set,
+            age: Duration::ZERO,
+            since: now.mono,
+            confirmed: true,
+            recorded: !self.shared,
+            missing_since: None,
+        };
         self.entries.insert(key.kid().to_owned(), entry);
         self.candidates.retain(|(_, kid), _| kid != key.kid());
     }

@@ -165,7 +165,8 @@ fn a_long_max_age_needs_long_lifetimes() {
     assert_eq!(told, ["TargetCluster/prod", "TargetCluster/staging"]);
     assert!(mistakes[0].problem.contains("1h1m") && mistakes[0].mend.contains("2h4m20s"), "{mistakes:?}");
     let longer = text.replace("default: 30m", "default: 4h").replace("max: 2h", "max: 12h");
-    let longer = longer.replace("  audience: https://prod.example.com\n", "  audience: https://prod.example.com\n  tokenLifetime: {default: 4h}\n");
+    let longer =
+        longer.replace("  audience: https://prod.example.com\n", "  audience: https://prod.example.com\n  tokenLifetime: {default: 4h}\n");
     assert!(read(&longer).is_ok(), "{:?}", read(&longer).err());
 }
 

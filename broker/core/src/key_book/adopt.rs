@@ -146,7 +146,7 @@ impl KeyBook {
                 let record = KeyRecord { published_at, first, ..stored.clone() };
                 let recorded = origin == Origin::Sealed || !self.shared;
                 let confirmed = self.listed.get(kid) == Some(&stored.key);
-                let entry = Entry { record, in_first_set: false, age, since: now.mono, confirmed, recorded };
+                let entry = Entry { record, in_first_set: false, age, since: now.mono, confirmed, recorded, missing_since: None };
                 self.entries.insert(kid.to_owned(), entry);
                 self.candidates.retain(|(_, candidate), _| candidate != kid);
                 events.push(KeyEvent::Published(kid.to_owned()));

@@ -10,6 +10,9 @@ use crate::moment::Moment;
 /// How long an endpoint must have listed a new key before it is published unasked: one that flashes up once is not.
 const CANDIDACY: Duration = Duration::from_secs(10);
 
+/// How long complete readings must lack a key before it is withdrawn: behind a load balancer each may reach another apiserver.
+const ABSENCE: Duration = Duration::from_secs(60);
+
 /// One look at every endpoint of the hub.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
@@ -80,6 +83,7 @@ impl KeyBook {
             entry.confirmed = true;
             entry.record.confirmed_at = now.wall;
             entry.record.withdrawn_at = None;
+            entry.missing_since = None;
             return;
         }
         let place = (endpoint.to_owned(), key.kid().to_owned());
@@ -104,6 +108,10 @@ impl KeyBook {
         let gone: BTreeSet<String> = self.entries.keys().filter(|kid| !self.listed.contains_key(*kid)).cloned().collect();
         for kid in gone {
             let Some(entry) = self.entries.get_mut(&kid) else { continue };
+            let missing_since = *entry.missing_since.get_or_insert(now.mono);
+            if entry.record.withdrawn_at.is_none() && now.mono.saturating_sub(missing_since) < ABSENCE {
+                continue;
+            }
             if entry.record.withdrawn_at.is_none() {
                 entry.record.withdrawn_at = Some(now.wall);
                 events.push(KeyEvent::Withdrawn(kid.clone()));
