@@ -54,6 +54,40 @@ pub enum Part {
     Kubectl,
     /// A small program of ours on client-go, the library below most controllers.
     ClientGo,
+    /// A small program of ours on the authenticator of kube-apiserver.
+    Oracle(OracleRelease),
+}
+
+/// A release of k8s.io/apiserver that answers what its authenticator decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OracleRelease {
+    /// 1.33: go-oidc 2.3, cel-go 0.23, JSON integers are CEL integers.
+    V0_33,
+    /// 1.36: go-oidc 2.5, cel-go 0.26.
+    V0_36,
+    /// 1.37: cel-go 0.29. There is no module to build a whole kube-apiserver of it from.
+    V0_37,
+}
+
+impl OracleRelease {
+    /// Every release, oldest first.
+    pub const ALL: [Self; 3] = [Self::V0_33, Self::V0_36, Self::V0_37];
+
+    fn version(self) -> &'static str {
+        match self {
+            Self::V0_33 => "v0.33.13",
+            Self::V0_36 => "v0.36.6",
+            Self::V0_37 => "v0.37.2",
+        }
+    }
+
+    fn directory(self) -> &'static str {
+        match self {
+            Self::V0_33 => "oracle-0.33",
+            Self::V0_36 => "oracle-0.36",
+            Self::V0_37 => "oracle-0.37",
+        }
+    }
 }
 
 impl Part {
@@ -65,6 +99,7 @@ impl Part {
             Self::ControllerManager => "kube-controller-manager",
             Self::Kubectl => "kubectl",
             Self::ClientGo => "client-go",
+            Self::Oracle(_) => "oracle",
         }
     }
 
@@ -75,6 +110,7 @@ impl Part {
             Self::ApiServer(minor) => minor.git_version(),
             Self::ControllerManager | Self::Kubectl => Minor::V1_36.git_version(),
             Self::ClientGo => "v0.36.3",
+            Self::Oracle(release) => release.version(),
         }
     }
 
@@ -85,6 +121,7 @@ impl Part {
             Self::ApiServer(minor) => minor.directory(),
             Self::ControllerManager | Self::Kubectl => Minor::V1_36.directory(),
             Self::ClientGo => "client-go",
+            Self::Oracle(release) => release.directory(),
         }
     }
 
@@ -99,7 +136,7 @@ impl Part {
             Self::ApiServer(_) => "k8s.io/kubernetes/cmd/kube-apiserver",
             Self::ControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
             Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
-            Self::ClientGo => ".",
+            Self::ClientGo | Self::Oracle(_) => ".",
         }
     }
 
@@ -110,13 +147,13 @@ impl Part {
             Self::ApiServer(_) => 250,
             Self::ControllerManager => 60,
             Self::Kubectl => 40,
-            Self::ClientGo => 60,
+            Self::ClientGo | Self::Oracle(_) => 60,
         }
     }
 
     fn linker_flags(self) -> String {
         let minor = match self {
-            Self::Etcd | Self::ClientGo => return "-s -w".to_owned(),
+            Self::Etcd | Self::ClientGo | Self::Oracle(_) => return "-s -w".to_owned(),
             Self::ApiServer(minor) => minor,
             Self::ControllerManager | Self::Kubectl => Minor::V1_36,
         };
@@ -128,7 +165,7 @@ impl Part {
     fn version_arguments(self) -> &'static [&'static str] {
         match self {
             Self::Kubectl => &["version", "--client"],
-            Self::Etcd | Self::ApiServer(_) | Self::ControllerManager | Self::ClientGo => &["--version"],
+            Self::Etcd | Self::ApiServer(_) | Self::ControllerManager | Self::ClientGo | Self::Oracle(_) => &["--version"],
         }
     }
 }
@@ -188,7 +225,7 @@ impl Parts {
     }
 
     async fn in_assets(&self, part: Part) -> Option<PathBuf> {
-        if part == Part::ClientGo {
+        if matches!(part, Part::ClientGo | Part::Oracle(_)) {
             return None;
         }
         let candidate = self.assets.as_ref()?.join(part.binary());
