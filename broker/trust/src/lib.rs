@@ -4,6 +4,15 @@
 //! undetermined, never guessed.
 
 pub mod cel;
+mod certificate;
+pub mod code;
+pub mod config;
+mod go;
+pub mod keys;
 pub mod minor;
+pub mod token;
+pub mod validate;
+pub mod verify;
 
+pub use code::Code;
 pub use minor::Minor;

@@ -1,0 +1,188 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use super::*;
+use crate::Code;
+
+const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthenticationConfiguration\n";
+
+fn refusal(text: &str, minor: Minor) -> (Code, String) {
+    match load(text.as_bytes(), minor) {
+        Err(LoadFault::Refused(refusal)) => (refusal.code, refusal.message),
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+fn with_head(rest: &str) -> String {
+    format!("{HEAD}{rest}")
+}
+
+#[test]
+fn a_plain_file_is_loaded_with_its_lines() {
+    let text = with_head(
+        "jwt:\n- issuer:\n    url: https://hub\n    audiences: [a, \"b\"]\n    audienceMatchPolicy: MatchAny\n  claimMappings:\n    \
+         username: {claim: sub, prefix: ''}\n    groups:\n      expression: |\n        claims.groups\n  claimValidationRules:\n  \
+         - claim: hd\n    requiredValue: \"yes\"\nanonymous:\n  enabled: on\n",
+    );
+    let loaded = load(text.as_bytes(), Minor::V1_33).unwrap();
+    let jwt = loaded.configuration.jwt.first().unwrap();
+    assert_eq!((jwt.issuer.url.as_str(), jwt.issuer.audiences.as_slice()), ("https://hub", &["a".to_owned(), "b".to_owned()][..]));
+    assert_eq!(jwt.claim_mappings.username.prefix.as_deref(), Some(""));
+    assert_eq!(jwt.claim_mappings.groups.expression, "claims.groups\n");
+    assert_eq!(jwt.claim_validation_rules.first().unwrap().required_value, "yes");
+    assert!(loaded.configuration.anonymous.as_ref().unwrap().enabled);
+    assert_eq!(loaded.lines.get("jwt[0].issuer.url"), Some(&5));
+    assert_eq!(loaded.lines.get("jwt[0].claimMappings.groups.expression"), Some(&11));
+    assert!(!loaded.second_document);
+}
+
+#[test]
+fn json_is_loaded_too() {
+    let text = "\n {\"apiVersion\":\"apiserver.config.k8s.io/v1\",\"kind\":\"AuthenticationConfiguration\",\n\"jwt\":[{\"issuer\":{\"url\":\"x\"}}]}";
+    let loaded = load(text.as_bytes(), Minor::V1_34).unwrap();
+    assert_eq!((loaded.version, loaded.configuration.jwt.len()), (ApiVersion::V1, 1));
+    assert_eq!(loaded.lines.get("jwt[0].issuer"), Some(&3));
+}
+
+#[test]
+fn every_version_is_known_from_its_minor_on() {
+    for (version, first) in [("v1alpha1", Minor::V1_30), ("v1beta1", Minor::V1_30), ("v1", Minor::V1_34)] {
+        for minor in Minor::ALL {
+            let text = format!("apiVersion: apiserver.config.k8s.io/{version}\nkind: AuthenticationConfiguration\n");
+            assert_eq!(load(text.as_bytes(), minor).is_ok(), minor >= first, "{version} {minor}");
+        }
+    }
+}
+
+#[test]
+fn refusals_are_in_the_words_of_the_apiserver() {
+    let username = "jwt:\n- claimMappings:\n    username:\n      prefix: ";
+    for (text, code, message) in [
+        (String::new(), Code::EmptyFile, "empty config data".to_owned()),
+        (
+            with_head("jwt:\n- issuer:\n    audiencez: []\n"),
+            Code::UnknownField,
+            "strict decoding error: unknown field \"jwt[0].issuer.audiencez\"".to_owned(),
+        ),
+        (
+            with_head("jwt:\n- ClaimMappings: {}\n"),
+            Code::UnknownField,
+            "strict decoding error: unknown field \"jwt[0].ClaimMappings\"".to_owned(),
+        ),
+        (
+            with_head("jwt:\n- b: 1\n  a: 1\n"),
+            Code::UnknownField,
+            "strict decoding error: unknown field \"jwt[0].a\", unknown field \"jwt[0].b\"".to_owned(),
+        ),
+        (
+            with_head("jwt: []\njwt: []\n"),
+            Code::DuplicateField,
+            "strict decoding error: yaml: unmarshal errors:\n  line 4: key \"jwt\" already set in map".to_owned(),
+        ),
+        (
+            with_head(&format!("{username}5\n")),
+            Code::WrongFieldType,
+            "json: cannot unmarshal number into Go struct field PrefixedClaimOrExpression.jwt.claimMappings.username.prefix of type string"
+                .to_owned(),
+        ),
+        (
+            with_head(&format!("{username}yes\n")),
+            Code::WrongFieldType,
+            "json: cannot unmarshal bool into Go struct field PrefixedClaimOrExpression.jwt.claimMappings.username.prefix of type string"
+                .to_owned(),
+        ),
+        (
+            with_head("jwt: x\n"),
+            Code::WrongFieldType,
+            "json: cannot unmarshal string into Go struct field AuthenticationConfiguration.jwt of type []v1beta1.JWTAuthenticator"
+                .to_owned(),
+        ),
+        (
+            with_head("jwt:\n- issuer: []\n"),
+            Code::WrongFieldType,
+            "json: cannot unmarshal array into Go struct field JWTAuthenticator.jwt.issuer of type v1beta1.Issuer".to_owned(),
+        ),
+        (
+            with_head("jwt:\n- issuer: {audiences: [1]}\n"),
+            Code::WrongFieldType,
+            "json: cannot unmarshal number into Go struct field Issuer.jwt.issuer.audiences of type string".to_owned(),
+        ),
+        ("kind: X\n".to_owned(), Code::ApiVersionMissing, "Object 'apiVersion' is missing in 'kind: X\n'".to_owned()),
+        ("apiVersion: a/b\n".to_owned(), Code::KindMissing, "Object 'Kind' is missing in 'apiVersion: a/b\n'".to_owned()),
+        ("apiVersion: a/b/c\nkind: X\n".to_owned(), Code::ApiVersionMalformed, "unexpected GroupVersion string: a/b/c".to_owned()),
+        (
+            "kind: 5\n".to_owned(),
+            Code::WrongFieldType,
+            "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind of type string"
+                .to_owned(),
+        ),
+        ("{".to_owned(), Code::NotJson, "couldn't get version/kind; json parse error: unexpected end of JSON input".to_owned()),
+        ("# nothing\n".to_owned(), Code::KindMissing, "Object 'Kind' is missing in '# nothing\n'".to_owned()),
+    ] {
+        assert_eq!(refusal(&text, Minor::V1_33), (code, message), "{text}");
+    }
+}
+
+#[test]
+fn names_of_kind_and_version_are_found_in_any_case_but_unknown_then() {
+    let (code, message) = refusal("apiVersion: apiserver.config.k8s.io/v1beta1\nKind: AuthenticationConfiguration\n", Minor::V1_33);
+    assert_eq!((code, message.as_str()), (Code::UnknownField, "strict decoding error: unknown field \"Kind\""));
+}
+
+#[test]
+fn a_duplicate_in_json_is_named_by_its_path() {
+    let text = "{\"apiVersion\":\"apiserver.config.k8s.io/v1beta1\",\"kind\":\"AuthenticationConfiguration\",\"jwt\":[{\"issuer\":{\"url\":\"a\",\"url\":\"b\"}}]}";
+    assert_eq!(refusal(text, Minor::V1_33).1, "strict decoding error: duplicate field \"jwt[0].issuer.url\"");
+}
+
+#[test]
+fn a_type_error_beats_unknown_fields() {
+    let (code, _) = refusal(&with_head("jwt:\n- issuer: {url: 5, x: 1}\n"), Minor::V1_33);
+    assert_eq!(code, Code::WrongFieldType);
+}
+
+#[test]
+fn fields_of_later_minors_are_unknown_before() {
+    let egress = with_head("jwt:\n- issuer: {egressSelectorType: cluster}\n");
+    assert!(load(egress.as_bytes(), Minor::V1_34).is_ok());
+    assert_eq!(refusal(&egress, Minor::V1_33).0, Code::UnknownField);
+    let anonymous = with_head("anonymous: {enabled: true}\n");
+    assert!(load(anonymous.as_bytes(), Minor::V1_31).is_ok());
+    assert_eq!(refusal(&anonymous, Minor::V1_30).0, Code::UnknownField);
+}
+
+#[test]
+fn null_is_absent() {
+    let text = with_head("jwt:\n- issuer: ~\n  claimMappings:\n    username:\n      claim: sub\n      prefix: null\n");
+    let loaded = load(text.as_bytes(), Minor::V1_33).unwrap();
+    assert_eq!(loaded.configuration.jwt.first().unwrap().claim_mappings.username.prefix, None);
+}
+
+#[test]
+fn a_second_document_is_ignored_but_noted() {
+    let loaded = load(with_head("---\nnonsense: [\n").as_bytes(), Minor::V1_33).unwrap();
+    assert!(loaded.second_document);
+    assert_eq!(refusal("---\n---\nkind: X\n", Minor::V1_33).0, Code::KindMissing);
+}
+
+#[test]
+fn what_readers_disagree_about_is_undetermined() {
+    for text in
+        ["%YAML 1.1\n---\nkind: X\n", "kind: !x y\n", "<<: {a: b}\n", "a: [b?c]\n", "1: x\n", "a: b\rc: d\n", "\u{feff}a: \u{2028}\n"]
+    {
+        assert!(matches!(load(text.as_bytes(), Minor::V1_33), Err(LoadFault::Undetermined(_))), "{text:?}");
+    }
+    assert!(matches!(load(&vec![b' '; MAX_BYTES + 1], Minor::V1_33), Err(LoadFault::Undetermined(_))));
+    let deep = "[".repeat(5000);
+    assert!(load(deep.as_bytes(), Minor::V1_33).is_err());
+}
+
+#[test]
+fn aliases_are_expanded_within_bounds() {
+    let text = with_head("jwt:\n- issuer: &i {url: https://a}\n- issuer: *i\n");
+    assert_eq!(load(text.as_bytes(), Minor::V1_33).unwrap().configuration.jwt.get(1).unwrap().issuer.url, "https://a");
+    let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+    for level in 1..12 {
+        bomb.push_str(&format!("a{level}: &a{level} [{}]\n", vec![format!("*a{}", level - 1); 10].join(", ")));
+    }
+    assert!(matches!(load(bomb.as_bytes(), Minor::V1_33), Err(LoadFault::Undetermined(_))));
+}

@@ -1,0 +1,10 @@
+//! What Go's libraries do, where an apiserver's answer depends on it: JSON, base64, quoting, URLs, PEM.
+//!
+//! The behaviour was read from Go 1.26 and tried against it; the code is ours.
+
+pub(crate) mod base64;
+pub(crate) mod json;
+pub(crate) mod pem;
+pub(crate) mod quote;
+pub(crate) mod time;
+pub(crate) mod url;

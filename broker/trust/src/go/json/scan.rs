@@ -1,0 +1,235 @@
+//! One pass over JSON text, with the errors of Go's scanner.
+
+use super::{Json, JsonFault, MAX_DEPTH, quote_byte};
+
+pub(super) fn parse(bytes: &[u8]) -> Result<Json, JsonFault> {
+    let mut scan = Scan { bytes, at: 0 };
+    let value = scan.value(0)?;
+    scan.skip_space();
+    match scan.peek() {
+        None => Ok(value),
+        Some(byte) => Err(invalid(byte, "after top-level value")),
+    }
+}
+
+struct Scan<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+fn invalid(byte: u8, context: &str) -> JsonFault {
+    JsonFault::Syntax(format!("invalid character {} {context}", quote_byte(byte)))
+}
+
+fn end() -> JsonFault {
+    JsonFault::Syntax("unexpected end of JSON input".to_owned())
+}
+
+impl Scan<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn next(&mut self) -> Result<u8, JsonFault> {
+        let byte = self.peek().ok_or_else(end)?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    fn skip_space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
+            self.at += 1;
+        }
+    }
+
+    fn next_visible(&mut self) -> Result<u8, JsonFault> {
+        self.skip_space();
+        self.next()
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Json, JsonFault> {
+        if depth > MAX_DEPTH {
+            return Err(JsonFault::TooDeep);
+        }
+        match self.next_visible()? {
+            b'{' => self.object(depth),
+            b'[' => self.list(depth),
+            b'"' => Ok(Json::Text(self.text()?)),
+            b't' => self.literal("true", Json::Bool(true)),
+            b'f' => self.literal("false", Json::Bool(false)),
+            b'n' => self.literal("null", Json::Null),
+            first @ (b'-' | b'0'..=b'9') => self.number(first),
+            byte => Err(invalid(byte, "looking for beginning of value")),
+        }
+    }
+
+    fn literal(&mut self, word: &'static str, value: Json) -> Result<Json, JsonFault> {
+        for expected in word.bytes().skip(1) {
+            let byte = self.next()?;
+            if byte != expected {
+                return Err(invalid(byte, &format!("in literal {word} (expecting {})", quote_byte(expected))));
+            }
+        }
+        Ok(value)
+    }
+
+    fn list(&mut self, depth: usize) -> Result<Json, JsonFault> {
+        let mut items = Vec::new();
+        self.skip_space();
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(Json::List(items));
+        }
+        loop {
+            items.push(self.value(depth + 1)?);
+            match self.next_visible()? {
+                b',' => {}
+                b']' => return Ok(Json::List(items)),
+                byte => return Err(invalid(byte, "after array element")),
+            }
+        }
+    }
+
+    fn object(&mut self, depth: usize) -> Result<Json, JsonFault> {
+        let mut members = Vec::new();
+        self.skip_space();
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(Json::Object(members));
+        }
+        loop {
+            match self.next_visible()? {
+                b'"' => {}
+                byte => return Err(invalid(byte, "looking for beginning of object key string")),
+            }
+            let key = self.text()?;
+            match self.next_visible()? {
+                b':' => {}
+                byte => return Err(invalid(byte, "after object key")),
+            }
+            members.push((key, self.value(depth + 1)?));
+            match self.next_visible()? {
+                b',' => {}
+                b'}' => return Ok(Json::Object(members)),
+                byte => return Err(invalid(byte, "after object key:value pair")),
+            }
+        }
+    }
+
+    fn number(&mut self, first: u8) -> Result<Json, JsonFault> {
+        let start = self.at - 1;
+        let lead = if first == b'-' { self.next()? } else { first };
+        match lead {
+            b'0' => {}
+            b'1'..=b'9' => self.skip_digits(),
+            byte => return Err(invalid(byte, "in numeric literal")),
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digit("after decimal point in numeric literal")?;
+            self.skip_digits();
+        }
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            self.at += 1;
+            if matches!(self.peek(), Some(b'+' | b'-')) {
+                self.at += 1;
+            }
+            self.digit("in exponent of numeric literal")?;
+            self.skip_digits();
+        }
+        let digits = self.bytes.get(start..self.at).unwrap_or_default();
+        Ok(Json::Number(String::from_utf8_lossy(digits).into_owned()))
+    }
+
+    fn digit(&mut self, context: &str) -> Result<(), JsonFault> {
+        let byte = self.next()?;
+        if byte.is_ascii_digit() { Ok(()) } else { Err(invalid(byte, context)) }
+    }
+
+    fn skip_digits(&mut self) {
+        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.at += 1;
+        }
+    }
+
+    /// What follows an opening quote.
+    fn text(&mut self) -> Result<String, JsonFault> {
+        let mut out = Vec::new();
+        loop {
+            match self.next()? {
+                b'"' => return Ok(replace_broken(&out)),
+                b'\\' => self.escape(&mut out)?,
+                byte if byte < 0x20 => return Err(invalid(byte, "in string literal")),
+                byte => out.push(byte),
+            }
+        }
+    }
+
+    fn escape(&mut self, out: &mut Vec<u8>) -> Result<(), JsonFault> {
+        let plain = match self.next()? {
+            b'b' => 8,
+            b'f' => 12,
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b't' => b'\t',
+            same @ (b'"' | b'\\' | b'/') => same,
+            b'u' => {
+                let character = self.unicode()?;
+                out.extend(character.encode_utf8(&mut [0; 4]).as_bytes());
+                return Ok(());
+            }
+            byte => return Err(invalid(byte, "in string escape code")),
+        };
+        out.push(plain);
+        Ok(())
+    }
+
+    /// The character of a `\u`; a surrogate without its other half is replaced, and what follows it is read again.
+    fn unicode(&mut self) -> Result<char, JsonFault> {
+        let first = self.hex4()?;
+        if !(0xd800..0xe000).contains(&first) {
+            return Ok(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER));
+        }
+        if self.bytes.get(self.at..self.at + 2) == Some(b"\\u") && first < 0xdc00 {
+            let back = self.at;
+            self.at += 2;
+            let second = self.hex4()?;
+            if (0xdc00..0xe000).contains(&second) {
+                let joined = 0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00);
+                return Ok(char::from_u32(joined).unwrap_or(char::REPLACEMENT_CHARACTER));
+            }
+            self.at = back;
+        }
+        Ok(char::REPLACEMENT_CHARACTER)
+    }
+
+    fn hex4(&mut self) -> Result<u32, JsonFault> {
+        let mut value = 0;
+        for _ in 0..4 {
+            let byte = self.next()?;
+            let digit = char::from(byte).to_digit(16).ok_or_else(|| invalid(byte, "in \\u hexadecimal character escape"))?;
+            value = value * 16 + digit;
+        }
+        Ok(value)
+    }
+}
+
+/// Each byte that is not part of a character becomes one U+FFFD, as Go's `utf8.DecodeRune` steps.
+fn replace_broken(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    let mut rest = bytes;
+    loop {
+        match std::str::from_utf8(rest) {
+            Ok(text) => {
+                out.push_str(text);
+                return out;
+            }
+            Err(error) => {
+                let (valid, broken) = rest.split_at(error.valid_up_to());
+                out.push_str(std::str::from_utf8(valid).unwrap_or_default());
+                out.push(char::REPLACEMENT_CHARACTER);
+                rest = broken.get(1..).unwrap_or_default();
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! A key set as go-oidc and go-jose v2 read it: one odd key spoils the whole, `alg` and `use` are not compared.
+
+mod jwk;
+mod modular;
+mod rsa;
+mod signature;
+
+pub(crate) use jwk::{Jwk, Key, KeyFault, read_chain};
+pub(crate) use signature::Algorithm;
+
+use crate::Code;
+use crate::config::Undetermined;
+use crate::go::json::{Json, JsonFault, folds_to};
+
+/// The longest key set that is read.
+pub const MAX_BYTES: usize = 1 << 20;
+
+/// The keys of an issuer, as the body of its `jwks_uri` gives them.
+#[derive(Debug, Default)]
+pub struct KeySet {
+    keys: Vec<Jwk>,
+}
+
+/// Why a key set is not read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeySetFault {
+    /// The apiserver cannot decode it: every token of the issuer is refused.
+    #[error("the key set cannot be decoded: {0}")]
+    Undecodable(String),
+    /// It cannot be said here.
+    #[error(transparent)]
+    Undetermined(#[from] Undetermined),
+}
+
+impl KeySet {
+    /// Reads the body of a key set.
+    ///
+    /// # Errors
+    /// [`KeySetFault`] where it is not decoded, or where that cannot be said.
+    pub fn read(bytes: &[u8]) -> Result<Self, KeySetFault> {
+        if bytes.len() > MAX_BYTES {
+            return Err(Undetermined::new(Code::TooLarge, format!("the key set is longer than {MAX_BYTES} bytes")).into());
+        }
+        let value = Json::parse(bytes).map_err(|fault| match fault {
+            JsonFault::Syntax(reason) => KeySetFault::Undecodable(reason),
+            JsonFault::TooDeep => Undetermined::new(Code::TooDeep, "the key set nests too deep to be read here").into(),
+        })?;
+        if !matches!(value, Json::Object(_) | Json::Null) {
+            return Err(KeySetFault::Undecodable(value.mismatch("jose.JSONWebKeySet")));
+        }
+        let (mut keys, mut fault) = (Vec::new(), None);
+        for (name, member) in value.members().iter().filter(|(name, _)| folds_to(name, "keys")) {
+            match member {
+                Json::Null => keys.clear(),
+                Json::List(items) => keys = items.iter().map(Jwk::read).collect::<Result<_, _>>().map_err(KeySetFault::from)?,
+                other => fault = fault.or_else(|| Some(format!("{} ({name})", other.mismatch("[]jose.JSONWebKey")))),
+            }
+        }
+        match fault {
+            Some(fault) => Err(KeySetFault::Undecodable(fault)),
+            None => Ok(Self { keys }),
+        }
+    }
+
+    /// How many keys there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether there is no key.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Whether a key with that `kid`, or any key where the token names none, signed the input.
+    pub(crate) fn verifies(&self, kid: &str, algorithm: Algorithm, input: &[u8], signature: &[u8]) -> bool {
+        self.keys
+            .iter()
+            .filter(|jwk| kid.is_empty() || jwk.kid == kid)
+            .any(|jwk| signature::verifies(&jwk.key, algorithm, input, signature))
+    }
+}
+
+impl From<KeyFault> for KeySetFault {
+    fn from(fault: KeyFault) -> Self {
+        match fault {
+            KeyFault::Refused(reason) => Self::Undecodable(reason),
+            KeyFault::Undetermined(reason) => Undetermined::new(Code::UnusualKey, reason).into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

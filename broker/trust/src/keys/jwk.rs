@@ -1,0 +1,257 @@
+//! One JWK as go-jose v2 decodes it.
+
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ECDSA_P521_SHA512_ASN1, ParsedPublicKey, VerificationAlgorithm,
+};
+
+use super::rsa::RsaKey;
+use crate::certificate::{self, Certificate, CertificateKey};
+use crate::go::base64::{decode_raw_url, decode_standard};
+use crate::go::json::Json;
+
+/// A key and its id.
+#[derive(Debug)]
+pub(crate) struct Jwk {
+    pub(crate) kid: String,
+    pub(crate) key: Key,
+}
+
+/// What a key is.
+#[derive(Debug)]
+pub(crate) enum Key {
+    Rsa(RsaKey),
+    Ec(Curve, Vec<u8>),
+    /// An Ed25519 key, which verifies none of the algorithms that an apiserver takes.
+    Edwards,
+    /// A symmetric key, which does neither.
+    Symmetric,
+    /// A private key, which verifies nothing either.
+    Private,
+}
+
+/// A curve, and the uncompressed point on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Curve {
+    P256,
+    P384,
+    P521,
+}
+
+/// Why a JWK is not decoded.
+#[derive(Debug)]
+pub(crate) enum KeyFault {
+    Refused(String),
+    Undetermined(String),
+}
+
+type Bytes = Option<Vec<u8>>;
+
+impl Curve {
+    /// The bytes of a coordinate.
+    pub(crate) fn size(self) -> usize {
+        match self {
+            Self::P256 => 32,
+            Self::P384 => 48,
+            Self::P521 => 66,
+        }
+    }
+
+    fn algorithm(self) -> &'static dyn VerificationAlgorithm {
+        match self {
+            Self::P256 => &ECDSA_P256_SHA256_ASN1,
+            Self::P384 => &ECDSA_P384_SHA384_ASN1,
+            Self::P521 => &ECDSA_P521_SHA512_ASN1,
+        }
+    }
+}
+
+fn refused<T>(reason: impl Into<String>) -> Result<T, KeyFault> {
+    Err(KeyFault::Refused(format!("go-jose/go-jose: {}", reason.into())))
+}
+
+impl Jwk {
+    /// Decodes a JWK. Names are case-sensitive here, and none may come twice.
+    pub(crate) fn read(value: &Json) -> Result<Self, KeyFault> {
+        if !matches!(value, Json::Object(_) | Json::Null) {
+            return Err(KeyFault::Refused(value.mismatch("jose.rawJSONWebKey")));
+        }
+        check_once(value)?;
+        let fields = Fields(value);
+        for name in ["use", "alg", "x5t", "x5t#S256"] {
+            fields.text(name)?;
+        }
+        for name in ["dp", "dq", "qi"] {
+            fields.bytes(name)?;
+        }
+        let kid = fields.text("kid")?;
+        check_x5u(value)?;
+        let certificates = fields.certificates()?;
+        let certificate_key = match certificates.first().map(|der| certificate::judge(der)) {
+            Some(Certificate::Taken(key)) => key,
+            _ => None,
+        };
+        let key = fields.key(!certificates.is_empty())?;
+        check_match(&key, &certificates, certificate_key)?;
+        check_thumbprints(&fields, certificates.first())?;
+        Ok(Self { kid, key })
+    }
+}
+
+/// go-jose's own JSON reader refuses a name that comes twice in an object.
+fn check_once(value: &Json) -> Result<(), KeyFault> {
+    match duplicate(value) {
+        Some(name) => Err(KeyFault::Refused(format!("json: duplicate key '{name}' in object"))),
+        None => Ok(()),
+    }
+}
+
+/// The first name that comes twice in an object, at the top level only.
+fn duplicate(value: &Json) -> Option<&str> {
+    let members = value.members();
+    members
+        .iter()
+        .enumerate()
+        .find(|(index, (name, _))| members.iter().take(*index).any(|(earlier, _)| earlier == name))
+        .map(|(_, (name, _))| name.as_str())
+}
+
+/// `x5u` decodes into a struct, so that a text, which is what the standard wants, spoils the key.
+fn check_x5u(value: &Json) -> Result<(), KeyFault> {
+    match value.member("x5u") {
+        None | Some(Json::Null) => Ok(()),
+        Some(Json::Object(_)) => Err(KeyFault::Undetermined("a key has an object for x5u".to_owned())),
+        Some(other) => Err(KeyFault::Refused(other.mismatch("url.URL"))),
+    }
+}
+
+fn check_match(key: &Key, certificates: &[Vec<u8>], from_certificate: Option<CertificateKey>) -> Result<(), KeyFault> {
+    if certificates.is_empty() {
+        return Ok(());
+    }
+    let same = match (key, from_certificate) {
+        (Key::Rsa(key), Some(CertificateKey::Rsa(n, e))) => key.modulus == n && key.exponent_bytes() == e,
+        (Key::Ec(_, point), Some(CertificateKey::Ec(other))) => *point == other,
+        (Key::Rsa(_) | Key::Ec(..), Some(_)) => false,
+        _ => return Err(KeyFault::Undetermined("a key has a certificate of another kind".to_owned())),
+    };
+    if same { Ok(()) } else { refused("invalid JWK, public keys in key and x5c fields to not match") }
+}
+
+fn check_thumbprints(fields: &Fields<'_>, leaf: Option<&Vec<u8>>) -> Result<(), KeyFault> {
+    for (name, size, algorithm) in [("x5t", 20, &SHA1_FOR_LEGACY_USE_ONLY), ("x5t#S256", 32, &SHA256)] {
+        let text = fields.text(name)?;
+        let Ok(mut bytes) = decode_raw_url(text.as_bytes()) else {
+            return refused(format!("invalid JWK, {name} header has invalid encoding"));
+        };
+        if bytes.len() == 2 * size {
+            match unhex(&bytes) {
+                Some(decoded) => bytes = decoded,
+                None => return refused(format!("invalid JWK, unable to hex decode {name}")),
+            }
+        }
+        if !bytes.is_empty() && bytes.len() != size {
+            return refused(format!("invalid JWK, {name} header is of incorrect size"));
+        }
+        if let Some(leaf) = leaf
+            && !bytes.is_empty()
+            && digest(algorithm, leaf).as_ref() != bytes
+        {
+            return refused(format!("invalid JWK, x5c thumbprint does not match {name} value"));
+        }
+    }
+    Ok(())
+}
+
+fn unhex(text: &[u8]) -> Option<Vec<u8>> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(16);
+    text.chunks(2).map(|pair| Some((digit(pair.first()?)? * 16 + digit(pair.get(1)?)?) as u8)).collect()
+}
+
+struct Fields<'a>(&'a Json);
+
+impl Fields<'_> {
+    fn text(&self, name: &str) -> Result<String, KeyFault> {
+        self.0.member(name).map_or(Ok(String::new()), Json::to_text).map_err(KeyFault::Refused)
+    }
+
+    /// A base64url value. Absent and null are none; an empty text is no bytes.
+    fn bytes(&self, name: &str) -> Result<Bytes, KeyFault> {
+        match self.0.member(name) {
+            None | Some(Json::Null) => Ok(None),
+            Some(value) => {
+                let text = value.to_text().map_err(KeyFault::Refused)?;
+                decode_raw_url(text.as_bytes()).map(Some).map_err(|fault| KeyFault::Refused(fault.to_string()))
+            }
+        }
+    }
+
+    fn certificates(&self) -> Result<Vec<Vec<u8>>, KeyFault> {
+        let texts = self.0.member("x5c").map_or(Ok(Vec::new()), Json::to_texts).map_err(KeyFault::Refused)?;
+        read_chain(&texts).map_err(|fault| match fault {
+            KeyFault::Refused(reason) => KeyFault::Refused(format!("go-jose/go-jose: failed to unmarshal x5c field: {reason}")),
+            unsure @ KeyFault::Undetermined(_) => unsure,
+        })
+    }
+
+    fn key(&self, has_certificate: bool) -> Result<Key, KeyFault> {
+        let (k, x, y) = (self.bytes("k")?, self.bytes("x")?, self.bytes("y")?);
+        let (n, e, d) = (self.bytes("n")?, self.bytes("e")?, self.bytes("d")?);
+        let (p, q) = (self.bytes("p")?, self.bytes("q")?);
+        let curve = self.text("crv")?;
+        match (self.text("kty")?.as_str(), d) {
+            ("EC", d) => ec_key(&curve, x, y, d),
+            ("RSA", None) => match (n, e) {
+                (Some(n), Some(e)) => Ok(Key::Rsa(RsaKey::new(&n, &e))),
+                _ => refused("invalid RSA key, missing n/e values"),
+            },
+            ("RSA", Some(_)) if n.is_none() || e.is_none() || p.is_none() || q.is_none() => {
+                refused("invalid RSA private key, missing values")
+            }
+            ("RSA", Some(_)) => Err(KeyFault::Undetermined("a key is a private RSA key".to_owned())),
+            ("oct", _) if has_certificate => refused("invalid JWK, found 'oct' (symmetric) key with cert chain"),
+            ("oct", _) if k.is_none() => refused("invalid OCT (symmetric) key, missing k value"),
+            ("oct", _) => Ok(Key::Symmetric),
+            ("OKP", d) if curve == "Ed25519" && x.is_some() => Ok(if d.is_some() { Key::Private } else { Key::Edwards }),
+            ("OKP", _) => refused(format!("unknown curve {curve}'")),
+            (other, _) => refused(format!("unknown json web key type '{other}'")),
+        }
+    }
+}
+
+/// Decodes an `x5c` chain, every certificate of which must parse.
+pub(crate) fn read_chain(texts: &[String]) -> Result<Vec<Vec<u8>>, KeyFault> {
+    let mut chain = Vec::new();
+    for text in texts {
+        let der = decode_standard(text.as_bytes()).map_err(|fault| KeyFault::Refused(fault.to_string()))?;
+        match certificate::judge(&der) {
+            Certificate::Taken(_) => chain.push(der),
+            Certificate::Refused => return Err(KeyFault::Refused("x509: malformed certificate".to_owned())),
+            Certificate::Unsure => return Err(KeyFault::Undetermined("libraries disagree about a certificate in x5c".to_owned())),
+        }
+    }
+    Ok(chain)
+}
+
+fn ec_key(curve: &str, x: Bytes, y: Bytes, d: Bytes) -> Result<Key, KeyFault> {
+    let curve = match curve {
+        "P-256" => Curve::P256,
+        "P-384" => Curve::P384,
+        "P-521" => Curve::P521,
+        other => return refused(format!("unsupported elliptic curve '{other}'")),
+    };
+    let (Some(x), Some(y)) = (x, y) else { return refused("invalid EC key, missing x/y values") };
+    for (name, coordinate) in [("x", &x), ("y", &y)] {
+        if coordinate.len() != curve.size() {
+            return refused(format!("invalid EC public key, wrong length for {name}"));
+        }
+    }
+    if d.as_ref().is_some_and(|d| d.len() != curve.size()) {
+        return refused("invalid EC private key, wrong length for d");
+    }
+    let point: Vec<u8> = std::iter::once(4).chain(x).chain(y).collect();
+    if ParsedPublicKey::new(curve.algorithm(), &point).is_err() {
+        return refused("invalid EC key, X/Y are not on declared curve");
+    }
+    Ok(if d.is_some() { Key::Private } else { Key::Ec(curve, point) })
+}

@@ -1,0 +1,136 @@
+//! Whether a key signed an input, as go-jose asks Go's crypto: an RSA key verifies RS and PS, an EC key any ES.
+
+use aws_lc_rs::digest::{Algorithm as DigestAlgorithm, SHA256, SHA384, SHA512};
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA384_ASN1, ECDSA_P256_SHA512_ASN1, ECDSA_P384_SHA384_ASN1, ECDSA_P384_SHA512_ASN1,
+    ECDSA_P521_SHA512_ASN1, UnparsedPublicKey, VerificationAlgorithm,
+};
+
+use super::Key;
+use super::jwk::Curve;
+use super::rsa::PaddingScheme;
+
+/// An algorithm that an apiserver takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Algorithm {
+    family: Family,
+    hash: Hash,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Family {
+    Rs,
+    Ps,
+    Es,
+}
+
+/// A hash of SHA-2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hash {
+    Sha256,
+    Sha384,
+    Sha512,
+}
+
+impl Algorithm {
+    /// The names that are taken, sorted, as the apiserver prints them.
+    pub(crate) const NAMES: [&'static str; 9] = ["ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"];
+
+    /// By its name, which is case-sensitive.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        if !Self::NAMES.contains(&name) {
+            return None;
+        }
+        let family = match name.get(..2)? {
+            "RS" => Family::Rs,
+            "PS" => Family::Ps,
+            _ => Family::Es,
+        };
+        let hash = match name.get(2..)? {
+            "256" => Hash::Sha256,
+            "384" => Hash::Sha384,
+            _ => Hash::Sha512,
+        };
+        Some(Self { family, hash })
+    }
+}
+
+impl Hash {
+    pub(super) fn algorithm(self) -> &'static DigestAlgorithm {
+        match self {
+            Self::Sha256 => &SHA256,
+            Self::Sha384 => &SHA384,
+            Self::Sha512 => &SHA512,
+        }
+    }
+
+    /// The DER that stands before the digest (RFC 8017, section 9.2, note 1).
+    pub(super) fn digest_info(self) -> [u8; 19] {
+        let (total, arc, length) = match self {
+            Self::Sha256 => (0x31, 1, 0x20),
+            Self::Sha384 => (0x41, 2, 0x30),
+            Self::Sha512 => (0x51, 3, 0x40),
+        };
+        [0x30, total, 0x30, 0x0d, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, arc, 0x05, 0x00, 0x04, length]
+    }
+
+    /// The bytes of a coordinate in a signature with that hash, whatever the key's curve.
+    fn coordinate(self) -> usize {
+        match self {
+            Self::Sha256 => 32,
+            Self::Sha384 => 48,
+            Self::Sha512 => 66,
+        }
+    }
+}
+
+/// Whether the key signed the input.
+pub(super) fn verifies(key: &Key, algorithm: Algorithm, input: &[u8], signature: &[u8]) -> bool {
+    match (key, algorithm.family) {
+        (Key::Rsa(key), Family::Rs) => key.verifies(algorithm.hash, PaddingScheme::Pkcs1, input, signature),
+        (Key::Rsa(key), Family::Ps) => key.verifies(algorithm.hash, PaddingScheme::Pss, input, signature),
+        (Key::Ec(curve, point), Family::Es) => ec_verifies(*curve, point, algorithm.hash, input, signature),
+        _ => false,
+    }
+}
+
+fn ec_verifies(curve: Curve, point: &[u8], hash: Hash, input: &[u8], signature: &[u8]) -> bool {
+    let size = hash.coordinate();
+    if signature.len() != 2 * size {
+        return false;
+    }
+    let algorithm: &'static dyn VerificationAlgorithm = match (curve, hash) {
+        (Curve::P256, Hash::Sha256) => &ECDSA_P256_SHA256_ASN1,
+        (Curve::P256, Hash::Sha384) => &ECDSA_P256_SHA384_ASN1,
+        (Curve::P256, Hash::Sha512) => &ECDSA_P256_SHA512_ASN1,
+        (Curve::P384, Hash::Sha384) => &ECDSA_P384_SHA384_ASN1,
+        (Curve::P384, Hash::Sha512) => &ECDSA_P384_SHA512_ASN1,
+        (Curve::P521, Hash::Sha512) => &ECDSA_P521_SHA512_ASN1,
+        // The numbers of a signature by a longer key do not fit into the shorter form, but by a chance below 2^-128.
+        _ => return false,
+    };
+    let (r, s) = signature.split_at(size);
+    UnparsedPublicKey::new(algorithm, point).verify(input, &asn1(r, s)).is_ok()
+}
+
+/// The DER of two positive numbers.
+fn asn1(r: &[u8], s: &[u8]) -> Vec<u8> {
+    let body: Vec<u8> = [r, s].into_iter().flat_map(integer).collect();
+    let length = body.len();
+    let mut out = vec![0x30];
+    if length >= 0x80 {
+        out.push(0x81);
+    }
+    out.push(u8::try_from(length).unwrap_or(u8::MAX));
+    out.extend(body);
+    out
+}
+
+fn integer(number: &[u8]) -> Vec<u8> {
+    let mut digits: Vec<u8> = number.iter().copied().skip_while(|byte| *byte == 0).collect();
+    if digits.first().is_none_or(|byte| byte & 0x80 != 0) {
+        digits.insert(0, 0);
+    }
+    let length = u8::try_from(digits.len()).unwrap_or(u8::MAX);
+    [2, length].into_iter().chain(digits).collect()
+}

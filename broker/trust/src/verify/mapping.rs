@@ -1,0 +1,151 @@
+//! Claims to a user: name, then groups, then UID, then extra.
+
+use std::collections::BTreeMap;
+
+use super::claims::ClaimsView;
+use super::{End, Rejection, Stage, User, text_list};
+use crate::cel::{EvaluateFault, Expression, Input, Value};
+use crate::config::{PrefixedClaimOrExpression, Undetermined};
+use crate::go::json::Json;
+use crate::go::quote::quote;
+use crate::validate::Authenticator;
+use crate::{Code, Minor};
+
+/// The extra key of the token's id, from 1.32.
+const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+
+pub(super) fn map(authenticator: &Authenticator, view: &ClaimsView<'_>, minor: Minor) -> Result<User, End> {
+    Ok(User {
+        username: username(authenticator, view)?,
+        groups: groups(authenticator, view)?,
+        uid: uid(authenticator, view)?,
+        extra: extra(authenticator, view, minor)?,
+    })
+}
+
+fn reject(stage: Stage, code: Code, message: impl Into<String>) -> End {
+    End::Rejected(Rejection::new(stage, code, message))
+}
+
+/// Evaluates an expression; the fault's text is the apiserver's, without what it says before.
+pub(super) fn evaluate(expression: &Expression, input: Input<'_>) -> Result<Result<Value, String>, Undetermined> {
+    let reason = match expression.evaluate(input) {
+        Ok(value) => return Ok(Ok(value)),
+        Err(EvaluateFault::Failed { message }) => message,
+        Err(EvaluateFault::CostLimit) => "operation cancelled: actual cost limit exceeded".to_owned(),
+        Err(EvaluateFault::Undetermined(undetermined)) => {
+            return Err(Undetermined::new(Code::ExpressionUndetermined, format!("{}: {}", undetermined.expression, undetermined.reason)));
+        }
+    };
+    Ok(Err(format!("expression '{}' resulted in error: {reason}", expression.text())))
+}
+
+fn username(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<String, End> {
+    const BEFORE: &str = "oidc: error evaluating username claim expression: ";
+    if let Some(expression) = &authenticator.username {
+        let value = evaluate(expression, Input::Claims(&view.map))?
+            .map_err(|reason| reject(Stage::Username, Code::UsernameExpressionFailed, format!("{BEFORE}{reason}")))?;
+        let Some(name) = value.as_str() else {
+            let message = format!("{BEFORE}username claim expression must return a string");
+            return Err(reject(Stage::Username, Code::UsernameNotString, message));
+        };
+        if name.is_empty() {
+            let message = "oidc: empty username via CEL expression is not allowed";
+            return Err(reject(Stage::Username, Code::UsernameEmpty, message));
+        }
+        return Ok(name.to_owned());
+    }
+    let mapping = &authenticator.config.claim_mappings.username;
+    let before = format!("oidc: parse username claims {}: ", quote(&mapping.claim));
+    let Some(claim) = view.payload.member(&mapping.claim) else {
+        return Err(reject(Stage::Username, Code::UsernameClaimMissing, format!("{before}claim not present")));
+    };
+    let name = claim.to_text().map_err(|reason| reject(Stage::Username, Code::UsernameClaimNotString, format!("{before}{reason}")))?;
+    if mapping.claim == "email" {
+        check_email(view.payload)?;
+    }
+    Ok(prefixed(mapping, &name))
+}
+
+fn check_email(payload: &Json) -> Result<(), End> {
+    let Some(verified) = payload.member("email_verified") else { return Ok(()) };
+    match verified.to_bool() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(reject(Stage::Username, Code::EmailNotVerified, "oidc: email not verified")),
+        Err(reason) => {
+            let message = format!("oidc: parse 'email_verified' claim: {reason}");
+            Err(reject(Stage::Username, Code::EmailVerifiedNotBool, message))
+        }
+    }
+}
+
+fn prefixed(mapping: &PrefixedClaimOrExpression, text: &str) -> String {
+    format!("{}{text}", mapping.prefix.as_deref().unwrap_or_default())
+}
+
+fn groups(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<Vec<String>, End> {
+    let mapping = &authenticator.config.claim_mappings.groups;
+    if let Some(claim) = view.payload.member(&mapping.claim).filter(|_| !mapping.claim.is_empty()) {
+        let groups = claim.to_texts().or_else(|_| claim.to_text().map(|text| vec![text])).map_err(|reason| {
+            let message = format!("oidc: parse groups claim {}: {reason}", quote(&mapping.claim));
+            reject(Stage::Groups, Code::GroupsClaimMalformed, message)
+        })?;
+        return Ok(groups.iter().map(|group| prefixed(mapping, group)).collect());
+    }
+    const BEFORE: &str = "oidc: error evaluating group claim expression: ";
+    let Some(expression) = &authenticator.groups else { return Ok(Vec::new()) };
+    let value = evaluate(expression, Input::Claims(&view.map))?
+        .map_err(|reason| reject(Stage::Groups, Code::GroupsExpressionFailed, format!("{BEFORE}{reason}")))?;
+    text_list::read(&value).ok_or_else(|| {
+        let message = format!("{BEFORE}expression must return a string or a list of strings");
+        reject(Stage::Groups, Code::GroupsNotStrings, message)
+    })
+}
+
+fn uid(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<String, End> {
+    let name = &authenticator.config.claim_mappings.uid.claim;
+    if !name.is_empty() {
+        let before = format!("oidc: parse uid claim {}: ", quote(name));
+        let Some(claim) = view.payload.member(name) else {
+            return Err(reject(Stage::Uid, Code::UidClaimMissing, format!("{before}claim not present")));
+        };
+        return claim.to_text().map_err(|reason| reject(Stage::Uid, Code::UidClaimNotString, format!("{before}{reason}")));
+    }
+    const BEFORE: &str = "oidc: error evaluating uid claim expression: ";
+    let Some(expression) = &authenticator.uid else { return Ok(String::new()) };
+    let value = evaluate(expression, Input::Claims(&view.map))?
+        .map_err(|reason| reject(Stage::Uid, Code::UidExpressionFailed, format!("{BEFORE}{reason}")))?;
+    value
+        .as_str()
+        .map(str::to_owned)
+        .ok_or_else(|| reject(Stage::Uid, Code::UidNotString, format!("{BEFORE}uid claim expression must return a string")))
+}
+
+fn extra(authenticator: &Authenticator, view: &ClaimsView<'_>, minor: Minor) -> Result<BTreeMap<String, Vec<String>>, End> {
+    let mut extra = BTreeMap::new();
+    if let (true, Some(Json::Text(id))) = (minor >= Minor::V1_32, view.payload.member("jti"))
+        && !id.is_empty()
+    {
+        extra.insert(CREDENTIAL_ID.to_owned(), vec![format!("JTI={id}")]);
+    }
+    // All are evaluated before any result is looked at, and a failure has no `oidc:` before it.
+    let mut values = Vec::new();
+    for (key, expression) in &authenticator.extra {
+        let value =
+            evaluate(expression, Input::Claims(&view.map))?.map_err(|reason| reject(Stage::Extra, Code::ExtraExpressionFailed, reason))?;
+        values.push((key, expression, value));
+    }
+    for (key, expression, value) in values {
+        let Some(texts) = text_list::read(&value) else {
+            let message = format!(
+                "oidc: error evaluating extra claim expression: {}: expression must return a string or a list of strings",
+                expression.text()
+            );
+            return Err(reject(Stage::Extra, Code::ExtraNotStrings, message));
+        };
+        if !texts.is_empty() {
+            extra.insert(key.clone(), texts);
+        }
+    }
+    Ok(extra)
+}

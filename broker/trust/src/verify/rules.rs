@@ -1,0 +1,88 @@
+//! Claim rules and user rules.
+
+use super::claims::ClaimsView;
+use super::mapping::evaluate;
+use super::{End, Rejection, Stage, User};
+use crate::Code;
+use crate::cel::{Expression, Input, UserInfo};
+use crate::go::json::Json;
+use crate::validate::Authenticator;
+
+/// Rules by claim and value. The apiserver walks them in random order, so that with several failing ones any may be named.
+pub(super) fn check_required(authenticator: &Authenticator, payload: &Json) -> Result<(), End> {
+    let rules = authenticator.config.claim_validation_rules.iter().filter(|rule| !rule.claim.is_empty());
+    let mut failures = rules.filter_map(|rule| required_fault(payload, &rule.claim, &rule.required_value));
+    match failures.next() {
+        None => Ok(()),
+        Some((code, message)) => {
+            let rejection = Rejection::new(Stage::RequiredClaims, code, message);
+            Err(End::Rejected(Rejection { others: failures.collect(), ..rejection }))
+        }
+    }
+}
+
+fn required_fault(payload: &Json, claim: &str, wanted: &str) -> Option<(Code, String)> {
+    let Some(value) = payload.member(claim) else {
+        return Some((Code::RequiredClaimMissing, format!("oidc: required claim {claim} not present in ID token")));
+    };
+    match value.to_text() {
+        Err(reason) => Some((Code::RequiredClaimNotString, format!("oidc: parse claim {claim}: {reason}"))),
+        Ok(text) if text != wanted => {
+            let message = format!("oidc: required claim {claim} value does not match. Got = {text}, want = {wanted}");
+            Some((Code::RequiredClaimDiffers, message))
+        }
+        Ok(_) => None,
+    }
+}
+
+pub(super) fn check_claims(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<(), End> {
+    let words = Words {
+        stage: Stage::ClaimRules,
+        failed: Code::ClaimRuleFailed,
+        is_false: Code::ClaimRuleFalse,
+        before: "oidc: error evaluating claim validation expression: ",
+    };
+    check(&authenticator.claim_rules, Input::Claims(&view.map), &words)
+}
+
+pub(super) fn check_user(authenticator: &Authenticator, user: &User) -> Result<(), End> {
+    if authenticator.user_rules.is_empty() {
+        return Ok(());
+    }
+    let words = Words {
+        stage: Stage::UserRules,
+        failed: Code::UserRuleFailed,
+        is_false: Code::UserRuleFalse,
+        before: "oidc: error evaluating user info validation rule: ",
+    };
+    let info = UserInfo { username: user.username.clone(), uid: user.uid.clone(), groups: user.groups.clone(), extra: user.extra.clone() };
+    check(&authenticator.user_rules, Input::User(&info), &words)
+}
+
+struct Words {
+    stage: Stage,
+    failed: Code,
+    is_false: Code,
+    before: &'static str,
+}
+
+/// Every rule is evaluated before any result counts.
+fn check(rules: &[(Expression, String)], input: Input<'_>, words: &Words) -> Result<(), End> {
+    let reject = |code, reason: &str| End::Rejected(Rejection::new(words.stage, code, format!("{}{reason}", words.before)));
+    let mut values = Vec::with_capacity(rules.len());
+    for (expression, message) in rules {
+        let value = evaluate(expression, input)?.map_err(|reason| reject(words.failed, &reason))?;
+        values.push((expression, message, value));
+    }
+    for (expression, message, value) in values {
+        match value.as_bool() {
+            Some(true) => {}
+            Some(false) => {
+                let reason = format!("validation expression '{}' failed: {message}", expression.text());
+                return Err(reject(words.is_false, &reason));
+            }
+            None => return Err(reject(words.failed, "validation expression must return a boolean")),
+        }
+    }
+    Ok(())
+}
