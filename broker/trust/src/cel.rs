@@ -1,1 +1,219 @@
 //! The Common Expression Language as kube-apiserver's structured authentication runs it.
+//!
+//! An [`Environment`] knows what one Kubernetes minor release declares. It compiles a text into an [`Expression`] or says why the API
+//! server refuses it; an expression is evaluated on claims or on a user. What is not known to be the same as in the API server is
+//! [`Undetermined`]. Texts, trees, work and recursion are bounded.
+
+mod ast;
+mod check;
+mod cost;
+mod decls;
+mod escape;
+mod eval;
+mod input;
+mod lexer;
+mod library;
+mod literal;
+mod macros;
+mod number;
+mod outcome;
+mod parser;
+mod plan;
+mod source;
+mod time;
+mod types;
+mod unify;
+mod validate;
+mod value;
+
+use std::sync::Arc;
+
+pub use input::{Input, UserInfo};
+pub use outcome::{CompileFault, EvaluateFault, List, Undetermined, Value};
+
+use ast::{Expr, Kind};
+use check::Outcome;
+use decls::Functions;
+use eval::{Runner, Stop};
+use types::Type;
+
+use crate::Minor;
+
+/// The longest text that is compiled, in bytes.
+const MAX_TEXT: usize = 16 * 1024;
+
+/// How many orders of a map are tried before its order is said not to matter.
+const ORDERS: u32 = 6;
+
+/// Which variable an expression sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// `claims`, a map from string to any.
+    Claims,
+    /// `user`, an object with `username`, `uid`, `groups` and `extra`.
+    User,
+}
+
+impl Scope {
+    fn variable(self) -> &'static str {
+        match self {
+            Self::Claims => "claims",
+            Self::User => "user",
+        }
+    }
+}
+
+/// What one minor release declares.
+#[derive(Debug, Clone)]
+pub struct Environment {
+    minor: Minor,
+    functions: Arc<Functions>,
+}
+
+impl Environment {
+    /// The environment of a release.
+    #[must_use]
+    pub fn new(minor: Minor) -> Self {
+        Self { minor, functions: Arc::new(Functions::of(minor)) }
+    }
+
+    /// Compiles an expression, as the API server does when it loads its configuration.
+    ///
+    /// # Errors
+    ///
+    /// When the API server refuses it, or when that is not decided.
+    pub fn compile(&self, scope: Scope, text: &str) -> Result<Expression, CompileFault> {
+        let beyond = |reason: &str| CompileFault::Undetermined(Undetermined::new(text, reason));
+        if text.len() > MAX_TEXT {
+            return Err(beyond("the expression is longer than 16 KiB"));
+        }
+        let chars: Vec<char> = text.chars().collect();
+        let refused = |issues: Vec<check::Issue>| CompileFault::Refused { message: source::report(&chars, &issues) };
+        let parsed = parser::parse(&chars, self.minor).map_err(|fault| match fault {
+            parser::ParseFault::Beyond(reason) => beyond(reason),
+            parser::ParseFault::Refused { at, message } => refused(vec![check::Issue { at, message }]),
+        })?;
+        if parsed.root.walk().iter().any(|e| matches!(&e.kind, Kind::Ident(name) if name.contains("__result__"))) {
+            return Err(beyond("the name __result__"));
+        }
+        let variable = match scope {
+            Scope::Claims => Type::map(Type::String, Type::Any),
+            Scope::User => Type::Object("kubernetes.UserInfo"),
+        };
+        let checked = match check::check(&parsed.root, &self.functions, (scope.variable(), variable), self.minor) {
+            Outcome::Fine(checked) => checked,
+            Outcome::Refused(issues) => return Err(refused(issues)),
+            Outcome::Beyond(reason) => return Err(beyond(&reason)),
+        };
+        let issues = validate::validate(&parsed.root, &checked).map_err(|reason| beyond(&reason))?;
+        if !issues.is_empty() {
+            return Err(refused(issues));
+        }
+        let plan = plan::plan(&parsed.root, &checked).map_err(|fault| match fault {
+            plan::PlanFault::Refused(message) => CompileFault::Refused { message: format!("program instantiation failed: {message}") },
+            plan::PlanFault::Beyond(reason) => beyond(&reason),
+        })?;
+        let output = checked.types.get(&parsed.root.id).cloned().unwrap_or(Type::Dyn);
+        Ok(Expression {
+            text: text.to_owned(),
+            scope,
+            minor: self.minor,
+            functions: Arc::clone(&self.functions),
+            root: parsed.root,
+            plan,
+            output,
+        })
+    }
+}
+
+/// A compiled expression.
+#[derive(Debug, Clone)]
+pub struct Expression {
+    text: String,
+    scope: Scope,
+    minor: Minor,
+    functions: Arc<Functions>,
+    root: Expr,
+    plan: plan::Node,
+    output: Type,
+}
+
+impl Expression {
+    /// The text it was compiled from.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether its static type is exactly `bool`, as rules must be.
+    #[must_use]
+    pub fn is_bool(&self) -> bool {
+        self.output == Type::Bool
+    }
+
+    /// Its static type in cel-go's notation.
+    #[must_use]
+    pub fn output_type(&self) -> String {
+        self.output.to_string()
+    }
+
+    /// Whether it selects a field of a variable, as the rule on `claims.email` looks for it: with a dot, also in `has()`, `.?`,
+    /// calls, lists and macros, but not by index.
+    #[must_use]
+    pub fn selects(&self, operand: &str, field: &str) -> bool {
+        let is_operand = |e: &Expr| matches!(&e.kind, Kind::Ident(name) if name.trim_start_matches('.') == operand);
+        self.root.walk().into_iter().any(|e| match &e.kind {
+            Kind::Select { operand, field: name, .. } => name == field && is_operand(operand),
+            Kind::Call { function, args, .. } if function == "_?._" => match args.as_slice() {
+                [object, Expr { kind: Kind::Literal(value::Val::Str(name)), .. }] => **name == *field && is_operand(object),
+                _ => false,
+            },
+            _ => false,
+        })
+    }
+
+    /// Evaluates it.
+    ///
+    /// # Errors
+    ///
+    /// When the evaluation fails in the API server, exceeds its cost limit, or when that is not decided.
+    pub fn evaluate(&self, input: Input<'_>) -> Result<Value, EvaluateFault> {
+        self.evaluate_with_cost(input).0
+    }
+
+    /// Evaluates it, and says what the run cost in the units of the API server, whose limit is 1,000,000.
+    #[must_use]
+    pub fn evaluate_with_cost(&self, input: Input<'_>) -> (Result<Value, EvaluateFault>, u64) {
+        let beyond = |reason: &str| EvaluateFault::Undetermined(Undetermined::new(&self.text, reason));
+        let variable = match input::variable(input, self.scope, self.minor) {
+            Ok(variable) => variable,
+            Err(reason) => return (Err(beyond(reason)), 0),
+        };
+        let (first, entries, cost) = self.run((self.scope.variable(), variable.clone()), 0);
+        if entries > 1 && !matches!(first, Err(EvaluateFault::Undetermined(_))) {
+            for order in 1..ORDERS.min(2 * u32::try_from(entries).unwrap_or(ORDERS)) {
+                let (other, _, _) = self.run((self.scope.variable(), variable.clone()), order);
+                if !outcome::alike(&first, &other) {
+                    return (Err(beyond("the result depends on the order of a map, which is random")), cost);
+                }
+            }
+        }
+        (first, cost)
+    }
+
+    fn run(&self, variable: (&'static str, value::Val), order: u32) -> (Result<Value, EvaluateFault>, usize, u64) {
+        let mut runner = Runner::new(self.minor, &self.functions, variable, order);
+        let result = runner.run(&self.plan);
+        let beyond = |reason: &str| EvaluateFault::Undetermined(Undetermined::new(&self.text, reason));
+        let result = match result {
+            Err(Stop::Cost) => Err(EvaluateFault::CostLimit),
+            Err(Stop::Beyond(reason)) => Err(beyond(&reason)),
+            Ok(value::Val::Err(message)) => Err(EvaluateFault::Failed { message: message.to_string() }),
+            Ok(value) => Value::from_val(&value, 0).ok_or_else(|| beyond("the result nests too deeply")),
+        };
+        (result, runner.unordered, runner.tracker.cost())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! The syntax tree of a CEL expression, after macros are expanded.
+
+use super::value::Val;
+
+/// The highest tree that is built; what is higher is left undecided, so that no walk over a tree can exhaust a stack.
+pub(super) const MAX_HEIGHT: u16 = 90;
+
+/// One node. `id` is unique in its tree; `at` is the offset in code points of the token that names it.
+#[derive(Debug, Clone)]
+pub(super) struct Expr {
+    pub(super) id: u32,
+    pub(super) at: u32,
+    pub(super) height: u16,
+    pub(super) kind: Kind,
+}
+
+/// What a node is.
+#[derive(Debug, Clone)]
+pub(super) enum Kind {
+    Literal(Val),
+    Ident(String),
+    Select { operand: Box<Expr>, field: String, test: bool },
+    Call { target: Option<Box<Expr>>, function: String, args: Vec<Expr> },
+    List(Vec<Element>),
+    Map(Vec<Entry>),
+    Message { name: String, values: Vec<Expr> },
+    Fold(Box<Fold>),
+}
+
+/// An element of a list literal; `optional` is the `?` before it.
+#[derive(Debug, Clone)]
+pub(super) struct Element {
+    pub(super) value: Expr,
+    pub(super) optional: bool,
+}
+
+/// An entry of a map literal.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) key: Expr,
+    pub(super) value: Expr,
+    pub(super) optional: bool,
+}
+
+/// What macros become: a fold of a range into an accumulator.
+#[derive(Debug, Clone)]
+pub(super) struct Fold {
+    pub(super) range: Expr,
+    pub(super) var: String,
+    pub(super) var2: Option<String>,
+    pub(super) accu: String,
+    pub(super) init: Expr,
+    pub(super) condition: Expr,
+    pub(super) step: Expr,
+    pub(super) result: Expr,
+}
+
+impl Expr {
+    /// The nodes directly below this one, in the order they were written.
+    pub(super) fn children(&self) -> Vec<&Self> {
+        match &self.kind {
+            Kind::Literal(_) | Kind::Ident(_) => Vec::new(),
+            Kind::Select { operand, .. } => vec![operand],
+            Kind::Call { target, args, .. } => target.iter().map(AsRef::as_ref).chain(args).collect(),
+            Kind::List(elements) => elements.iter().map(|e| &e.value).collect(),
+            Kind::Map(entries) => entries.iter().flat_map(|e| [&e.key, &e.value]).collect(),
+            Kind::Message { values, .. } => values.iter().collect(),
+            Kind::Fold(f) => vec![&f.range, &f.init, &f.condition, &f.step, &f.result],
+        }
+    }
+
+    /// Every node of the tree, this one first.
+    pub(super) fn walk(&self) -> Vec<&Self> {
+        let mut found = Vec::new();
+        let mut open = vec![self];
+        while let Some(next) = open.pop() {
+            found.push(next);
+            let mut children = next.children();
+            children.reverse();
+            open.extend(children);
+        }
+        found
+    }
+
+    /// `a.b.c` as a name, when the node is nothing but identifiers and selections.
+    pub(super) fn qualified_name(&self) -> Option<String> {
+        let mut parts = Vec::new();
+        let mut at = self;
+        loop {
+            match &at.kind {
+                Kind::Ident(name) => {
+                    parts.push(name.as_str());
+                    parts.reverse();
+                    return Some(parts.join("."));
+                }
+                Kind::Select { operand, field, test: false } => {
+                    parts.push(field);
+                    at = operand;
+                }
+                _ => return None,
+            }
+        }
+    }
+}

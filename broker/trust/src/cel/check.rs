@@ -1,0 +1,290 @@
+//! The type checker: what an expression means before it runs, and why it is refused.
+
+mod overload;
+
+use std::collections::HashMap;
+
+use super::ast::{Expr, Fold, Kind};
+use super::decls::{Functions, type_name};
+use super::types::{Param, Type};
+use super::unify::{Mapping, most_general};
+use crate::Minor;
+
+/// What the checker found out about every node.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Checked {
+    pub(super) types: HashMap<u32, Type>,
+    pub(super) calls: HashMap<u32, Callee>,
+    pub(super) names: HashMap<u32, Name>,
+}
+
+/// The function a call means: its full name, whether its receiver was only a part of that name, and the overloads that fit.
+#[derive(Debug, Clone)]
+pub(super) struct Callee {
+    pub(super) function: String,
+    pub(super) namespaced: bool,
+    pub(super) overloads: Vec<&'static str>,
+}
+
+/// What an identifier stands for.
+#[derive(Debug, Clone)]
+pub(super) enum Name {
+    /// A type, by its runtime name.
+    Type(&'static str),
+    /// A variable; `outermost` when loop variables of the same name are passed over.
+    Variable { name: String, outermost: bool },
+}
+
+/// A refusal: where, and why.
+#[derive(Debug, Clone)]
+pub(super) struct Issue {
+    pub(super) at: u32,
+    pub(super) message: String,
+}
+
+/// What checking gives.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    Fine(Checked),
+    Refused(Vec<Issue>),
+    /// Names whose meaning is not decided here.
+    Beyond(String),
+}
+
+/// Checks a tree against the functions of a release and one variable.
+pub(super) fn check(root: &Expr, functions: &Functions, variable: (&'static str, Type), minor: Minor) -> Outcome {
+    let globals = vec![(variable.0.to_owned(), variable.1)];
+    let mut checker = Checker {
+        functions,
+        minor,
+        scopes: vec![globals],
+        found: Checked::default(),
+        issues: Vec::new(),
+        beyond: None,
+        mapping: Mapping::default(),
+        fresh: 0,
+    };
+    checker.check(root);
+    if let Some(reason) = checker.beyond {
+        return Outcome::Beyond(reason);
+    }
+    if !checker.issues.is_empty() {
+        checker.issues.sort_by_key(|i| i.at);
+        return Outcome::Refused(checker.issues);
+    }
+    let Checker { mut found, mapping, .. } = checker;
+    for t in found.types.values_mut() {
+        *t = mapping.substitute(t, true);
+    }
+    Outcome::Fine(found)
+}
+
+struct Checker<'f> {
+    functions: &'f Functions,
+    minor: Minor,
+    scopes: Vec<Vec<(String, Type)>>,
+    found: Checked,
+    issues: Vec<Issue>,
+    beyond: Option<String>,
+    mapping: Mapping,
+    fresh: u32,
+}
+
+impl Checker<'_> {
+    fn refuse(&mut self, e: &Expr, message: String) {
+        self.issues.push(Issue { at: e.at, message });
+    }
+
+    fn undeclared(&mut self, e: &Expr, name: &str) -> Type {
+        self.refuse(e, format!("undeclared reference to '{name}' (in container '')"));
+        Type::Error
+    }
+
+    fn type_of(&self, e: &Expr) -> Type {
+        self.found.types.get(&e.id).cloned().unwrap_or(Type::Error)
+    }
+
+    fn fresh(&mut self) -> Type {
+        self.fresh += 1;
+        Type::Param(Param::Fresh(self.fresh - 1))
+    }
+
+    fn check(&mut self, e: &Expr) {
+        let t = match &e.kind {
+            Kind::Literal(value) => value.static_type(),
+            Kind::Ident(name) => self.ident(e, name),
+            Kind::Select { operand, field, test } => self.select(e, operand, field, *test),
+            Kind::Call { target, function, args } => self.call(e, target.as_deref(), function, args),
+            Kind::List(elements) => {
+                let mut joined = None;
+                for element in elements {
+                    self.check(&element.value);
+                    let t = self.element_type(&element.value, element.optional);
+                    joined = Some(self.join(joined, t));
+                }
+                Type::list(joined.unwrap_or_else(|| self.fresh()))
+            }
+            Kind::Map(entries) => {
+                let (mut keys, mut values) = (None, None);
+                for entry in entries {
+                    self.check(&entry.key);
+                    let key = self.type_of(&entry.key);
+                    keys = Some(self.join(keys, key));
+                    self.check(&entry.value);
+                    let t = self.element_type(&entry.value, entry.optional);
+                    values = Some(self.join(values, t));
+                }
+                let key = keys.unwrap_or_else(|| self.fresh());
+                Type::map(key, values.unwrap_or_else(|| self.fresh()))
+            }
+            Kind::Message { name, .. } => self.message(e, name),
+            Kind::Fold(fold) => self.fold(fold),
+        };
+        self.found.types.insert(e.id, t);
+    }
+
+    fn element_type(&mut self, value: &Expr, optional: bool) -> Type {
+        let t = self.type_of(value);
+        if !optional {
+            return t;
+        }
+        let (inner, was) = t.unwrapped();
+        if !was && !inner.is_dyn() {
+            self.refuse(value, format!("expected type '{}' but found '{t}'", Type::optional(t.clone())));
+        }
+        inner.clone()
+    }
+
+    /// The type of two elements; mixed ones are left to the validation of literals.
+    fn join(&mut self, previous: Option<Type>, current: Type) -> Type {
+        let Some(previous) = previous else { return current };
+        if self.mapping.assignable(&previous, &current) { most_general(&previous, &current).clone() } else { Type::Dyn }
+    }
+
+    fn local(&self, name: &str) -> Option<&Type> {
+        self.scopes.iter().skip(1).rev().flatten().find(|(n, _)| n == name).map(|(_, t)| t)
+    }
+
+    fn global(&self, name: &str) -> Option<&Type> {
+        self.scopes.first().into_iter().flatten().find(|(n, _)| n == name).map(|(_, t)| t)
+    }
+
+    fn ident(&mut self, e: &Expr, written: &str) -> Type {
+        let dotted = written.starts_with('.');
+        let name = written.trim_start_matches('.');
+        if dotted && self.minor < Minor::V1_37 && self.local(name).is_some() && self.global(name).is_some() {
+            self.beyond = Some(format!("the name {written:?} is also a loop variable"));
+        }
+        let mut outermost = false;
+        let mut found = self.local(name).cloned();
+        if dotted && self.minor >= Minor::V1_37 {
+            outermost = found.is_some();
+            found = None;
+        }
+        if let Some(t) = found.or_else(|| self.global(name).cloned()) {
+            self.found.names.insert(e.id, Name::Variable { name: name.to_owned(), outermost });
+            return t;
+        }
+        match type_name(name) {
+            Some((runtime, t)) => {
+                self.found.names.insert(e.id, Name::Type(runtime));
+                t
+            }
+            None => self.undeclared(e, written),
+        }
+    }
+
+    fn select(&mut self, e: &Expr, operand: &Expr, field: &str, test: bool) -> Type {
+        if let Some(name) = e.qualified_name().filter(|_| !test) {
+            let root = name.trim_start_matches('.').split('.').next().unwrap_or_default().to_owned();
+            if matches!(root.as_str(), "google" | "kubernetes" | "net") {
+                self.beyond = Some(format!("{name:?} may be the name of a type"));
+            }
+        }
+        let t = self.field(e, operand, field, false);
+        if test { Type::Bool } else { self.mapping.substitute(&t, false) }
+    }
+
+    fn field(&mut self, e: &Expr, operand: &Expr, field: &str, optional: bool) -> Type {
+        self.check(operand);
+        let operand_type = self.mapping.substitute(&self.type_of(operand), false);
+        let (target, was_optional) = operand_type.unwrapped();
+        let t = match target {
+            Type::Map(pair) => pair.1.clone(),
+            Type::Object("kubernetes.UserInfo") => match field {
+                "username" | "uid" => Type::String,
+                "groups" => Type::list(Type::String),
+                "extra" => Type::map(Type::String, Type::list(Type::String)),
+                _ => {
+                    self.refuse(e, format!("undefined field '{field}'"));
+                    Type::Error
+                }
+            },
+            Type::Object(name) => {
+                self.refuse(e, format!("unexpected failed resolution of '{name}'"));
+                Type::Error
+            }
+            Type::Param(_) => {
+                self.mapping.assignable(&Type::Dyn, target);
+                Type::Dyn
+            }
+            _ => {
+                if !target.is_dyn_or_error() {
+                    self.refuse(e, format!("type '{target}' does not support field selection"));
+                }
+                Type::Dyn
+            }
+        };
+        if was_optional || optional { Type::optional(t) } else { t }
+    }
+
+    fn message(&mut self, e: &Expr, name: &str) -> Type {
+        let plain = name.trim_start_matches('.');
+        if type_name(plain).is_some() || ["google.", "kubernetes.", "net."].iter().any(|p| plain.starts_with(p)) {
+            self.beyond = Some(format!("a message {name:?} is made"));
+        }
+        self.undeclared(e, name)
+    }
+
+    fn fold(&mut self, fold: &Fold) -> Type {
+        self.check(&fold.range);
+        self.check(&fold.init);
+        let range = self.mapping.substitute(&self.type_of(&fold.range), false);
+        let accu = self.type_of(&fold.init);
+        self.scopes.push(vec![(fold.accu.clone(), accu.clone())]);
+        let (first, second) = match &range {
+            Type::List(of) if fold.var2.is_some() => (Type::Int, (**of).clone()),
+            Type::List(of) => ((**of).clone(), Type::Error),
+            Type::Map(pair) => (pair.0.clone(), pair.1.clone()),
+            Type::Dyn | Type::Error | Type::Param(_) => {
+                self.mapping.assignable(&Type::Dyn, &range);
+                (Type::Dyn, Type::Dyn)
+            }
+            _ => {
+                self.refuse(
+                    &fold.range,
+                    format!("expression of type '{range}' cannot be range of a comprehension (must be list, map, or dynamic)"),
+                );
+                (Type::Error, Type::Error)
+            }
+        };
+        let mut scope = vec![(fold.var.clone(), first)];
+        scope.extend(fold.var2.clone().map(|v| (v, second)));
+        self.scopes.push(scope);
+        self.check(&fold.condition);
+        self.expect(&fold.condition, &Type::Bool);
+        self.check(&fold.step);
+        self.expect(&fold.step, &accu);
+        self.scopes.pop();
+        self.check(&fold.result);
+        self.scopes.pop();
+        self.mapping.substitute(&self.type_of(&fold.result), false)
+    }
+
+    fn expect(&mut self, e: &Expr, t: &Type) {
+        let found = self.type_of(e);
+        if !self.mapping.assignable(t, &found) {
+            self.refuse(e, format!("expected type '{t}' but found '{found}'"));
+        }
+    }
+}

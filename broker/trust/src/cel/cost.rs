@@ -1,0 +1,103 @@
+//! What a run costs, counted as cel-go counts it: with a stack of values by node id, quirks included.
+
+mod call;
+
+use super::eval::{Run, Stop};
+use super::value::Val;
+use crate::Minor;
+
+/// kube-apiserver's limit for one expression.
+const LIMIT: u64 = 1_000_000;
+
+/// Work beyond which a run is given up: it is far more than any expression within the limit needs.
+const MAX_STEPS: u64 = 20_000_000;
+
+/// The cost so far.
+#[derive(Debug, Default)]
+pub(super) struct Tracker {
+    cost: u64,
+    steps: u64,
+    stack: Vec<(u32, Val)>,
+    muted: bool,
+}
+
+impl Tracker {
+    pub(super) fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// Counts work that costs nothing in CEL but takes time here.
+    pub(super) fn step(&mut self, work: u64) -> Run<()> {
+        self.steps = self.steps.saturating_add(work);
+        if self.steps > MAX_STEPS {
+            return Err(Stop::Beyond("the evaluation takes too long".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Whether what follows goes unseen.
+    pub(super) fn mute(&mut self, muted: bool) {
+        self.muted = muted;
+    }
+
+    pub(super) fn charge_signed(&mut self, cost: i64) {
+        if !self.muted {
+            self.cost = self.cost.wrapping_add_signed(cost);
+        }
+    }
+
+    /// Notes the value of a node.
+    pub(super) fn push(&mut self, id: u32, value: Val) -> Run<()> {
+        self.step(1)?;
+        if self.muted {
+            return Ok(());
+        }
+        self.stack.push((id, value));
+        if self.cost > LIMIT { Err(Stop::Cost) } else { Ok(()) }
+    }
+
+    /// Takes each of the nodes off the stack, and all that is above it.
+    pub(super) fn drop_ids(&mut self, ids: &[u32]) -> Run<()> {
+        for id in ids {
+            if let Some(at) = self.find(*id)? {
+                self.stack.truncate(at);
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&mut self, id: u32) -> Run<Option<usize>> {
+        let found = self.stack.iter().rposition(|(i, _)| *i == id);
+        let looked = self.stack.len() - found.unwrap_or(0);
+        self.step(looked as u64 / 8)?;
+        Ok(found)
+    }
+
+    /// Takes the arguments of a call off the stack. Nothing if one of them never got there.
+    fn take(&mut self, ids: &[u32]) -> Run<Option<Vec<Val>>> {
+        let mut values = Vec::with_capacity(ids.len());
+        for id in ids.iter().rev() {
+            let Some(at) = self.find(*id)? else { return Ok(None) };
+            let Some((_, value)) = self.stack.get(at) else { return Ok(None) };
+            values.push(value.clone());
+            self.stack.truncate(at);
+        }
+        values.reverse();
+        Ok(Some(values))
+    }
+
+    /// A list or a map that was made.
+    pub(super) fn construct(&mut self, id: u32, parts: &[u32], cost: u64, value: Val) -> Run<()> {
+        self.take(parts)?;
+        self.cost = self.cost.saturating_add(cost);
+        self.push(id, value)
+    }
+
+    /// A function that was called.
+    pub(super) fn call(&mut self, minor: Minor, id: u32, what: (&str, Option<&str>), parts: &[u32], value: &Val) -> Run<()> {
+        if let Some(args) = self.take(parts)? {
+            self.cost = self.cost.saturating_add(call::cost(minor, what.0, what.1.unwrap_or_default(), &args, value));
+        }
+        self.push(id, value.clone())
+    }
+}

@@ -1,0 +1,90 @@
+//! The functions that each release declares.
+
+mod collections;
+mod core;
+mod kubernetes;
+
+use std::collections::HashMap;
+
+use super::types::Type;
+use crate::Minor;
+
+/// The functions of one release, by name.
+#[derive(Debug)]
+pub(super) struct Functions {
+    by_name: HashMap<&'static str, Function>,
+}
+
+/// A function and its overloads, in the order in which they are tried.
+#[derive(Debug)]
+pub(super) struct Function {
+    pub(super) name: &'static str,
+    pub(super) overloads: Vec<Overload>,
+}
+
+/// One signature. `params` are the letters of its type parameters; a member is called on its first argument.
+#[derive(Debug)]
+pub(super) struct Overload {
+    pub(super) id: &'static str,
+    pub(super) member: bool,
+    pub(super) args: Vec<Type>,
+    pub(super) result: Type,
+    pub(super) params: Vec<char>,
+}
+
+impl Functions {
+    /// Reads the tables. A row is `name#overload#arguments#result#releases`: a dot before the name marks a member, `;` separates
+    /// arguments, and `31-36` are the minors that have it.
+    pub(super) fn of(minor: Minor) -> Self {
+        let mut by_name: HashMap<&'static str, Function> = HashMap::new();
+        for row in [core::TABLE, collections::TABLE, kubernetes::TABLE].into_iter().flat_map(str::lines) {
+            let mut fields = row.split('#');
+            let mut field = || fields.next().unwrap_or_default();
+            let (name, id, args, result, releases) = (field(), field(), field(), field(), field());
+            if !has(releases, minor) {
+                continue;
+            }
+            let plain = name.strip_prefix('.').unwrap_or(name);
+            let args: Vec<Type> = args.split(';').filter(|a| !a.is_empty()).map(Type::read).collect();
+            let letters = ['A', 'B', 'K', 'V', 'T'];
+            let result = Type::read(result);
+            let params = letters.into_iter().filter(|l| args.iter().chain([&result]).any(|t| mentions(t, *l))).collect();
+            let overload = Overload { id, member: plain.len() < name.len(), args, result, params };
+            by_name.entry(plain).or_insert_with(|| Function { name: plain, overloads: Vec::new() }).overloads.push(overload);
+        }
+        Self { by_name }
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Function> {
+        self.by_name.get(name)
+    }
+}
+
+fn mentions(t: &Type, letter: char) -> bool {
+    *t == Type::Param(super::types::Param::Declared(letter)) || t.parts().into_iter().any(|p| mentions(p, letter))
+}
+
+fn has(releases: &str, minor: Minor) -> bool {
+    let (from, to) = releases.split_once('-').unwrap_or((releases, ""));
+    let bound = |text: &str, default: u8| text.parse().unwrap_or(default);
+    (bound(from, 0)..=bound(to, u8::MAX)).contains(&minor.number())
+}
+
+/// The types that can be named: their name at run time, and the type that the name has.
+pub(super) fn type_name(name: &str) -> Option<(&'static str, Type)> {
+    let (runtime, read) = match name {
+        "bool" => ("bool", "type(bool)"),
+        "bytes" => ("bytes", "type(bytes)"),
+        "double" => ("double", "type(double)"),
+        "int" => ("int", "type(int)"),
+        "uint" => ("uint", "type(uint)"),
+        "string" => ("string", "type(string)"),
+        "list" => ("list", "type(list(A))"),
+        "map" => ("map", "type(map(A, B))"),
+        "null_type" => ("null_type", "type(null)"),
+        "type" => ("type", "type(type)"),
+        "optional_type" => ("optional_type", "type(optional_type)"),
+        _ => return None,
+    };
+    Some((runtime, Type::read(read)))
+}

@@ -1,0 +1,61 @@
+//! Names that are escaped because CEL identifiers cannot hold them: `__dot__` and the like.
+
+const KEYWORDS: [&str; 21] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+/// The name that an escaped name stands for, if it is escaped and well so.
+pub(super) fn unescape(name: &str) -> Option<String> {
+    unescape_strict(name).filter(|found| found != name)
+}
+
+/// The name that a name stands for: itself if nothing in it is escaped, nothing if an escape in it is none of the known.
+pub(super) fn unescape_strict(name: &str) -> Option<String> {
+    let mut out = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(open) = rest.find("__") {
+        let (before, tail) = rest.split_at(open);
+        let inner = tail.get(2..).unwrap_or_default();
+        let end = inner.find('_').unwrap_or(inner.len());
+        let (word, after) = inner.split_at(end);
+        if word.is_empty() || !after.starts_with("__") {
+            // No escape starts here, but one may start at the next underscore.
+            let step = open + 1;
+            out.push_str(rest.get(..step).unwrap_or_default());
+            rest = rest.get(step..).unwrap_or_default();
+            continue;
+        }
+        out.push_str(before);
+        match word {
+            "underscores" => out.push_str("__"),
+            "dot" => out.push('.'),
+            "dash" => out.push('-'),
+            "slash" => out.push('/'),
+            _ if KEYWORDS.contains(&word) && name.len() == word.len() + 4 => out.push_str(word),
+            _ => return None,
+        }
+        rest = after.get(2..).unwrap_or_default();
+    }
+    out.push_str(rest);
+    Some(out)
+}

@@ -1,0 +1,49 @@
+//! Calls of functions: which overload runs, and what it gives.
+
+use super::super::library;
+use super::super::plan::Call;
+use super::super::value::Val;
+use super::{Run, Runner, Stop};
+
+impl Runner<'_> {
+    pub(super) fn call(&mut self, call: &Call, scope: Option<usize>) -> Run<Val> {
+        let value = self.apply(call, scope)?;
+        let ids: Vec<u32> = call.args.iter().map(super::super::plan::Node::id).collect();
+        self.tracker.call(self.minor, call.id, (&call.function, call.overload), &ids, &value)?;
+        Ok(value)
+    }
+
+    fn apply(&mut self, call: &Call, scope: Option<usize>) -> Run<Val> {
+        let mut args = Vec::with_capacity(call.args.len());
+        let lenient = call.function == "@not_strictly_false";
+        // Calls of two arguments evaluate both before they look at errors; longer ones, and dispatched ones, stop at the first.
+        let eager = call.args.len() <= 2 && call.pattern.is_none() && (call.overload.is_some() || library::is_single(&call.function));
+        for arg in &call.args {
+            let value = self.eval(arg, scope)?;
+            if value.is_error() && !eager && !lenient {
+                return Ok(value);
+            }
+            args.push(value);
+        }
+        if !lenient && let Some(error) = args.iter().find(|a| a.is_error()) {
+            return Ok(error.clone());
+        }
+        self.tracker.step(args.iter().map(Val::cost_size).fold(0, u64::saturating_add) / 16)?;
+        let undecided = |reason: String| Stop::Beyond(reason);
+        let context = library::Context { minor: self.minor, order: self.order, pattern: call.pattern.as_deref() };
+        if library::is_single(&call.function) {
+            return library::operator(&call.function, &args, &context).map_err(undecided);
+        }
+        let overloads = self.functions.get(&call.function).map(|f| f.overloads.as_slice()).unwrap_or_default();
+        let mut candidates = overloads.iter().filter(|o| call.overload.is_none_or(|id| id == o.id));
+        let fits = |o: &&super::super::decls::Overload| {
+            let guarded = !library::is_unguarded(o.id);
+            o.args.len() == args.len() && (!guarded || o.args.iter().zip(&args).all(|(t, v)| v.fits(t)))
+        };
+        let Some(overload) = candidates.find(fits) else {
+            let types: Vec<&str> = args.iter().map(Val::type_name).collect();
+            return Ok(Val::error(format!("no such overload: {}({})", call.function, types.join(", "))));
+        };
+        library::call(overload.id, &args, &context).map_err(undecided)
+    }
+}

@@ -1,0 +1,97 @@
+//! What an expression is evaluated on.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map as JsonMap, Value as Json};
+
+use super::Scope;
+use super::value::{Lazy, List, Map, Val};
+use crate::Minor;
+
+/// How deep claims may nest.
+const MAX_DEPTH: u32 = 130;
+
+/// The value of the variable.
+#[derive(Debug, Clone, Copy)]
+pub enum Input<'a> {
+    /// The claims of a token, as JSON. Numbers are taken as Kubernetes takes them: since 1.34 each is a double, before that integers
+    /// that fit 64 bits are ints.
+    Claims(&'a JsonMap<String, Json>),
+    /// A user.
+    User(&'a UserInfo),
+}
+
+/// A user, as rules on users see it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UserInfo {
+    /// The name.
+    pub username: String,
+    /// The uid, which may be empty.
+    pub uid: String,
+    /// The groups.
+    pub groups: Vec<String>,
+    /// Extra values by key.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+/// The variable of a run, or why it is not decided.
+pub(super) fn variable(input: Input<'_>, scope: Scope, minor: Minor) -> Result<Val, &'static str> {
+    let lazy = minor >= Minor::V1_34;
+    let entries: Vec<(String, Val)> = match (input, scope) {
+        (Input::Claims(claims), Scope::Claims) => {
+            claims.iter().map(|(k, v)| Ok((k.clone(), json(v, minor, 0)?))).collect::<Result<_, &'static str>>()?
+        }
+        (Input::User(user), Scope::User) => {
+            // Since 1.34 Go holds these lists as []string.
+            let texts = |list: &[String]| {
+                if lazy {
+                    Val::List(List::of_strings(list.to_vec()))
+                } else {
+                    Val::list(list.iter().map(|s| Val::from(s.as_str())).collect())
+                }
+            };
+            let extra = user.extra.iter().map(|(k, v)| (Val::from(k.as_str()), texts(v))).collect();
+            vec![
+                ("username".to_owned(), Val::from(user.username.as_str())),
+                ("uid".to_owned(), Val::from(user.uid.as_str())),
+                ("groups".to_owned(), texts(&user.groups)),
+                ("extra".to_owned(), Val::Map(Map::json(extra))),
+            ]
+        }
+        _ => return Err("the input is not the variable of the expression"),
+    };
+    if lazy {
+        let name = if scope == Scope::Claims { "kubernetes.claims" } else { "kubernetes.UserInfo" };
+        let entries = entries.into_iter().map(|(k, v)| (k.into(), v.unescaping())).collect();
+        return Ok(Val::Lazy(Lazy::new(name, entries).into()));
+    }
+    Ok(Val::Map(Map::json(entries.into_iter().map(|(k, v)| (Val::from(k), v)).collect())))
+}
+
+fn json(value: &Json, minor: Minor, depth: u32) -> Result<Val, &'static str> {
+    if depth > MAX_DEPTH {
+        return Err("the claims nest too deeply");
+    }
+    Ok(match value {
+        Json::Null => Val::Null,
+        Json::Bool(b) => Val::Bool(*b),
+        Json::String(s) => Val::from(s.as_str()),
+        Json::Number(n) => match n.as_i64() {
+            Some(n) if minor < Minor::V1_34 => Val::Int(n),
+            _ => match n.as_f64() {
+                // An integer -0 and a -0.0 are not told apart once they are read.
+                Some(d) if minor < Minor::V1_34 && d == 0.0 && d.is_sign_negative() => return Err("a claim of minus zero"),
+                Some(d) => Val::Double(d),
+                None => return Err("a number that cannot be held"),
+            },
+        },
+        Json::Array(items) => Val::list(items.iter().map(|v| json(v, minor, depth + 1)).collect::<Result<_, _>>()?),
+        Json::Object(entries) => {
+            let mut read = Vec::with_capacity(entries.len());
+            for (k, v) in entries {
+                read.push((Val::from(k.as_str()), json(v, minor, depth + 1)?));
+            }
+            Val::Map(Map::json(read))
+        }
+    })
+}

@@ -1,0 +1,61 @@
+//! What the functions do.
+
+mod collections;
+mod convert;
+mod named;
+mod net;
+mod operator;
+mod optional;
+mod pattern;
+mod quantity;
+mod semver;
+mod text;
+mod times;
+mod url;
+
+pub(super) use convert::{convert, is_conversion};
+pub(super) use named::FormatName;
+pub(super) use net::{Ip, Prefix};
+pub(super) use operator::{is_single, operator};
+pub(super) use pattern::{Pattern, PatternFault};
+pub(super) use quantity::Quantity;
+pub(super) use semver::Semver;
+pub(super) use text::{check_format, printable, runtime_name};
+pub(super) use url::Url;
+
+use super::value::Val;
+use crate::Minor;
+
+/// What a function needs to know besides its arguments.
+pub(super) struct Context<'c> {
+    pub(super) minor: Minor,
+    pub(super) order: u32,
+    /// The pattern of the call, when it is constant.
+    pub(super) pattern: Option<&'c Pattern>,
+}
+
+/// A value, or why it is not decided what it would be.
+type Called = Result<Val, String>;
+
+/// Whether an overload looks at its arguments itself.
+pub(super) fn is_unguarded(overload: &str) -> bool {
+    matches!(overload, "contains_string" | "ends_with_string" | "starts_with_string")
+}
+
+/// Calls an overload with arguments that fit it.
+pub(super) fn call(overload: &str, args: &[Val], context: &Context<'_>) -> Called {
+    if is_unguarded(overload) && !args.iter().all(|a| matches!(a, Val::Str(_))) {
+        return Ok(Val::no_overload());
+    }
+    let known = optional::call(overload, args)
+        .or_else(|| text::call(overload, args, context))
+        .or_else(|| collections::call(overload, args, context))
+        .or_else(|| times::call(overload, args))
+        .or_else(|| url::call(overload, args))
+        .or_else(|| net::call(overload, args, context))
+        .or_else(|| convert::call(overload, args))
+        .or_else(|| quantity::call(overload, args, context))
+        .or_else(|| semver::call(overload, args, context))
+        .or_else(|| named::call(overload, args, context));
+    known.unwrap_or_else(|| Err(format!("the function {overload} is not evaluated here")))
+}

@@ -1,0 +1,53 @@
+//! Regular expressions: RE2's as Go has them, carried out by the `regex` crate.
+
+mod translate;
+
+use super::super::value::Val;
+use super::{Called, Context};
+
+/// A compiled pattern.
+#[derive(Debug)]
+pub(in crate::cel) struct Pattern {
+    regex: regex::Regex,
+}
+
+/// Why there is no pattern.
+#[derive(Debug, Clone)]
+pub(in crate::cel) enum PatternFault {
+    /// Go refuses it.
+    Refused(String),
+    /// It uses something that is not decided here.
+    Beyond(String),
+}
+
+impl Pattern {
+    /// Compiles a pattern in Go's syntax.
+    pub(in crate::cel) fn compile(written: &str) -> Result<Self, PatternFault> {
+        let translated = translate::translate(written)?;
+        let built = regex::RegexBuilder::new(&translated).size_limit(10 << 20).dfa_size_limit(2 << 20).nest_limit(60).build();
+        built.map(|regex| Self { regex }).map_err(|_| PatternFault::Beyond(format!("the pattern {written:?}")))
+    }
+
+    /// Whether it matches anywhere in the text.
+    pub(super) fn is_match(&self, text: &str) -> Result<bool, String> {
+        Ok(self.regex.is_match(text))
+    }
+
+    /// The first `n` matches, or all if `n` is negative.
+    pub(super) fn find_all(&self, text: &str, n: i64) -> Result<Vec<String>, String> {
+        let limit = usize::try_from(n).unwrap_or(usize::MAX);
+        Ok(self.regex.find_iter(text).take(limit).map(|m| m.as_str().to_owned()).collect())
+    }
+}
+
+/// Runs something with the pattern of the call, compiled now if it was not constant.
+pub(super) fn with(context: &Context<'_>, written: &str, run: impl Fn(&Pattern) -> Called) -> Called {
+    if let Some(pattern) = context.pattern {
+        return run(pattern);
+    }
+    match Pattern::compile(written) {
+        Ok(pattern) => run(&pattern),
+        Err(PatternFault::Refused(message)) => Ok(Val::error(message)),
+        Err(PatternFault::Beyond(reason)) => Err(reason),
+    }
+}

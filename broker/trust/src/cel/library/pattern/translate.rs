@@ -1,0 +1,282 @@
+//! From Go's regular expressions to those of the `regex` crate. Everything is written out anew, so that nothing is read in two ways.
+
+mod class;
+
+use super::PatternFault;
+
+/// Go's limits: a repeat, the nesting, and the size that nested repeats may reach.
+const MAX_REPEAT: u32 = 1000;
+const MAX_NESTING: u32 = 50;
+
+type Translating<T> = Result<T, PatternFault>;
+
+/// The same expression for the `regex` crate.
+pub(super) fn translate(written: &str) -> Translating<String> {
+    let mut t = Translator { chars: written.chars().collect(), at: 0, depth: 0, groups: 0, names: Vec::new(), unit: true };
+    if t.chars.len() > 1000 {
+        return Err(PatternFault::Beyond("a long pattern".to_owned()));
+    }
+    let (out, _) = t.alternatives()?;
+    if t.at < t.chars.len() {
+        return refused(&format!("unexpected ): `{written}`"));
+    }
+    Ok(out)
+}
+
+fn refused<T>(what: &str) -> Translating<T> {
+    Err(PatternFault::Refused(format!("error parsing regexp: {what}")))
+}
+
+fn beyond<T>(what: &str) -> Translating<T> {
+    Err(PatternFault::Beyond(format!("{what} in a pattern")))
+}
+
+struct Translator {
+    chars: Vec<char>,
+    at: usize,
+    depth: u32,
+    groups: u32,
+    names: Vec<String>,
+    /// Whether what was read last can be repeated.
+    unit: bool,
+}
+
+impl Translator {
+    fn peek(&self) -> Option<char> {
+        self.chars.get(self.at).copied()
+    }
+
+    fn ahead(&self, text: &str) -> bool {
+        text.chars().enumerate().all(|(i, c)| self.chars.get(self.at + i) == Some(&c))
+    }
+
+    fn eat(&mut self, text: &str) -> bool {
+        let found = self.ahead(text);
+        if found {
+            self.at += text.chars().count();
+        }
+        found
+    }
+
+    /// Everything up to a `)` or the end, and the largest product of repeats in it.
+    fn alternatives(&mut self) -> Translating<(String, u32)> {
+        self.depth += 1;
+        if self.depth > MAX_NESTING {
+            return beyond("much nesting");
+        }
+        let (mut out, mut largest) = (String::new(), 1);
+        self.unit = false;
+        let mut last_size = 1;
+        while let Some(c) = self.peek() {
+            match c {
+                ')' => break,
+                '|' => {
+                    self.at += 1;
+                    out.push('|');
+                    self.unit = false;
+                }
+                '*' | '+' | '?' => {
+                    self.at += 1;
+                    self.repeatable(&c.to_string())?;
+                    out.push(c);
+                    self.lazy(&mut out)?;
+                }
+                '{' => match self.counts()? {
+                    Some((low, high)) => {
+                        self.repeatable("{")?;
+                        let size = high.unwrap_or(low).max(1).saturating_mul(last_size);
+                        if size > MAX_REPEAT {
+                            return refused("invalid repeat count");
+                        }
+                        largest = largest.max(size);
+                        match high {
+                            Some(high) => out.push_str(&format!("{{{low},{high}}}")),
+                            None => out.push_str(&format!("{{{low},}}")),
+                        }
+                        self.lazy(&mut out)?;
+                    }
+                    None => {
+                        self.at += 1;
+                        out.push_str("\\{");
+                        self.unit = true;
+                        last_size = 1;
+                    }
+                },
+                _ => {
+                    let (piece, size) = self.atom(c)?;
+                    out.push_str(&piece);
+                    last_size = size;
+                    largest = largest.max(size);
+                }
+            }
+        }
+        self.depth -= 1;
+        Ok((out, largest))
+    }
+
+    fn repeatable(&self, operator: &str) -> Translating<()> {
+        if self.unit { Ok(()) } else { refused(&format!("missing argument to repetition operator: `{operator}`")) }
+    }
+
+    /// The `?` after a repeat; another repeat after it is refused.
+    fn lazy(&mut self, out: &mut String) -> Translating<()> {
+        if self.eat("?") {
+            out.push('?');
+        }
+        let again = match self.peek() {
+            Some('*' | '+' | '?') => true,
+            Some('{') => {
+                let at = self.at;
+                let counts = self.counts()?;
+                self.at = at;
+                counts.is_some()
+            }
+            _ => false,
+        };
+        if again { refused("invalid nested repetition operator") } else { Ok(()) }
+    }
+
+    /// `{2}`, `{2,}` or `{2,3}`; anything else is no repeat and `{` means itself.
+    fn counts(&mut self) -> Translating<Option<(u32, Option<u32>)>> {
+        let start = self.at;
+        let text: String = self.chars.iter().skip(start + 1).take_while(|c| **c != '}').collect();
+        let closed = self.chars.get(start + 1 + text.chars().count()) == Some(&'}');
+        let number = |t: &str| -> Option<u32> {
+            let plain = !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit()) && (t == "0" || !t.starts_with('0'));
+            plain.then(|| t.parse().unwrap_or(u32::MAX))
+        };
+        let parsed = match text.split_once(',') {
+            None => number(&text).map(|n| (n, Some(n))),
+            Some((low, "")) => number(low).map(|n| (n, None)),
+            Some((low, high)) => number(low).zip(number(high)).map(|(l, h)| (l, Some(h))),
+        };
+        let Some((low, high)) = parsed.filter(|_| closed) else { return Ok(None) };
+        self.at = start + text.chars().count() + 2;
+        if low > MAX_REPEAT || high.is_some_and(|h| h > MAX_REPEAT || h < low) {
+            return refused("invalid repeat count");
+        }
+        Ok(Some((low, high)))
+    }
+
+    fn atom(&mut self, c: char) -> Translating<(String, u32)> {
+        self.unit = true;
+        match c {
+            '(' => self.group(),
+            '[' => Ok((self.class()?, 1)),
+            '\\' => Ok((self.escape()?, 1)),
+            '^' | '$' | '.' => {
+                self.at += 1;
+                Ok((c.to_string(), 1))
+            }
+            _ => {
+                self.at += 1;
+                Ok((class::literal(c), 1))
+            }
+        }
+    }
+
+    fn group(&mut self) -> Translating<(String, u32)> {
+        self.at += 1;
+        let mut open = String::from("(?:");
+        if self.eat("?P<") || self.eat("?<") {
+            let name: String = self.chars.iter().skip(self.at).take_while(|c| **c != '>').collect();
+            let closed = self.chars.get(self.at + name.chars().count()) == Some(&'>');
+            let word = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            if !closed || !word {
+                return if name.is_ascii() { refused("invalid named capture") } else { beyond("a group's name") };
+            }
+            if self.names.contains(&name) {
+                return refused("duplicate capture group name");
+            }
+            self.at += name.chars().count() + 1;
+            self.names.push(name);
+            self.groups += 1;
+        } else if self.eat("?") {
+            match self.flags()? {
+                (flags, true) => open = format!("(?{flags}:"),
+                (flags, false) => {
+                    if matches!(self.peek(), Some('*' | '+' | '?' | '{')) {
+                        return beyond("a repeat after flags");
+                    }
+                    self.unit = false;
+                    return Ok((if flags.is_empty() { String::new() } else { format!("(?{flags})") }, 1));
+                }
+            }
+        } else {
+            self.groups += 1;
+        }
+        let (inner, size) = self.alternatives()?;
+        if !self.eat(")") {
+            return refused("missing closing )");
+        }
+        self.unit = true;
+        Ok((format!("{open}{inner})"), size))
+    }
+
+    /// `i`, `m`, `s`, `U` and what they are turned off by; whether a group follows.
+    fn flags(&mut self) -> Translating<(String, bool)> {
+        let (mut flags, mut negated, mut any) = (String::new(), false, false);
+        loop {
+            let Some(c) = self.peek() else { return refused("missing closing )") };
+            self.at += 1;
+            match c {
+                'i' | 'm' | 's' | 'U' => {
+                    // A flag given twice is one to Go and a mistake to others.
+                    if flags.contains(c) {
+                        return beyond("a repeated flag");
+                    }
+                    flags.push(c);
+                    any = true;
+                }
+                '-' if !negated => {
+                    negated = true;
+                    flags.push('-');
+                    any = false;
+                }
+                ':' | ')' if !negated || any => return Ok((flags, c == ':')),
+                _ => return refused("invalid or unsupported Perl syntax"),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Translating<String> {
+        self.at += 1;
+        let Some(c) = self.peek() else { return refused("trailing backslash at end of expression") };
+        match c {
+            'A' => {
+                self.at += 1;
+                Ok("\\A".to_owned())
+            }
+            'z' => {
+                self.at += 1;
+                Ok("\\z".to_owned())
+            }
+            'b' => {
+                self.at += 1;
+                Ok("(?-u:\\b)".to_owned())
+            }
+            'B' => beyond("\\B"),
+            'C' | 'E' => refused("invalid escape sequence"),
+            'Q' => {
+                self.at += 1;
+                let mut out = String::new();
+                while let Some(c) = self.peek() {
+                    if self.eat("\\E") {
+                        break;
+                    }
+                    self.at += 1;
+                    out.push_str(&class::literal(c));
+                }
+                // A repeat after it takes only the last character, which is how it is written here too.
+                self.unit = !out.is_empty();
+                if out.is_empty() { beyond("an empty quotation") } else { Ok(out) }
+            }
+            'p' | 'P' => beyond("a Unicode class"),
+            'd' | 'D' | 's' | 'S' | 'w' | 'W' => {
+                self.at += 1;
+                Ok(format!("[{}]", class::perl(c)))
+            }
+            _ => Ok(class::literal(self.escaped()?)),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The values of literals: what a quoted string or a number means.
+
+use super::value::Val;
+
+/// The value of a string literal as written, quotes and all.
+pub(super) fn string(written: &str) -> Result<Val, &'static str> {
+    let bytes = unquote(written, false)?;
+    String::from_utf8(bytes).map(Val::from).map_err(|_| "unable to unescape string")
+}
+
+/// The value of a bytes literal, without its `b`.
+pub(super) fn bytes(written: &str) -> Result<Val, &'static str> {
+    Ok(Val::Bytes(unquote(written, true)?.into()))
+}
+
+/// An integer, `0x` or decimal; `negative` is a minus directly before it.
+pub(super) fn int(digits: &str, negative: bool) -> Result<Val, &'static str> {
+    let (digits, radix) = radix(digits);
+    let signed = if negative { format!("-{digits}") } else { digits.to_owned() };
+    i64::from_str_radix(&signed, radix).map(Val::Int).map_err(|_| "invalid int literal")
+}
+
+/// An unsigned integer, without its `u`.
+pub(super) fn uint(digits: &str) -> Result<Val, &'static str> {
+    let (digits, radix) = radix(digits);
+    u64::from_str_radix(digits, radix).map(Val::Uint).map_err(|_| "invalid uint literal")
+}
+
+/// A floating point number. Go refuses what is beyond its range.
+pub(super) fn float(digits: &str, negative: bool) -> Result<Val, &'static str> {
+    let value: f64 = digits.parse().map_err(|_| "invalid double literal")?;
+    if value.is_infinite() {
+        return Err("invalid double literal");
+    }
+    Ok(Val::Double(if negative { -value } else { value }))
+}
+
+fn radix(digits: &str) -> (&str, u32) {
+    digits.strip_prefix("0x").map_or((digits, 10), |hex| (hex, 16))
+}
+
+fn unquote(written: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
+    let normal = written.replace("\r\n", "\n").replace('\r', "\n");
+    let raw = normal.starts_with(['r', 'R']);
+    let quoted = if raw { normal.get(1..).unwrap_or_default() } else { &normal };
+    let triple = quoted.len() >= 6 && (quoted.starts_with("'''") || quoted.starts_with("\"\"\""));
+    let edge = if triple { 3 } else { 1 };
+    let inner = quoted.get(edge..quoted.len().saturating_sub(edge)).ok_or("unable to unescape string")?;
+    if raw || !inner.contains('\\') {
+        return Ok(inner.as_bytes().to_vec());
+    }
+    let mut out = Vec::with_capacity(inner.len());
+    let mut rest = inner.chars();
+    while let Some(c) = rest.next() {
+        if c == '\\' {
+            unescape(&mut rest, bytes, &mut out)?;
+        } else {
+            push(&mut out, c);
+        }
+    }
+    Ok(out)
+}
+
+fn unescape(rest: &mut std::str::Chars<'_>, bytes: bool, out: &mut Vec<u8>) -> Result<(), &'static str> {
+    const BAD: &str = "unable to unescape string";
+    let c = rest.next().ok_or(BAD)?;
+    let plain = match c {
+        'a' => 7,
+        'b' => 8,
+        'f' => 12,
+        'n' => 10,
+        'r' => 13,
+        't' => 9,
+        'v' => 11,
+        '\\' | '\'' | '"' | '`' | '?' => u8::try_from(c).map_err(|_| BAD)?,
+        'x' | 'X' => return code(rest, 2, 16, bytes, out),
+        'u' | 'U' if bytes => return Err(BAD),
+        'u' => return code(rest, 4, 16, false, out),
+        'U' => return code(rest, 8, 16, false, out),
+        '0'..='3' => {
+            let tail = format!("{c}{}", rest.as_str());
+            let mut octal = tail.chars();
+            code(&mut octal, 3, 8, bytes, out)?;
+            *rest = rest.as_str().get(2..).unwrap_or_default().chars();
+            return Ok(());
+        }
+        _ => return Err(BAD),
+    };
+    out.push(plain);
+    Ok(())
+}
+
+fn code(rest: &mut std::str::Chars<'_>, digits: usize, radix: u32, bytes: bool, out: &mut Vec<u8>) -> Result<(), &'static str> {
+    let mut value: u32 = 0;
+    for _ in 0..digits {
+        let digit = rest.next().and_then(|c| c.to_digit(radix)).ok_or("unable to unescape string")?;
+        value = value.wrapping_mul(radix).wrapping_add(digit);
+    }
+    if bytes {
+        out.push(u8::try_from(value).map_err(|_| "unable to unescape string")?);
+    } else {
+        push(out, char::from_u32(value).ok_or("invalid unicode code point")?);
+    }
+    Ok(())
+}
+
+fn push(out: &mut Vec<u8>, c: char) {
+    out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+}

@@ -1,0 +1,146 @@
+//! Numbers as Go reads, converts and prints them.
+
+use super::value::Val;
+
+/// The int of a double, cut towards zero, as cel-go allows it: the extreme values are refused.
+pub(super) fn double_to_int(d: f64) -> Option<i64> {
+    (d > i64::MIN as f64 && d < i64::MAX as f64).then_some(d as i64)
+}
+
+/// The uint of a double, cut towards zero.
+pub(super) fn double_to_uint(d: f64) -> Option<u64> {
+    (d >= 0.0 && d < u64::MAX as f64).then_some(d as u64)
+}
+
+pub(super) fn lossless_int(d: f64) -> Option<i64> {
+    double_to_int(d).filter(|n| *n as f64 == d)
+}
+
+pub(super) fn lossless_uint(d: f64) -> Option<u64> {
+    double_to_uint(d).filter(|n| *n as f64 == d)
+}
+
+/// Go's `strconv.ParseFloat`. `Err` when the text is of a kind that is not read here (hexadecimal).
+pub(super) fn parse_double(text: &str) -> Result<Option<f64>, &'static str> {
+    if text.contains(['x', 'X']) {
+        return Err("a hexadecimal floating point number");
+    }
+    let plain = text.trim_start_matches(['+', '-']).to_ascii_lowercase();
+    let infinite = matches!(plain.as_str(), "inf" | "infinity");
+    Ok(text.parse::<f64>().ok().filter(|d| infinite || d.is_finite() || d.is_nan()))
+}
+
+/// Go's `strconv.ParseBool`.
+pub(super) fn parse_bool(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+/// Go's `%g`: what `string(double)` gives.
+pub(super) fn go_verb_g(d: f64) -> String {
+    shortest(d, 6)
+}
+
+/// Go's `%v`.
+pub(super) fn go_verb_v(d: f64) -> String {
+    shortest(d, 21)
+}
+
+/// Go's `FormatFloat(d, 'f', -1, 64)`.
+pub(super) fn go_fixed(d: f64) -> String {
+    special(d).unwrap_or_else(|| format!("{d}"))
+}
+
+fn special(d: f64) -> Option<String> {
+    match d {
+        _ if d.is_nan() => Some("NaN".to_owned()),
+        f64::INFINITY => Some("+Inf".to_owned()),
+        f64::NEG_INFINITY => Some("-Inf".to_owned()),
+        _ => None,
+    }
+}
+
+/// The shortest digits that read back as the same number; with an exponent below -4 and from `limit` on.
+fn shortest(d: f64, limit: i32) -> String {
+    if let Some(special) = special(d) {
+        return special;
+    }
+    let written = format!("{d:e}");
+    let (mantissa, exponent) = written.split_once('e').unwrap_or((&written, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    if exponent < -4 || exponent >= limit {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{mantissa}e{sign}{:02}", exponent.abs());
+    }
+    format!("{d}")
+}
+
+/// `+`, `-`, `*`, `/`, `%` on numbers of one type. Nothing when the two are not that.
+pub(super) fn arithmetic(operator: char, a: &Val, b: &Val) -> Option<Val> {
+    let made = match (a, b) {
+        (Val::Int(a), Val::Int(b)) => {
+            let (a, b) = (*a, *b);
+            let done = match operator {
+                '+' => a.checked_add(b),
+                '-' => a.checked_sub(b),
+                '*' => a.checked_mul(b),
+                '/' if b == 0 => return Some(Val::error("division by zero")),
+                '/' => a.checked_div(b),
+                '%' if b == 0 => return Some(Val::error("modulus by zero")),
+                _ => a.checked_rem(b),
+            };
+            done.map_or_else(|| Val::error("integer overflow"), Val::Int)
+        }
+        (Val::Uint(a), Val::Uint(b)) => {
+            let (a, b) = (*a, *b);
+            let done = match operator {
+                '+' => a.checked_add(b),
+                '-' => a.checked_sub(b),
+                '*' => a.checked_mul(b),
+                '/' if b == 0 => return Some(Val::error("division by zero")),
+                '/' => a.checked_div(b),
+                '%' if b == 0 => return Some(Val::error("modulus by zero")),
+                _ => a.checked_rem(b),
+            };
+            done.map_or_else(|| Val::error("unsigned integer overflow"), Val::Uint)
+        }
+        (Val::Double(a), Val::Double(b)) => Val::Double(match operator {
+            '+' => a + b,
+            '-' => a - b,
+            '*' => a * b,
+            '/' => a / b,
+            _ => return None,
+        }),
+        _ => return None,
+    };
+    Some(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubles_print_as_go_prints_them() {
+        let cases = [
+            (1.234_567_890_123e12, "1.234567890123e+12", "1.234567890123e+12"),
+            (100_000.0, "100000", "100000"),
+            (1_000_000.0, "1e+06", "1e+06"),
+            (1_234_567.0, "1.234567e+06", "1.234567e+06"),
+            (0.0001, "0.0001", "0.0001"),
+            (0.000_01, "1e-05", "1e-05"),
+            (1.5, "1.5", "1.5"),
+            (-0.0, "-0", "-0"),
+            (f64::INFINITY, "+Inf", "+Inf"),
+        ];
+        for (d, g, v) in cases {
+            assert_eq!(go_verb_g(d), g);
+            if d.abs() < 1e6 || d.is_infinite() {
+                assert_eq!(go_verb_v(d), v);
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What compiling and evaluating give to the outside.
+
+use super::value::Val;
+
+/// Something that is not known to be the same as in the API server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Undetermined {
+    /// The expression.
+    pub expression: String,
+    /// What in it is not decided.
+    pub reason: String,
+}
+
+impl Undetermined {
+    pub(super) fn new(expression: &str, reason: &str) -> Self {
+        Self { expression: expression.to_owned(), reason: reason.to_owned() }
+    }
+}
+
+/// Why there is no expression.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CompileFault {
+    /// The API server refuses it.
+    #[error("{message}")]
+    Refused {
+        /// The reason, in the words of cel-go where it is one of the frequent ones. It starts with `ERROR: <input>` when the text
+        /// is wrong, and with `program instantiation failed` when a constant in it is.
+        message: String,
+    },
+    /// Whether the API server takes it is not decided.
+    #[error("not decided: {}", .0.reason)]
+    Undetermined(Undetermined),
+}
+
+/// Why there is no value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EvaluateFault {
+    /// The evaluation fails.
+    #[error("{message}")]
+    Failed {
+        /// The reason, in the words of cel-go where it is one of the frequent ones.
+        message: String,
+    },
+    /// The evaluation costs more than the API server allows.
+    #[error("operation cancelled: actual cost limit exceeded")]
+    CostLimit,
+    /// What comes out is not decided.
+    #[error("not decided: {}", .0.reason)]
+    Undetermined(Undetermined),
+}
+
+/// The value of an expression.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// `null`.
+    Null,
+    /// A bool.
+    Bool(bool),
+    /// An int.
+    Int(i64),
+    /// A uint.
+    Uint(u64),
+    /// A double.
+    Double(f64),
+    /// A string.
+    String(String),
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// A list.
+    List(List),
+    /// A map, in no particular order.
+    Map(Vec<(Self, Self)>),
+    /// An optional value.
+    Optional(Option<Box<Self>>),
+    /// A timestamp: seconds since 1970 and nanoseconds.
+    Timestamp {
+        /// Seconds since 1970.
+        seconds: i64,
+        /// Nanoseconds of the second.
+        nanos: i64,
+    },
+    /// A duration in nanoseconds.
+    Duration(i64),
+    /// A type, by name.
+    Type(String),
+    /// A value of one of Kubernetes' own types, by the name of the type.
+    Opaque(String),
+}
+
+/// A list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct List {
+    items: Vec<Value>,
+    strings: bool,
+}
+
+impl List {
+    /// The elements.
+    #[must_use]
+    pub fn items(&self) -> &[Value] {
+        &self.items
+    }
+
+    /// Whether the list is `[]string` inside the API server, as those of `split` and `findAll` are. The API server does not take
+    /// such a list for the value of groups or extra.
+    #[must_use]
+    pub fn is_go_strings(&self) -> bool {
+        self.strings
+    }
+}
+
+impl Value {
+    /// The bool, if it is one.
+    #[must_use]
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Self::Bool(b) => Some(*b),
+            _ => None,
+        }
+    }
+
+    /// The text, if it is a string.
+    #[must_use]
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::String(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    /// The elements, if it is a list.
+    #[must_use]
+    pub fn as_list(&self) -> Option<&[Self]> {
+        match self {
+            Self::List(list) => Some(list.items()),
+            _ => None,
+        }
+    }
+
+    /// What the API server makes of the value where it wants a string or a list of strings (groups, extra): empty ones are left
+    /// out, null is none. Nothing when it refuses the value.
+    #[must_use]
+    pub fn as_string_list(&self) -> Option<Vec<String>> {
+        let texts: Vec<&str> = match self {
+            Self::Null => Vec::new(),
+            Self::String(text) => vec![text],
+            Self::List(list) if !list.is_go_strings() => list.items().iter().map(Self::as_str).collect::<Option<_>>()?,
+            _ => return None,
+        };
+        Some(texts.into_iter().filter(|t| !t.is_empty()).map(str::to_owned).collect())
+    }
+
+    /// The value of a run. Nothing if it nests too deeply.
+    pub(super) fn from_val(value: &Val, depth: u32) -> Option<Self> {
+        if depth > 200 {
+            return None;
+        }
+        let inner = |v: &Val| Self::from_val(v, depth + 1);
+        Some(match value {
+            Val::Null => Self::Null,
+            Val::Bool(b) => Self::Bool(*b),
+            Val::Int(n) => Self::Int(*n),
+            Val::Uint(n) => Self::Uint(*n),
+            Val::Double(d) => Self::Double(*d),
+            Val::Str(s) => Self::String(s.to_string()),
+            Val::Bytes(b) => Self::Bytes(b.to_vec()),
+            Val::List(l) => Self::List(List { items: l.items().iter().map(inner).collect::<Option<_>>()?, strings: l.is_go_strings() }),
+            Val::Map(m) => {
+                let entries = m.entries().iter().map(|(k, v)| Some((inner(k)?, inner(v)?)));
+                Self::Map(entries.collect::<Option<_>>()?)
+            }
+            Val::Optional(None) => Self::Optional(None),
+            Val::Optional(Some(v)) => Self::Optional(Some(Box::new(inner(v)?))),
+            Val::Timestamp(t) => Self::Timestamp { seconds: t.seconds, nanos: t.nanos },
+            Val::Duration(n) => Self::Duration(*n),
+            Val::Type(name) => Self::Type(name.to_string()),
+            other => Self::Opaque(other.type_name().to_owned()),
+        })
+    }
+}
+
+/// Whether two runs came to the same, but for the words of an error and the order within maps.
+pub(super) fn alike(a: &Result<Value, EvaluateFault>, b: &Result<Value, EvaluateFault>) -> bool {
+    match (a, b) {
+        (Ok(a), Ok(b)) => same(a, b),
+        (Err(a), Err(b)) => std::mem::discriminant(a) == std::mem::discriminant(b),
+        _ => false,
+    }
+}
+
+fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Map(a), Value::Map(b)) => a.len() == b.len() && a.iter().all(|(k, v)| b.iter().any(|(l, w)| same(k, l) && same(v, w))),
+        (Value::List(a), Value::List(b)) => a.items.len() == b.items.len() && a.items.iter().zip(&b.items).all(|(a, b)| same(a, b)),
+        (Value::Optional(Some(a)), Value::Optional(Some(b))) => same(a, b),
+        (Value::Double(a), Value::Double(b)) => a.to_bits() == b.to_bits() || a == b,
+        _ => a == b,
+    }
+}

@@ -1,0 +1,405 @@
+//! Text to syntax tree. The grammar is cel-go's; what its own depth limits refuse is never reached, because [`MAX_NESTING`] and
+//! [`MAX_HEIGHT`](super::ast::MAX_HEIGHT) are well below them.
+
+use super::ast::{Element, Entry, Expr, Kind, MAX_HEIGHT};
+use super::lexer::{self, Tok, Token};
+use super::value::Val;
+use super::{literal, macros};
+use crate::Minor;
+
+/// The deepest nesting of brackets and branches that is read.
+const MAX_NESTING: u32 = 40;
+
+/// The most nodes that are made; optMap copies its target, so a short text can ask for many.
+const MAX_NODES: u32 = 20_000;
+
+/// Names that cannot stand for a variable or a function.
+const RESERVED: [&str; 17] = [
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+/// Why there is no tree.
+#[derive(Debug)]
+pub(super) enum ParseFault {
+    /// The text is refused: at which code point, and why.
+    Refused { at: u32, message: String },
+    /// The text is beyond what is decided here.
+    Beyond(&'static str),
+}
+
+/// A tree and how many ids it uses.
+#[derive(Debug)]
+pub(super) struct Parsed {
+    pub(super) root: Expr,
+    pub(super) ids: u32,
+}
+
+pub(super) type Parsing<T> = Result<T, ParseFault>;
+
+/// Reads a whole expression.
+pub(super) fn parse(text: &[char], minor: Minor) -> Parsing<Parsed> {
+    let tokens = lexer::tokens(text).map_err(|e| ParseFault::Refused { at: e.at, message: e.message })?;
+    let mut parser = Parser { tokens, next: 0, depth: 0, ids: 0, minor };
+    let root = parser.expr()?;
+    match parser.peek() {
+        Tok::End => Ok(Parsed { root, ids: parser.ids + 1 }),
+        _ => parser.unexpected(),
+    }
+}
+
+/// The state of one reading; macros make their nodes with it.
+pub(super) struct Parser {
+    tokens: Vec<Token>,
+    next: usize,
+    depth: u32,
+    ids: u32,
+    pub(super) minor: Minor,
+}
+
+impl Parser {
+    /// A new node; an error when it stands too high.
+    pub(super) fn node(&mut self, at: u32, kind: Kind) -> Parsing<Expr> {
+        self.ids += 1;
+        if self.ids > MAX_NODES {
+            return Err(ParseFault::Beyond("the expression is too large"));
+        }
+        let mut made = Expr { id: self.ids, at, height: 1, kind };
+        made.height = 1 + made.children().iter().map(|c| c.height).max().unwrap_or(0);
+        if made.height > MAX_HEIGHT {
+            return Err(ParseFault::Beyond("the expression nests too deeply"));
+        }
+        Ok(made)
+    }
+
+    pub(super) fn call(&mut self, at: u32, function: &str, args: Vec<Expr>) -> Parsing<Expr> {
+        self.node(at, Kind::Call { target: None, function: function.to_owned(), args })
+    }
+
+    fn peek(&self) -> &Tok {
+        self.tokens.get(self.next).map_or(&Tok::End, |t| &t.kind)
+    }
+
+    fn peek_at(&self, ahead: usize) -> &Tok {
+        self.tokens.get(self.next + ahead).map_or(&Tok::End, |t| &t.kind)
+    }
+
+    fn at(&self) -> u32 {
+        self.tokens.get(self.next).or_else(|| self.tokens.last()).map_or(0, |t| t.at)
+    }
+
+    fn eat(&mut self, punct: &str) -> bool {
+        let found = matches!(self.peek(), Tok::Punct(p) if *p == punct);
+        self.next += usize::from(found);
+        found
+    }
+
+    fn expect(&mut self, punct: &str) -> Parsing<()> {
+        if self.eat(punct) { Ok(()) } else { self.unexpected() }
+    }
+
+    fn unexpected<T>(&self) -> Parsing<T> {
+        let shown = match self.peek() {
+            Tok::End => "<EOF>".to_owned(),
+            Tok::Ident(t) | Tok::Int(t) | Tok::Uint(t) | Tok::Float(t) | Tok::Str(t) | Tok::Bytes(t) | Tok::Escaped(t) => t.clone(),
+            Tok::Punct(p) => (*p).to_owned(),
+        };
+        Err(ParseFault::Refused { at: self.at(), message: format!("Syntax error: mismatched input '{shown}'") })
+    }
+
+    fn expr(&mut self) -> Parsing<Expr> {
+        self.depth += 1;
+        if self.depth > MAX_NESTING {
+            return Err(ParseFault::Beyond("the expression nests too deeply"));
+        }
+        let condition = self.logic("||")?;
+        let at = self.at();
+        let made = if self.eat("?") {
+            let yes = self.logic("||")?;
+            self.expect(":")?;
+            let no = self.expr()?;
+            self.call(at, "_?_:_", vec![condition, yes, no])?
+        } else {
+            condition
+        };
+        self.depth -= 1;
+        Ok(made)
+    }
+
+    /// A chain of `||` or `&&`, which cel-go balances into a tree.
+    fn logic(&mut self, operator: &'static str) -> Parsing<Expr> {
+        let mut terms = Vec::new();
+        let mut places = Vec::new();
+        loop {
+            terms.push(if operator == "||" { self.logic("&&")? } else { self.binary(0)? });
+            places.push(self.at());
+            if !self.eat(operator) {
+                break;
+            }
+        }
+        let function = if operator == "||" { "_||_" } else { "_&&_" };
+        self.balance(function, terms, &places)
+    }
+
+    fn balance(&mut self, function: &str, mut terms: Vec<Expr>, places: &[u32]) -> Parsing<Expr> {
+        if terms.len() <= 1 {
+            return terms.pop().map_or_else(|| self.unexpected(), Ok);
+        }
+        let operators = terms.len() - 1;
+        let middle = operators / 2;
+        let right = terms.split_off(middle + 1);
+        let at = places.get(middle).copied().unwrap_or_default();
+        let left = self.balance(function, terms, places)?;
+        let right = self.balance(function, right, places.get(middle + 1..).unwrap_or_default())?;
+        self.call(at, function, vec![left, right])
+    }
+
+    fn binary(&mut self, floor: u8) -> Parsing<Expr> {
+        let mut left = self.unary()?;
+        loop {
+            let Tok::Punct(operator) = self.peek() else { return Ok(left) };
+            let (level, function) = match *operator {
+                "<" => (1, "_<_"),
+                "<=" => (1, "_<=_"),
+                ">=" => (1, "_>=_"),
+                ">" => (1, "_>_"),
+                "==" => (1, "_==_"),
+                "!=" => (1, "_!=_"),
+                "in" => (1, "@in"),
+                "+" => (2, "_+_"),
+                "-" => (2, "_-_"),
+                "*" => (3, "_*_"),
+                "/" => (3, "_/_"),
+                "%" => (3, "_%_"),
+                _ => return Ok(left),
+            };
+            if level <= floor {
+                return Ok(left);
+            }
+            let at = self.at();
+            self.next += 1;
+            let right = self.binary(level)?;
+            left = self.call(at, function, vec![left, right])?;
+        }
+    }
+
+    fn unary(&mut self) -> Parsing<Expr> {
+        let at = self.at();
+        let Tok::Punct(sign @ ("!" | "-")) = *self.peek() else { return self.member() };
+        let number_next = matches!(self.peek_at(1), Tok::Int(_) | Tok::Float(_));
+        if sign == "-" && number_next {
+            return self.member();
+        }
+        let mut count = 0_u32;
+        while self.eat(sign) {
+            count += 1;
+        }
+        let target = self.member()?;
+        if count % 2 == 0 {
+            return Ok(target);
+        }
+        self.call(at, if sign == "!" { "!_" } else { "-_" }, vec![target])
+    }
+
+    fn member(&mut self) -> Parsing<Expr> {
+        let mut made = self.primary()?;
+        loop {
+            let at = self.at();
+            if self.eat(".") {
+                made = self.selection(at, made)?;
+            } else if self.eat("[") {
+                let function = if self.eat("?") { "_[?_]" } else { "_[_]" };
+                let index = self.expr()?;
+                self.expect("]")?;
+                made = self.call(at, function, vec![made, index])?;
+            } else {
+                return Ok(made);
+            }
+        }
+    }
+
+    fn selection(&mut self, at: u32, operand: Expr) -> Parsing<Expr> {
+        let optional = self.eat("?");
+        let name_at = self.at();
+        let (name, escaped) = match self.peek() {
+            Tok::Ident(name) => (name.clone(), false),
+            Tok::Escaped(name) => (name.clone(), true),
+            _ => return self.unexpected(),
+        };
+        self.next += 1;
+        if escaped && self.minor < Minor::V1_37 {
+            return Err(ParseFault::Refused { at: name_at, message: "unsupported syntax: '`'".to_owned() });
+        }
+        if optional {
+            let field = self.node(name_at, Kind::Literal(Val::from(name)))?;
+            return self.call(at, "_?._", vec![operand, field]);
+        }
+        let open = self.at();
+        if !escaped && self.eat("(") {
+            let args = self.arguments()?;
+            return macros::receiver(self, open, &name, operand, args);
+        }
+        self.node(at, Kind::Select { operand: Box::new(operand), field: name, test: false })
+    }
+
+    fn arguments(&mut self) -> Parsing<Vec<Expr>> {
+        let mut args = Vec::new();
+        if self.eat(")") {
+            return Ok(args);
+        }
+        loop {
+            args.push(self.expr()?);
+            if !self.eat(",") {
+                break;
+            }
+        }
+        self.expect(")")?;
+        Ok(args)
+    }
+
+    fn primary(&mut self) -> Parsing<Expr> {
+        let at = self.at();
+        let negative = matches!(self.peek_at(1), Tok::Int(_) | Tok::Float(_)) && self.eat("-");
+        let token = self.peek().clone();
+        let value = match token {
+            Tok::Int(digits) => literal::int(&digits, negative),
+            Tok::Float(digits) => literal::float(&digits, negative),
+            Tok::Uint(digits) => literal::uint(&digits),
+            Tok::Str(text) => literal::string(&text),
+            Tok::Bytes(text) => literal::bytes(&text),
+            Tok::Punct("true") => Ok(Val::Bool(true)),
+            Tok::Punct("false") => Ok(Val::Bool(false)),
+            Tok::Punct("null") => Ok(Val::Null),
+            _ => return self.compound(at),
+        };
+        self.next += 1;
+        let value = value.map_err(|message| ParseFault::Refused { at, message: message.to_owned() })?;
+        self.node(at, Kind::Literal(value))
+    }
+
+    fn compound(&mut self, at: u32) -> Parsing<Expr> {
+        if self.eat("(") {
+            let inner = self.expr()?;
+            self.expect(")")?;
+            return Ok(inner);
+        }
+        if self.eat("[") {
+            return self.list(at);
+        }
+        if self.eat("{") {
+            return self.map(at);
+        }
+        let dot = if self.eat(".") { "." } else { "" };
+        let Tok::Ident(name) = self.peek().clone() else { return self.unexpected() };
+        if self.message_ahead() {
+            return self.message(dot);
+        }
+        let name_at = self.at();
+        self.next += 1;
+        if RESERVED.contains(&name.as_str()) {
+            return Err(ParseFault::Refused { at: name_at, message: format!("reserved identifier: {name}") });
+        }
+        let full = format!("{dot}{name}");
+        let open = self.at();
+        if self.eat("(") {
+            let args = self.arguments()?;
+            return macros::global(self, open, &full, args);
+        }
+        self.node(name_at, Kind::Ident(full))
+    }
+
+    fn list(&mut self, at: u32) -> Parsing<Expr> {
+        let mut elements = Vec::new();
+        while !self.eat("]") {
+            if elements.is_empty() && self.eat(",") {
+                self.expect("]")?;
+                break;
+            }
+            let optional = self.eat("?");
+            elements.push(Element { value: self.expr()?, optional });
+            if !self.eat(",") {
+                self.expect("]")?;
+                break;
+            }
+        }
+        self.node(at, Kind::List(elements))
+    }
+
+    fn map(&mut self, at: u32) -> Parsing<Expr> {
+        let mut entries = Vec::new();
+        while !self.eat("}") {
+            if entries.is_empty() && self.eat(",") {
+                self.expect("}")?;
+                break;
+            }
+            let optional = self.eat("?");
+            let key = self.expr()?;
+            self.expect(":")?;
+            entries.push(Entry { key, value: self.expr()?, optional });
+            if !self.eat(",") {
+                self.expect("}")?;
+                break;
+            }
+        }
+        self.node(at, Kind::Map(entries))
+    }
+
+    /// Whether `a.b{` stands here.
+    fn message_ahead(&self) -> bool {
+        let mut ahead = 1;
+        loop {
+            match (self.peek_at(ahead), self.peek_at(ahead + 1)) {
+                (Tok::Punct("{"), _) => return true,
+                (Tok::Punct("."), Tok::Ident(_)) => ahead += 2,
+                _ => return false,
+            }
+        }
+    }
+
+    fn message(&mut self, dot: &str) -> Parsing<Expr> {
+        let mut name = dot.to_owned();
+        let mut at = self.at();
+        while !self.eat("{") {
+            match self.peek() {
+                Tok::Ident(part) => name.push_str(part),
+                _ => name.push('.'),
+            }
+            self.next += 1;
+            at = self.at();
+        }
+        let mut values = Vec::new();
+        while !self.eat("}") {
+            if values.is_empty() && self.eat(",") {
+                self.expect("}")?;
+                break;
+            }
+            self.eat("?");
+            if !matches!(self.peek(), Tok::Ident(_) | Tok::Escaped(_)) {
+                return self.unexpected();
+            }
+            self.next += 1;
+            self.expect(":")?;
+            values.push(self.expr()?);
+            if !self.eat(",") {
+                self.expect("}")?;
+                break;
+            }
+        }
+        self.node(at, Kind::Message { name, values })
+    }
+}

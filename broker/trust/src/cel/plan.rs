@@ -1,0 +1,262 @@
+//! From a checked tree to the steps that run: cel-go's plan, whose shape decides what is evaluated and what it costs.
+
+mod optimize;
+
+use std::sync::Arc;
+
+use super::ast::{Expr, Fold, Kind};
+use super::check::{Checked, Name};
+use super::library::Pattern;
+use super::value::Val;
+
+/// A step. Every one has the id of its node, which cost tracking goes by.
+#[derive(Debug, Clone)]
+pub(super) enum Node {
+    Const(u32, Val),
+    Attr(Attr),
+    /// `has(a.b)`: an attribute whose last qualifier only tests.
+    Has(u32, Attr),
+    Logic {
+        id: u32,
+        and: bool,
+        terms: Box<[Node; 2]>,
+    },
+    Equal {
+        id: u32,
+        negate: bool,
+        terms: Box<[Node; 2]>,
+    },
+    Call(Box<Call>),
+    /// `x in [constants]`.
+    Member {
+        id: u32,
+        value: Box<Node>,
+        set: Arc<Vec<Val>>,
+    },
+    /// `or` and `orValue` of optionals.
+    OrElse {
+        id: u32,
+        unwrap: bool,
+        terms: Box<[Node; 2]>,
+    },
+    List {
+        id: u32,
+        items: Vec<(Node, bool)>,
+    },
+    Map {
+        id: u32,
+        entries: Vec<(Node, Node, bool)>,
+    },
+    Loop(Arc<Loop>),
+}
+
+/// A call of a function. Without an overload, it is found by the values at run time.
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    pub(super) id: u32,
+    pub(super) function: String,
+    pub(super) overload: Option<&'static str>,
+    pub(super) args: Vec<Node>,
+    pub(super) pattern: Option<Arc<Pattern>>,
+}
+
+/// A fold.
+#[derive(Debug)]
+pub(super) struct Loop {
+    pub(super) id: u32,
+    pub(super) var: String,
+    pub(super) var2: Option<String>,
+    pub(super) accu: String,
+    pub(super) range: Node,
+    pub(super) init: Node,
+    pub(super) condition: Node,
+    pub(super) step: Node,
+    pub(super) result: Node,
+}
+
+/// A value that selections and indices are applied to.
+#[derive(Debug, Clone)]
+pub(super) enum Attr {
+    Variable { id: u32, name: String, outermost: bool, path: Vec<Arc<Qualifier>> },
+    Computed { id: u32, operand: Box<Node>, path: Vec<Arc<Qualifier>> },
+    Choice { id: u32, test: Box<Node>, yes: Box<Attr>, no: Box<Attr> },
+}
+
+/// A selection or an index.
+#[derive(Debug)]
+pub(super) struct Qualifier {
+    pub(super) id: u32,
+    pub(super) optional: bool,
+    pub(super) key: Key,
+}
+
+/// What is selected by.
+#[derive(Debug)]
+pub(super) enum Key {
+    Const(Val),
+    /// The last name of `has()`.
+    Test(Val),
+    /// Another attribute; `computed` when it was made for an operand that is none.
+    Attr {
+        attr: Attr,
+        computed: bool,
+    },
+}
+
+/// Why there is no plan: what would fail at start, or what is not decided.
+#[derive(Debug)]
+pub(super) enum PlanFault {
+    Refused(String),
+    Beyond(String),
+}
+
+pub(super) type Planning<T> = Result<T, PlanFault>;
+
+impl Node {
+    pub(super) fn id(&self) -> u32 {
+        match self {
+            Self::Const(id, _) | Self::Has(id, _) => *id,
+            Self::Attr(attr) => attr.id(),
+            Self::Logic { id, .. } | Self::Equal { id, .. } | Self::Member { id, .. } => *id,
+            Self::OrElse { id, .. } | Self::List { id, .. } | Self::Map { id, .. } => *id,
+            Self::Call(call) => call.id,
+            Self::Loop(fold) => fold.id,
+        }
+    }
+}
+
+impl Attr {
+    /// The id of the last qualifier, or its own.
+    pub(super) fn id(&self) -> u32 {
+        match self {
+            Self::Variable { id, path, .. } | Self::Computed { id, path, .. } => path.last().map_or(*id, |q| q.id),
+            Self::Choice { id, yes, no, .. } => {
+                let inner = yes.id();
+                if inner == no.id() { inner } else { *id }
+            }
+        }
+    }
+
+    fn qualify(&mut self, qualifier: &Arc<Qualifier>) {
+        match self {
+            Self::Variable { path, .. } | Self::Computed { path, .. } => path.push(Arc::clone(qualifier)),
+            Self::Choice { yes, no, .. } => {
+                yes.qualify(qualifier);
+                no.qualify(qualifier);
+            }
+        }
+    }
+}
+
+/// Plans a tree.
+pub(super) fn plan(e: &Expr, checked: &Checked) -> Planning<Node> {
+    Planner { checked }.plan(e)
+}
+
+struct Planner<'c> {
+    checked: &'c Checked,
+}
+
+impl Planner<'_> {
+    fn plan(&self, e: &Expr) -> Planning<Node> {
+        match &e.kind {
+            Kind::Literal(value) => Ok(Node::Const(e.id, value.clone())),
+            Kind::Ident(_) => Ok(self.ident(e)),
+            Kind::Select { operand, field, test } => {
+                let mut attr = attribute(self.plan(operand)?);
+                let name = Val::from(field.as_str());
+                let key = if *test { Key::Test(name) } else { Key::Const(name) };
+                attr.qualify(&Arc::new(Qualifier { id: e.id, optional: false, key }));
+                Ok(if *test { Node::Has(e.id, attr) } else { Node::Attr(attr) })
+            }
+            Kind::Call { target, args, .. } => self.call(e, target.as_deref(), args),
+            Kind::List(elements) => {
+                let items = elements.iter().map(|x| Ok((self.plan(&x.value)?, x.optional))).collect::<Planning<Vec<_>>>()?;
+                Ok(optimize::list(e.id, items))
+            }
+            Kind::Map(entries) => {
+                let mut planned = Vec::with_capacity(entries.len());
+                for x in entries {
+                    planned.push((self.plan(&x.key)?, self.plan(&x.value)?, x.optional));
+                }
+                Ok(optimize::map(e.id, planned))
+            }
+            Kind::Message { name, .. } => Err(PlanFault::Beyond(format!("a message {name:?} is made"))),
+            Kind::Fold(fold) => self.fold(e, fold),
+        }
+    }
+
+    fn ident(&self, e: &Expr) -> Node {
+        match self.checked.names.get(&e.id) {
+            Some(Name::Type(name)) => Node::Const(e.id, Val::Type((*name).into())),
+            Some(Name::Variable { name, outermost }) => {
+                Node::Attr(Attr::Variable { id: e.id, name: name.clone(), outermost: *outermost, path: Vec::new() })
+            }
+            None => Node::Const(e.id, Val::error("no such attribute")),
+        }
+    }
+
+    fn fold(&self, e: &Expr, fold: &Fold) -> Planning<Node> {
+        Ok(Node::Loop(Arc::new(Loop {
+            id: e.id,
+            var: fold.var.clone(),
+            var2: fold.var2.clone(),
+            accu: fold.accu.clone(),
+            init: self.plan(&fold.init)?,
+            range: self.plan(&fold.range)?,
+            condition: self.plan(&fold.condition)?,
+            step: self.plan(&fold.step)?,
+            result: self.plan(&fold.result)?,
+        })))
+    }
+
+    fn call(&self, e: &Expr, target: Option<&Expr>, args: &[Expr]) -> Planning<Node> {
+        let callee = self.checked.calls.get(&e.id).ok_or_else(|| PlanFault::Beyond("an unresolved call".to_owned()))?;
+        let receiver = target.filter(|_| !callee.namespaced);
+        let planned = receiver.into_iter().chain(args).map(|a| self.plan(a)).collect::<Planning<Vec<_>>>()?;
+        let overload = match callee.overloads.as_slice() {
+            [one] => Some(*one),
+            _ => None,
+        };
+        let id = e.id;
+        let two = |planned: Vec<Node>| -> Planning<Box<[Node; 2]>> {
+            planned.try_into().map(Box::new).map_err(|_| PlanFault::Beyond("an operator without two operands".to_owned()))
+        };
+        match callee.function.as_str() {
+            f @ ("_&&_" | "_||_") => Ok(Node::Logic { id, and: f == "_&&_", terms: two(planned)? }),
+            f @ ("_==_" | "_!=_") => Ok(Node::Equal { id, negate: f == "_!=_", terms: two(planned)? }),
+            "_?_:_" => choice(id, planned),
+            f @ ("_[_]" | "_[?_]" | "_?._") => {
+                let [operand, index] = *two(planned)?;
+                Ok(index_into(id, operand, index, f != "_[_]"))
+            }
+            f @ ("or" | "orValue") if planned.len() == 2 => Ok(Node::OrElse { id, unwrap: f == "orValue", terms: two(planned)? }),
+            f => optimize::call(Call { id, function: f.to_owned(), overload, args: planned, pattern: None }),
+        }
+    }
+}
+
+fn attribute(node: Node) -> Attr {
+    match node {
+        Node::Attr(attr) => attr,
+        other => Attr::Computed { id: other.id(), operand: Box::new(other), path: Vec::new() },
+    }
+}
+
+fn choice(id: u32, planned: Vec<Node>) -> Planning<Node> {
+    let three: Result<[Node; 3], _> = planned.try_into();
+    let [test, yes, no] = three.map_err(|_| PlanFault::Beyond("a conditional without three parts".to_owned()))?;
+    let (yes, no) = (Box::new(attribute(yes)), Box::new(attribute(no)));
+    Ok(Node::Attr(Attr::Choice { id, test: Box::new(test), yes, no }))
+}
+
+fn index_into(id: u32, operand: Node, index: Node, optional: bool) -> Node {
+    let mut attr = attribute(operand);
+    let key = match index {
+        Node::Const(_, value) => Key::Const(value),
+        Node::Attr(attr) => Key::Attr { attr, computed: false },
+        other => Key::Attr { attr: Attr::Computed { id, operand: Box::new(other), path: Vec::new() }, computed: true },
+    };
+    attr.qualify(&Arc::new(Qualifier { id, optional, key }));
+    Node::Attr(attr)
+}

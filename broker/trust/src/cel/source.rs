@@ -1,0 +1,21 @@
+//! Refusals as cel-go prints them: with line, column and a pointer into the text.
+
+use super::check::Issue;
+
+/// The messages of all issues, by place.
+pub(super) fn report(text: &[char], issues: &[Issue]) -> String {
+    let printed: Vec<String> = issues.iter().map(|issue| one(text, issue)).collect();
+    printed.join("\n")
+}
+
+fn one(text: &[char], issue: &Issue) -> String {
+    let at = usize::try_from(issue.at).unwrap_or(usize::MAX).min(text.len());
+    let before = text.get(..at).unwrap_or_default();
+    let line = before.iter().filter(|c| **c == '\n').count();
+    let start = before.iter().rposition(|c| *c == '\n').map_or(0, |i| i + 1);
+    let column = at - start;
+    let shown: String = text.iter().skip(start).take_while(|c| **c != '\n').map(|c| if *c == '\t' { ' ' } else { *c }).collect();
+    let dots: String = shown.chars().take(column).map(|c| if c.is_ascii() { '.' } else { '．' }).collect();
+    let pointer = if shown.chars().nth(column).is_some_and(|c| !c.is_ascii()) { '＾' } else { '^' };
+    format!("ERROR: <input>:{}:{}: {}\n | {shown}\n | {dots}{pointer}", line + 1, column + 1, issue.message)
+}

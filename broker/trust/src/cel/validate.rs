@@ -1,0 +1,125 @@
+//! What Kubernetes checks after the types: literals of durations, timestamps and patterns, mixed aggregates, format strings.
+
+use std::collections::HashSet;
+
+use super::ast::{Expr, Kind};
+use super::check::{Checked, Issue};
+use super::library::{self, Pattern, PatternFault};
+use super::types::Type;
+use super::value::Val;
+
+/// The issues of a checked tree. `Err` when that is not decided.
+pub(super) fn validate(root: &Expr, checked: &Checked) -> Result<Vec<Issue>, String> {
+    let mut issues = Vec::new();
+    for e in root.walk() {
+        if let Kind::Call { target, function, args } = &e.kind {
+            literal(function, args, &mut issues)?;
+            if let (Some(target), "format", [args]) = (target, function.as_str(), args.as_slice()) {
+                format(e, target, args, checked, &mut issues);
+            }
+        }
+    }
+    let exempt = exempt(root);
+    for e in root.walk().into_iter().filter(|e| !exempt.contains(&e.id)) {
+        match &e.kind {
+            Kind::List(elements) => {
+                let mut first: Option<Type> = None;
+                for element in elements {
+                    let t = part(checked, &element.value, element.optional)?;
+                    match &first {
+                        None => first = Some(t),
+                        Some(first) if *first != t => {
+                            issues.push(mismatch(&element.value, first, &t));
+                            break;
+                        }
+                        Some(_) => {}
+                    }
+                }
+            }
+            Kind::Map(entries) => {
+                let mut first: Option<(Type, Type)> = None;
+                for entry in entries {
+                    let (k, v) = (part(checked, &entry.key, false)?, part(checked, &entry.value, entry.optional)?);
+                    match &first {
+                        None => first = Some((k, v)),
+                        Some((key, value)) => {
+                            if *key != k {
+                                issues.push(mismatch(&entry.key, key, &k));
+                            }
+                            if *value != v {
+                                issues.push(mismatch(&entry.value, value, &v));
+                            }
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    issues.sort_by_key(|i| i.at);
+    Ok(issues)
+}
+
+fn mismatch(e: &Expr, expected: &Type, found: &Type) -> Issue {
+    Issue { at: e.at, message: format!("expected type '{expected}' but found '{found}'") }
+}
+
+/// The type of an element. cel-go takes the first parameter of an optional element's type, and falls over one that has none.
+fn part(checked: &Checked, e: &Expr, optional: bool) -> Result<Type, String> {
+    let t = checked.types.get(&e.id).cloned().unwrap_or(Type::Dyn);
+    if !optional {
+        return Ok(t);
+    }
+    t.parts().first().map(|t| (*t).clone()).ok_or_else(|| "an optional element whose type is not known to be optional".to_owned())
+}
+
+/// The nodes within calls of `format`, whose lists may be mixed.
+fn exempt(root: &Expr) -> HashSet<u32> {
+    let formats = root.walk().into_iter().filter(|e| matches!(&e.kind, Kind::Call { function, .. } if function == "format"));
+    formats.flat_map(|e| e.walk().into_iter().skip(1).map(|e| e.id).collect::<Vec<_>>()).collect()
+}
+
+fn literal(function: &str, args: &[Expr], issues: &mut Vec<Issue>) -> Result<(), String> {
+    let Some(Expr { kind: Kind::Literal(value), at, .. }) = args.first() else { return Ok(()) };
+    let wrong = match function {
+        "duration" | "timestamp" => library::convert(function, value)?.is_error(),
+        "matches" => match value {
+            Val::Str(pattern) => match Pattern::compile(pattern) {
+                Ok(_) => false,
+                Err(PatternFault::Refused(_)) => true,
+                Err(PatternFault::Beyond(reason)) => return Err(reason),
+            },
+            _ => return Err("a pattern that is no string".to_owned()),
+        },
+        _ => false,
+    };
+    if wrong {
+        issues.push(Issue { at: *at, message: format!("invalid {function} argument") });
+    }
+    Ok(())
+}
+
+fn format(e: &Expr, target: &Expr, args: &Expr, checked: &Checked, issues: &mut Vec<Issue>) {
+    let (Kind::Literal(Val::Str(text)), Kind::List(elements)) = (&target.kind, &args.kind) else { return };
+    let type_of = |e: &Expr| checked.types.get(&e.id).cloned().unwrap_or(Type::Dyn);
+    let types: Vec<Type> = elements.iter().map(|x| type_of(&x.value)).collect();
+    let nested = |index: usize| elements.get(index).and_then(|x| unprintable(&x.value, &type_of));
+    if let Err(message) = library::check_format(text, &types, nested) {
+        issues.push(Issue { at: e.at, message });
+    }
+}
+
+/// The name of a type within a list or map literal that `%s` does not print.
+fn unprintable(e: &Expr, type_of: &impl Fn(&Expr) -> Type) -> Option<String> {
+    let mut open = vec![e];
+    while let Some(next) = open.pop() {
+        let t = type_of(next);
+        if !library::printable(&t) {
+            return Some(library::runtime_name(&t));
+        }
+        if matches!(next.kind, Kind::List(_) | Kind::Map(_)) {
+            open.extend(next.children());
+        }
+    }
+    None
+}

@@ -1,0 +1,86 @@
+//! Lists, and what their Go form was.
+
+use std::sync::Arc;
+
+use super::Val;
+
+/// A list. `unescape` marks the lists of claims since 1.34: what is taken out of them by index has its names unescaped.
+#[derive(Debug, Clone)]
+pub(in crate::cel) struct List {
+    items: Arc<Vec<Val>>,
+    unescape: bool,
+    strings: bool,
+}
+
+impl List {
+    pub(in crate::cel) fn new(items: Vec<Val>) -> Self {
+        Self { items: Arc::new(items), unescape: false, strings: false }
+    }
+
+    /// A list that is `[]string` in Go.
+    pub(in crate::cel) fn of_strings(items: Vec<String>) -> Self {
+        Self { items: Arc::new(items.into_iter().map(Val::from).collect()), unescape: false, strings: true }
+    }
+
+    /// The list, marked as one of claims if `unescape`.
+    pub(in crate::cel) fn unescaping(mut self, unescape: bool) -> Self {
+        self.unescape = unescape;
+        self
+    }
+
+    /// Whether Go holds it as `[]string`, which a mapping does not take for a list of strings.
+    pub(in crate::cel) fn is_go_strings(&self) -> bool {
+        self.strings
+    }
+
+    pub(in crate::cel) fn is_unescaping(&self) -> bool {
+        self.unescape
+    }
+
+    pub(in crate::cel) fn native(self) -> Self {
+        self.unescaping(false)
+    }
+
+    pub(in crate::cel) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// The elements, as iteration gives them.
+    pub(in crate::cel) fn items(&self) -> &[Val] {
+        &self.items
+    }
+
+    pub(in crate::cel) fn first(&self) -> Option<&Val> {
+        self.items.first()
+    }
+
+    /// The element, as an index gives it.
+    pub(in crate::cel) fn get(&self, index: usize) -> Option<Val> {
+        self.items.get(index).cloned().map(|v| if self.unescape { v.unescaping() } else { v })
+    }
+
+    /// `self + other`.
+    pub(in crate::cel) fn concat(&self, other: &Self) -> Self {
+        if self.len() == 0 {
+            return other.clone();
+        }
+        if other.len() == 0 {
+            return self.clone().native();
+        }
+        let mut items = Vec::with_capacity(self.len() + other.len());
+        items.extend(self.items.iter().cloned());
+        items.extend((0..other.len()).filter_map(|i| other.get(i)));
+        Self::new(items)
+    }
+}
+
+impl Val {
+    /// The value as it comes out of claims: containers unescape the names they are asked for.
+    pub(in crate::cel) fn unescaping(self) -> Self {
+        match self {
+            Self::List(l) => Self::List(l.unescaping(true)),
+            Self::Map(m) => Self::Map(m.unescaping(true)),
+            other => other,
+        }
+    }
+}
