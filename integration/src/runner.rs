@@ -56,6 +56,7 @@ pub struct Suite<T> {
     start: Start<T>,
     tests: Vec<LiveTest<T>>,
     at_once: Option<usize>,
+    limit: Duration,
 }
 
 impl<T> std::fmt::Debug for Suite<T> {
@@ -71,12 +72,18 @@ impl<T: Fixture> Suite<T> {
     where
         F: Future<Output = Result<T, NotStarted>> + Send + 'static,
     {
-        Self { start: Box::new(move || Box::pin(start())), tests: Vec::new(), at_once: None }
+        Self { start: Box::new(move || Box::pin(start())), tests: Vec::new(), at_once: None, limit: TEST_LIMIT }
     }
 
     /// So many tests at once, whatever the number of cores: for tests that mostly wait. `--test-threads` goes before it.
     pub fn at_once(mut self, tests: usize) -> Self {
         self.at_once = Some(tests);
+        self
+    }
+
+    /// Another limit for each test than three minutes.
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
         self
     }
 
@@ -107,8 +114,13 @@ impl<T: Fixture> Suite<T> {
                 return ExitCode::FAILURE;
             }
         };
-        let stage =
-            Arc::new(Stage { start: self.start, fixture: OnceCell::new(), company: RwLock::new(()), runtime: runtime.handle().clone() });
+        let stage = Arc::new(Stage {
+            start: self.start,
+            fixture: OnceCell::new(),
+            company: RwLock::new(()),
+            runtime: runtime.handle().clone(),
+            limit: self.limit,
+        });
         let trials = self.tests.into_iter().map(|test| trial(test, Arc::clone(&stage))).collect();
         let code = libtest_mimic::run(&arguments, trials).exit_code();
         let _inside = runtime.enter();
@@ -131,6 +143,7 @@ struct Stage<T> {
     fixture: OnceCell<Result<Arc<T>, NotStarted>>,
     company: RwLock<()>,
     runtime: Handle,
+    limit: Duration,
 }
 
 impl<T: Fixture> Stage<T> {
@@ -161,11 +174,11 @@ impl<T: Fixture> Stage<T> {
             Company::Alone => _alone = self.company.write().await,
         }
         let mut running = tokio::spawn((test.body)(Arc::clone(&fixture)));
-        let ended = tokio::time::timeout(TEST_LIMIT, &mut running).await;
+        let ended = tokio::time::timeout(self.limit, &mut running).await;
         if ended.is_err() {
             running.abort();
         }
-        test_outcome(ended, TEST_LIMIT).map_err(|why| {
+        test_outcome(ended, self.limit).map_err(|why| {
             let logs = fixture.log_tails();
             Failed::from(format!("{why}\n{logs}"))
         })
