@@ -229,8 +229,6 @@ codes! {
     ExpressionUndetermined => "ask the target itself, or write the expression more simply",
     /// The groups are at another place, which the target would ask.
     NeedsNetwork => "have the issuer put the groups into the token",
-    /// The target would answer by chance.
-    DependsOnChance => "mend all of the failing rules",
 
     /// A prefix is empty, so that the issuer can name any user or group, system ones too.
     EmptyPrefix => "write a prefix of the hub, like `hub:`",
@@ -240,20 +238,24 @@ codes! {
     EmailByIndex => "write claims.email, and check claims.email_verified",
     /// No rule bounds how long a token lives.
     NoLifetimeBound => "add the rule `claims.exp - claims.iat <= 3600`",
-    /// An expression gives the group system:masters, whatever the token says: nothing can take that right back.
+    /// An expression gives system:masters, whatever the token says: RBAC cannot take that right back.
     ConstantSystemMasters => "grant rights by RBAC to a group with a prefix",
+    /// An expression names system:masters, and may give it to the user.
+    NamesSystemMasters => "grant rights by RBAC to a group with a prefix",
     /// Arithmetic of a number claim with a literal means something else before 1.34.
     ArithmeticNotPortable => "wrap the claim: `int(claims.n) + 1`",
     /// `in claims` and `size(claims)` fail from 1.34 on.
     ClaimsAsMapNotPortable => "write `has(claims.x)`",
     /// An escaped name like `kubernetes__dot__io` below the first level does not work before 1.34.
     EscapeNotPortable => "write an index: `claims[\"kubernetes.io\"]`",
+    /// A line of the batch is no case.
+    NotACase => "write one JSON object per line: minor, config, now, and token or serviceAccount",
     /// Several issuers: one that cannot be reached blocks every reload of the file.
     ManyIssuers => "know that a dead issuer keeps the old file in force for all",
     /// More than one audience is accepted.
     ManyAudiences => "name one audience, which only this target accepts",
     /// No rule asks that a ServiceAccount token is for one audience only, so that others who get it can use it here.
-    NoAudienceCount => "add the rule `type(claims.aud) == string || size(claims.aud) == 1`",
+    NoAudienceCount => "add the rule `claims.aud.size() == 1`",
 }
 
 #[cfg(test)]

@@ -3,13 +3,16 @@
 //! Everything here is a pure function: `now` and bytes go in, values or named errors come out. What cannot be decided is said to be
 //! undetermined, never guessed.
 
+pub mod batch;
 pub mod cel;
 mod certificate;
 pub mod code;
 pub mod config;
 mod go;
 pub mod keys;
+pub mod lint;
 pub mod minor;
+pub mod report;
 pub mod token;
 pub mod validate;
 pub mod verify;

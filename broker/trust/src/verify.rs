@@ -7,7 +7,7 @@ mod outcome;
 mod rules;
 mod text_list;
 
-pub use outcome::{Outcome, Rejection, SignatureCheck, Stage, User, Verdict};
+pub use outcome::{Outcome, Rejection, SignatureCheck, Stage, Union, User, Verdict};
 
 use std::collections::BTreeMap;
 
@@ -20,6 +20,8 @@ use crate::validate::{Authenticator, Compiled};
 use crate::{Code, Minor};
 
 use claims::ClaimsView;
+
+pub(crate) use text_list::read as text_list;
 
 /// The key sets that the target would have, by issuer URL.
 #[derive(Debug, Default)]
@@ -172,7 +174,9 @@ impl Steps<'_> {
         Registered::read(&self.token.payload).map_err(|fault| {
             let others = fault.others.into_iter().map(|message| (fault.code, format!("oidc: verify token: {message}"))).collect();
             let rejection = Rejection::new(Stage::Claims, fault.code, format!("oidc: verify token: {}", fault.message));
-            End::Rejected(Rejection { others, ..rejection })
+            // A text that is no number is quoted as it stands in the token, escapes and all.
+            let exact = !fault.message.contains("invalid number literal");
+            End::Rejected(Rejection { others, exact, ..rejection })
         })
     }
 

@@ -75,6 +75,13 @@ fn check_characters(text: &str) -> Result<(), LoadFault> {
     if text.replace("\r\n", "\n").contains('\r') {
         return Err(Undetermined::new(Code::UnusualYaml, "the file has carriage returns alone").into());
     }
+    if text.starts_with("...") {
+        return Err(Undetermined::new(Code::UnusualYaml, "the file starts with the end of a document").into());
+    }
+    let indented_by_tab = |line: &str| line.trim_start_matches(' ').starts_with('\t') && !line.trim().is_empty();
+    if let Some(index) = text.lines().position(indented_by_tab) {
+        return Err(Undetermined::new(Code::UnusualYaml, format!("line {} is indented by a tab", index + 1)).into());
+    }
     let control = |character: char| character.is_control() && !matches!(character, '\n' | '\r' | '\t');
     if text.contains(control) || text.contains(['\u{fffe}', '\u{ffff}']) {
         return Err(Refusal::exact(Code::NotYaml, "yaml: control characters are not allowed").into());

@@ -50,8 +50,7 @@ impl Alphabet {
 fn decode(text: &[u8], alphabet: Alphabet, padding: Padding) -> Result<Vec<u8>, CorruptInput> {
     let mut out = Vec::with_capacity(text.len() / 4 * 3 + 3);
     let (mut group, mut held) = (0_u32, 0_usize);
-    let mut bytes = text.iter().enumerate();
-    while let Some((index, byte)) = bytes.next() {
+    for (index, byte) in text.iter().enumerate() {
         match *byte {
             b'\r' | b'\n' => {}
             b'=' if padding == Padding::Required => {

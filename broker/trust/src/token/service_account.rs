@@ -3,7 +3,7 @@
 use crate::go::json::Json;
 
 /// A TokenRequest that was not made yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServiceAccountToken {
     /// The ServiceAccount's namespace.
     pub namespace: String,

@@ -1,0 +1,109 @@
+//! What is wrong or dangerous in a configuration: every error of the apiserver, and the traps that it does not see.
+
+mod expressions;
+mod sarif;
+mod traps;
+
+pub use sarif::sarif;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::config::{self, LoadFault};
+use crate::validate::validate;
+use crate::{Code, Minor};
+
+/// The form of [`to_json`].
+pub const SCHEMA: &str = "keyferry.dev/trust-lint/v1";
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Severity {
+    /// The apiserver refuses it, or it gives rights away.
+    Error,
+    /// It works, and will hurt.
+    Warning,
+    /// Worth knowing.
+    Note,
+}
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What it is.
+    pub code: Code,
+    /// How bad.
+    pub severity: Severity,
+    /// The field, like `jwt[0].issuer.url`; empty for the file as a whole.
+    pub path: String,
+    /// The line of the field, or of the nearest one above it that exists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    /// What is wrong; for errors, in the apiserver's words.
+    pub message: String,
+    /// What to do.
+    pub mend: &'static str,
+}
+
+/// Looks through a file for a target of that minor. `own_issuers` are the target's own ServiceAccount issuers.
+#[must_use]
+pub fn lint(bytes: &[u8], minor: Minor, own_issuers: &[String]) -> Vec<Finding> {
+    let loaded = match config::load(bytes, minor) {
+        Ok(loaded) => loaded,
+        Err(LoadFault::Refused(refusal)) => {
+            let line = refusal.line;
+            return vec![Finding { line, ..finding(refusal.code, Severity::Error, "", refusal.message) }];
+        }
+        Err(LoadFault::Undetermined(undetermined)) => {
+            return vec![finding(undetermined.code, Severity::Warning, "", undetermined.to_string())];
+        }
+    };
+    let mut findings = Vec::new();
+    let compiled = validate(&loaded.configuration, minor, own_issuers);
+    if let Err(invalid) = &compiled {
+        findings.extend(invalid.errors.iter().map(|error| finding(error.code, Severity::Error, &error.path, error.to_string())));
+        findings.extend(invalid.undetermined.iter().map(|undetermined| {
+            let path = undetermined.reason.split(": ").next().unwrap_or_default().to_owned();
+            finding(undetermined.code, Severity::Warning, &path, undetermined.to_string())
+        }));
+    }
+    if loaded.second_document {
+        findings.push(finding(Code::SecondDocument, Severity::Warning, "", Code::SecondDocument.cause()));
+    }
+    traps::find(&loaded.configuration, &mut findings);
+    if let Ok(compiled) = &compiled {
+        traps::find_constants(compiled, &mut findings);
+    }
+    for finding in &mut findings {
+        finding.line = line_of(&loaded.lines, &finding.path);
+    }
+    findings.sort_by(|a, b| (a.line, a.severity, &a.path, a.code).cmp(&(b.line, b.severity, &b.path, b.code)));
+    findings
+}
+
+fn finding(code: Code, severity: Severity, path: &str, message: impl Into<String>) -> Finding {
+    Finding { code, severity, path: path.to_owned(), line: None, message: message.into(), mend: code.mend() }
+}
+
+/// The line of a field, or of the nearest one above it.
+fn line_of(lines: &BTreeMap<String, u64>, path: &str) -> Option<u64> {
+    let mut path = path;
+    while !path.is_empty() {
+        if let Some(line) = lines.get(path) {
+            return Some(*line);
+        }
+        path = path.rfind(['.', '[']).and_then(|end| path.get(..end)).unwrap_or_default();
+    }
+    None
+}
+
+/// The findings as JSON.
+#[must_use]
+pub fn to_json(minor: Minor, findings: &[Finding]) -> Value {
+    json!({"schema": SCHEMA, "minor": minor.to_string(), "findings": findings})
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! Findings as SARIF 2.1.0, for code hosts.
+
+use serde_json::{Value, json};
+
+use super::{Finding, Severity};
+use crate::Code;
+
+/// The findings of one file. `uri` is the file's name, relative to the checkout; `version` is the tool's.
+#[must_use]
+pub fn sarif(findings: &[Finding], uri: &str, version: &str) -> Value {
+    let mut codes: Vec<Code> = findings.iter().map(|finding| finding.code).collect();
+    codes.sort_unstable();
+    codes.dedup();
+    let rules: Vec<Value> = codes.iter().map(|code| rule(*code)).collect();
+    let results: Vec<Value> = findings.iter().map(|finding| result(finding, uri, &codes)).collect();
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {"name": "keyferry", "version": version, "rules": rules}},
+            "results": results,
+        }],
+    })
+}
+
+fn rule(code: Code) -> Value {
+    json!({
+        "id": code.name(),
+        "shortDescription": {"text": code.cause()},
+        "help": {"text": code.mend()},
+    })
+}
+
+fn result(finding: &Finding, uri: &str, codes: &[Code]) -> Value {
+    let level = match finding.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Note => "note",
+    };
+    let mut location = json!({"physicalLocation": {
+        "artifactLocation": {"uri": uri},
+        "region": {"startLine": finding.line.unwrap_or(1)},
+    }});
+    if let (Some(location), false) = (location.as_object_mut(), finding.path.is_empty()) {
+        location.insert("logicalLocations".to_owned(), json!([{"fullyQualifiedName": finding.path}]));
+    }
+    json!({
+        "ruleId": finding.code.name(),
+        "ruleIndex": codes.iter().position(|code| *code == finding.code),
+        "level": level,
+        "message": {"text": format!("{} To mend it: {}.", sentence(&finding.message), finding.mend)},
+        "locations": [location],
+    })
+}
+
+fn sentence(message: &str) -> String {
+    if message.ends_with('.') { message.to_owned() } else { format!("{message}.") }
+}
