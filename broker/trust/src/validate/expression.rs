@@ -1,6 +1,6 @@
 //! Compiling one expression, and what a failure says about its field.
 
-use super::Check;
+use super::{Check, ErrorType};
 use crate::Code;
 use crate::cel::{CompileFault, Expression, Scope};
 
@@ -20,8 +20,12 @@ pub(super) fn compile(check: &mut Check, scope: Scope, text: &str, wanted: Wante
         }
         Ok(expression) => Some(expression),
         Err(CompileFault::Refused { message }) => {
-            let before = if message.starts_with("ERROR: ") { "compilation failed: " } else { "" };
-            check.invalid(Code::ExpressionNotCompiled, path, text, &format!("{before}{message}"));
+            if message.starts_with("program instantiation failed") {
+                // The text is right, but a constant in it cannot be computed; the apiserver calls that its own fault.
+                check.push(Code::ExpressionNotCompiled, ErrorType::Internal, path, None, &message);
+            } else {
+                check.invalid(Code::ExpressionNotCompiled, path, text, &format!("compilation failed: {message}"));
+            }
             None
         }
         Err(CompileFault::Undetermined(undetermined)) => {
