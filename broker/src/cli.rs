@@ -4,6 +4,7 @@ mod access;
 #[cfg(feature = "embedded")]
 mod demo;
 mod exec;
+mod keys;
 mod serve;
 mod targets;
 pub mod ui;
@@ -33,6 +34,8 @@ enum Command {
     Kubeconfig(access::AccessArgs),
     /// Run a command with a kubeconfig for an access.
     Exec(exec::ExecArgs),
+    /// Rotate the keys of Keyferry's own issuers.
+    Keys(keys::KeysArgs),
     /// List what a configuration file allows.
     Targets(targets::TargetsArgs),
     /// Show the main job on an embedded hub and target: no cluster needed.
@@ -70,6 +73,7 @@ pub fn main() -> ExitCode {
             Command::Token(args) => access::token(args).await,
             Command::Kubeconfig(args) => access::kubeconfig(args).await,
             Command::Exec(args) => exec::run(args).await,
+            Command::Keys(args) => keys::run(args).await,
             Command::Targets(args) => targets::run(&args),
             #[cfg(feature = "embedded")]
             Command::Demo(args) => demo::run(args).await,

@@ -2,6 +2,7 @@
 
 pub mod certificates;
 pub mod config_file;
+pub mod issuer_keys;
 pub mod publish;
 pub mod renew;
 pub mod self_check;

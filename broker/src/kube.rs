@@ -5,6 +5,7 @@ pub mod certificate_secret;
 pub mod client;
 pub mod hub;
 pub mod issuer_documents;
+pub mod issuer_keys;
 pub mod self_review;
 pub mod token_request;
 pub mod token_review;

@@ -22,6 +22,8 @@ pub struct Metrics {
     access_reviews: Family<Labels, Counter<u64, AtomicU64>>,
     publications: Family<Labels, Counter<u64, AtomicU64>>,
     published_at: Gauge<i64, AtomicI64>,
+    own_key_reads: Family<Labels, Counter<u64, AtomicU64>>,
+    own_key_writes: Family<Labels, Counter<u64, AtomicU64>>,
     reloads: Family<Labels, Counter<u64, AtomicU64>>,
     cached: Gauge<i64, AtomicI64>,
     skew: Gauge<i64, AtomicI64>,
@@ -50,6 +52,10 @@ impl Default for Metrics {
             "When the hub's discovery documents were last read well",
             published_at.clone(),
         );
+        let own_key_reads = Family::default();
+        registry.register("own_issuer_key_reads", "Readings of the key sets of own issuers, by result and reason", own_key_reads.clone());
+        let own_key_writes = Family::default();
+        registry.register("own_issuer_key_writes", "Writes of the key sets of own issuers, by change and result", own_key_writes.clone());
         let reloads = Family::default();
         registry.register("configuration_reloads", "Readings of a changed configuration file, by result", reloads.clone());
         let cached = Gauge::default();
@@ -60,7 +66,20 @@ impl Default for Metrics {
         build.get_or_create(&vec![("version", env!("CARGO_PKG_VERSION"))]).set(1);
         registry.register("build_info", "The version that runs", build);
         let registry = Arc::new(registry);
-        Metrics { registry, requests, mints, token_reviews, access_reviews, publications, published_at, reloads, cached, skew }
+        Metrics {
+            registry,
+            requests,
+            mints,
+            token_reviews,
+            access_reviews,
+            publications,
+            published_at,
+            own_key_reads,
+            own_key_writes,
+            reloads,
+            cached,
+            skew,
+        }
     }
 }
 
@@ -93,6 +112,17 @@ impl Metrics {
         if let Ok(at) = outcome {
             self.published_at.set(at);
         }
+    }
+
+    /// The key set of an own issuer was read.
+    pub fn own_keys_read(&self, outcome: Result<(), Reason>) {
+        let reason = outcome.err().unwrap_or(Reason::Ready);
+        self.own_key_reads.get_or_create(&vec![("result", result(outcome.is_ok())), ("reason", reason.as_str())]).inc();
+    }
+
+    /// The key set of an own issuer was to be written; a lost race is a failure too.
+    pub fn own_keys_written(&self, change: &'static str, good: bool) {
+        self.own_key_writes.get_or_create(&vec![("change", change), ("result", result(good))]).inc();
     }
 
     /// The configuration file was read again.

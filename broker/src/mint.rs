@@ -8,6 +8,7 @@ use std::time::Duration;
 use keyferry_core::audience::Audience;
 use keyferry_core::authorise::{Grant, Requester};
 use keyferry_core::bound_token::BoundToken;
+use keyferry_core::config::TokenIssuer;
 use keyferry_core::issuer::Issuer;
 use keyferry_core::lifetime;
 use keyferry_core::moment::Deadline;
@@ -21,6 +22,7 @@ use crate::bound_request::{self, Order};
 use crate::clock::Clock;
 use crate::flight::Flights;
 use crate::metrics::Metrics;
+use crate::own_issuer::OwnMint;
 use crate::ports::Hub;
 use crate::publication::Publisher;
 use crate::random::Random;
@@ -35,6 +37,8 @@ pub struct MintKey {
     audience: Audience,
     lifetime: Duration,
     issuer: Issuer,
+    /// The stored object of an own issuer's keys: tokens of one that was deleted are not handed out.
+    key_set: Option<Arc<str>>,
 }
 
 /// A token and where it came from.
@@ -61,6 +65,8 @@ pub struct MintParts {
     pub hub: Arc<dyn Hub>,
     /// The keys that are published, and the means to read them anew.
     pub publisher: Publisher,
+    /// What signs for issuers of Keyferry's own.
+    pub own: OwnMint,
     /// The check that an audience is not the hub's.
     pub guard: AudienceGuard,
     /// Time.
@@ -93,10 +99,13 @@ impl Mint {
     /// A `Mint…` reason, [`Reason::HubUnreachable`], or what the audience check says.
     pub async fn token(&self, grant: &Grant, min_ttl: Duration) -> Result<Minted, Reason> {
         let now = self.parts.clock.now();
-        let issuer = self.parts.publisher.reader().current().ok_or(Reason::HubUnreachable)?.issuer.clone();
         let pair = grant.pair();
-        let key =
-            MintKey { identity: pair.service_account().clone(), audience: pair.audience().clone(), lifetime: pair.lifetime(), issuer };
+        let (issuer, key_set) = match pair.issuer() {
+            TokenIssuer::Hub => (self.parts.publisher.reader().current().ok_or(Reason::HubUnreachable)?.issuer.clone(), None),
+            TokenIssuer::Keyferry => self.parts.own.holding_key(pair.target()).map(|(issuer, origin)| (issuer, Some(origin)))?,
+        };
+        let (identity, audience) = (pair.service_account().clone(), pair.audience().clone());
+        let key = MintKey { identity, audience, lifetime: pair.lifetime(), issuer, key_set };
         if self.parts.guard.is_known_as_hubs(pair.audience()) {
             return Err(Reason::AudienceIsHubs);
         }
@@ -140,17 +149,24 @@ impl Mint {
         self.held.check_room(&key)?;
         let outcome = self.mint_checked(&grant).await;
         self.parts.metrics.mint(outcome.as_ref().map(|_| ()).map_err(|reason| *reason));
-        let token = Arc::new(outcome?);
-        self.parts.metrics.hub_clock_skew(token.skew_seconds());
+        let (token, skew) = outcome?;
+        let token = Arc::new(token);
+        self.parts.metrics.hub_clock_skew(skew);
         self.held.insert(key, Arc::clone(&token), grant, self.parts.random.unit(), self.parts.clock.now());
         self.parts.metrics.cached_tokens(self.held.len());
         Ok(token)
     }
 
-    async fn mint_checked(&self, grant: &Grant) -> Result<BoundToken, Reason> {
+    /// The token, and how far the hub's clock is ahead of ours.
+    async fn mint_checked(&self, grant: &Grant) -> Result<(BoundToken, i64), Reason> {
         let parts = &self.parts;
+        if grant.pair().issuer() == TokenIssuer::Keyferry {
+            return parts.own.mint(parts, grant).await;
+        }
         parts.guard.check(grant.pair().audience()).await?;
-        bound_request::send(&*parts.hub, &parts.publisher, &*parts.clock, Order::Granted(grant)).await
+        let token = bound_request::send(&*parts.hub, &parts.publisher, &*parts.clock, Order::Granted(grant)).await?;
+        let skew = token.skew_seconds();
+        Ok((token, skew))
     }
 
     /// Renews what is due and was used within its last lifetime; forgets the rest. `allowed` says which grants still hold.

@@ -43,7 +43,7 @@ pub struct Document {
 }
 
 impl Document {
-    fn new(bytes: Vec<u8>) -> Document {
+    pub(crate) fn new(bytes: Vec<u8>) -> Document {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &bytes);
         let etag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(digest.as_ref()));
         Document { bytes: bytes.into(), etag }

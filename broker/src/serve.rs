@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use keyferry_core::config::Configuration;
+use keyferry_core::config::{Configuration, Overrides};
 use tokio::task::JoinSet;
 
 use self::shared::Shared;
@@ -31,6 +31,8 @@ pub struct ServeOptions {
     pub config: PathBuf,
     /// Where the hub is.
     pub hub: HubAccess,
+    /// What goes before the file.
+    pub overrides: Overrides,
     /// When to read everything again at once.
     pub read_again: ReadAgain,
 }
@@ -51,7 +53,7 @@ impl Server {
     /// # Errors
     /// [`ServeError`], before anything has been asked of the hub.
     pub async fn bind(options: ServeOptions) -> Result<Server, ServeError> {
-        let configuration = config_file::read(&options.config)?;
+        let configuration = config_file::read(&options.config, options.overrides)?;
         let server = &configuration.server;
         let audit: Arc<dyn AuditSink> = match &server.audit_file {
             Some(path) => Arc::new(AuditLog::file(path).map_err(|source| ServeError::Audit { path: path.clone(), source })?),
@@ -102,7 +104,9 @@ impl Server {
         });
         let handles = [discovery.handle(), api.handle()];
         let mut listeners = JoinSet::new();
-        listeners.spawn(discovery.serve(discovery::routes(published.clone(), server.max_age), options.read_again.clone()));
+        listeners.spawn(
+            discovery.serve(discovery::routes(published.clone(), shared.own_issuers.clone(), server.max_age), options.read_again.clone()),
+        );
 
         let mut shutdown = Box::pin(shutdown);
         let guard = shared.guard();
@@ -112,6 +116,7 @@ impl Server {
             () = &mut shutdown => Ok(false),
         }?;
         let outcome = if opened {
+            shared.own_keys_may_be_written().await;
             let broker = shared.broker(guard, audit)?;
             listeners.spawn(api.serve(token_api::routes(Arc::new(broker)), options.read_again));
             serving.store(true, Ordering::Relaxed);

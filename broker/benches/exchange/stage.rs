@@ -7,6 +7,7 @@ use keyferry::embedded::{Authority, EmbeddedHub, Grant, HubOptions, Subject};
 use keyferry::kube::client::HubAccess;
 use keyferry::read_again::ReadAgain;
 use keyferry::serve::{ServeError, ServeOptions, Server};
+use keyferry_core::config::Overrides;
 use keyferry_core::exchange::{GRANT_TYPE, TOKEN_TYPE_JWT};
 use secrecy::ExposeSecret;
 use tempfile::TempDir;
@@ -125,9 +126,13 @@ impl Stage {
         let delegate = Subject::User(format!("system:serviceaccount:{TENANT}:{DELEGATE}"));
         ground.hub.grant(Grant::new(delegate, "create", "serviceaccounts/token").in_namespace(TENANT).named("worker"));
         let ports = ground.configure(&objects)?;
-        let server =
-            Server::bind(ServeOptions { config: ground.file("config.yaml"), hub: ground.hub_access(), read_again: ReadAgain::never() })
-                .await?;
+        let server = Server::bind(ServeOptions {
+            config: ground.file("config.yaml"),
+            hub: ground.hub_access(),
+            overrides: Overrides::default(),
+            read_again: ReadAgain::never(),
+        })
+        .await?;
         let (stop, stopped) = oneshot::channel();
         let server = tokio::spawn(server.run(async move {
             let _ = stopped.await;
