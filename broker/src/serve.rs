@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use keyferry_core::config::Configuration;
+use keyferry_core::config::{Configuration, Overrides};
 use tokio::task::JoinSet;
 
 use self::shared::Shared;
@@ -37,6 +37,8 @@ pub struct ServeOptions {
     pub hub: HubAccess,
     /// Where the last good record of keys is kept over restarts.
     pub state_dir: Option<PathBuf>,
+    /// What goes before the file.
+    pub overrides: Overrides,
     /// When to read everything again at once.
     pub read_again: ReadAgain,
 }
@@ -57,7 +59,7 @@ impl Server {
     /// # Errors
     /// [`ServeError`], before anything has been asked of the hub.
     pub async fn bind(options: ServeOptions) -> Result<Server, ServeError> {
-        let configuration = config_file::read(&options.config)?;
+        let configuration = config_file::read(&options.config, options.overrides)?;
         let server = &configuration.server;
         let audit: Arc<dyn AuditSink> = match &server.audit_file {
             Some(path) => Arc::new(AuditLog::file(path).map_err(|source| ServeError::Audit { path: path.clone(), source })?),
@@ -110,7 +112,9 @@ impl Server {
         });
         let handles = [discovery.handle(), api.handle()];
         let mut listeners = JoinSet::new();
-        listeners.spawn(discovery.serve(discovery::routes(published.clone(), server.max_age), options.read_again.clone()));
+        listeners.spawn(
+            discovery.serve(discovery::routes(published.clone(), shared.own_issuers.clone(), server.max_age), options.read_again.clone()),
+        );
 
         let closed = api.try_clone().map_err(ServeError::Ended)?;
         let until_open = closed.handle();
@@ -125,6 +129,7 @@ impl Server {
             () = &mut shutdown => Ok(false),
         }?;
         let outcome = if opened {
+            shared.own_keys_may_be_written().await;
             let broker = shared.broker(guard, audit)?;
             until_open.graceful_shutdown(Some(CLOSING));
             listeners.spawn(api.serve(token_api::routes(Arc::new(broker)), options.read_again));

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use keyferry_core::config::{CertificateSource, Configuration, TargetCluster};
+use keyferry_core::config::{CertificateSource, Configuration, Overrides, TargetCluster, TokenIssuer};
 use keyferry_core::jwt::UnverifiedJwt;
 use secrecy::{ExposeSecret, SecretString};
 
@@ -56,7 +56,12 @@ pub(super) async fn run(args: RevokeArgs) -> ExitCode {
 }
 
 async fn revoke(args: &RevokeArgs) -> Result<ExitCode, String> {
-    let configuration = args.config.as_deref().map(config_file::read).transpose().map_err(|error| error.to_string())?;
+    let configuration = args
+        .config
+        .as_deref()
+        .map(|path| config_file::read(path, Overrides { enable_own_issuers: Some(true) }))
+        .transpose()
+        .map_err(|error| error.to_string())?;
     let mut cases = match &configuration {
         Some(configuration) => cases(args, configuration).await?,
         None => Vec::new(),
@@ -114,7 +119,8 @@ async fn cases(args: &RevokeArgs, configuration: &Configuration) -> Result<Vec<C
         witnesses.push((audiences, token));
     }
     let mut cases = Vec::new();
-    for target in configuration.policy.targets.values() {
+    // An own issuer's keys are not the hub's.
+    for target in configuration.policy.targets.values().filter(|target| target.issuer == TokenIssuer::Hub) {
         let names = |audiences: &serde_json::Value| {
             let audience = target.audience.as_str();
             audiences.as_str() == Some(audience)
