@@ -179,8 +179,8 @@ impl Publisher {
         if self.reader().current().is_some_and(|published| published.keys.get(kid).is_some()) {
             return;
         }
-        if let Err(error) = self.refresh().await {
-            tracing::warn!(reason = %error.reason(), %error, "the hub signed with a key that is not published");
+        if let Err(reason) = self.refresh_for_unknown_key(self.parts.clock.now()).await {
+            tracing::warn!(%reason, "the hub signed with a key that is not published");
         }
         self.change(Place::Hub, |book, now| book.vouch(kid, now));
         self.sync_if_changed().await;
@@ -249,6 +249,15 @@ impl Publisher {
         }
     }
 
+    /// Publishes again: some keys end by time alone, also while nobody answers.
+    fn publish_again(&self) {
+        let now = self.parts.clock.now();
+        let book = self.lock();
+        let Some(book) = book.as_ref() else { return };
+        self.publish(book, now);
+        self.parts.metrics.unconfirmed_keys(book.unconfirmed(now));
+    }
+
     /// Changes the book, tells what happened, and publishes what follows.
     fn change(&self, place: Place, change: impl FnOnce(&mut KeyBook, Moment) -> Vec<KeyEvent>) {
         let now = self.parts.clock.now();
@@ -259,7 +268,10 @@ impl Publisher {
     }
 
     fn publish(&self, book: &KeyBook, now: Moment) {
-        let Some(keys) = book.served(now) else { return };
+        let Some(keys) = book.served(now) else {
+            self.published.current.store(None);
+            return;
+        };
         let before = self.published.current();
         let (metadata, jwks) = match before.filter(|before| before.keys == keys) {
             Some(before) => (before.metadata.clone(), before.jwks.clone()),

@@ -94,7 +94,7 @@ impl Exporter {
             let config = args.hub.access().config().await.map_err(|error| error.to_string())?;
             let client = HubClient::new(config).map_err(|error| error.to_string())?;
             let secrets = KubeSecretStore::new(client, server.cluster_resource_namespace.clone());
-            KeyRecords::shared(KeyRecordStore::reader(Arc::new(secrets)))
+            KeyRecords::shared(KeyRecordStore::existing(Arc::new(secrets)))
         };
         let publisher = Publisher::new(PublisherParts {
             source: Arc::new(KubeIssuerDocuments::new(args.hub.access(), server.hub_endpoints.clone())),
