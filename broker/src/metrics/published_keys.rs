@@ -23,7 +23,14 @@ pub(super) struct PublishedKeys {
     documents: Gauges,
     first_seen: Gauges,
     last_seen: Gauges,
-    seen: Arc<Mutex<BTreeMap<String, i64>>>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// When each key was last seen.
+    seen: BTreeMap<String, i64>,
+    hash: String,
 }
 
 impl PublishedKeys {
@@ -50,7 +57,8 @@ impl PublishedKeys {
 
     /// A good reading at `at` (seconds since 1970) left these keys published, with this digest of the key set's bytes.
     pub(super) fn read<'a>(&self, kids: impl Iterator<Item = &'a str>, digest: &[u8], at: i64) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { seen, hash } = &mut *state;
         let mut count = 0;
         for kid in kids {
             count += 1;
@@ -69,9 +77,13 @@ impl PublishedKeys {
             self.last_seen.remove(&vec![("kid", oldest)]);
         }
         self.count.set(count);
-        let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        self.documents.clear();
-        self.documents.get_or_create(&vec![("document", "jwks".to_owned()), ("hash", format!("sha256:{hash}"))]).set(1);
+        let now: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        if now != *hash {
+            let labels = |hash: &str| vec![("document", "jwks".to_owned()), ("hash", format!("sha256:{hash}"))];
+            self.documents.get_or_create(&labels(&now)).set(1);
+            self.documents.remove(&labels(hash));
+            *hash = now;
+        }
     }
 }
 
