@@ -66,13 +66,21 @@ impl BrokerSpec {
         &self.name
     }
 
+    /// Its `publicURL`, unless it is published elsewhere.
+    ///
+    /// # Errors
+    /// No port is free.
+    pub fn own_url(&self) -> Result<String, TestError> {
+        let [discovery, ..] = self.ports.ok_or("no port is free")?;
+        Ok(format!("https://127.0.0.1:{discovery}"))
+    }
+
     /// Where its provider metadata document will be.
     ///
     /// # Errors
     /// No port is free.
     pub fn discovery_url(&self) -> Result<String, TestError> {
-        let [discovery, ..] = self.ports.ok_or("no port is free")?;
-        Ok(format!("https://127.0.0.1:{discovery}/.well-known/openid-configuration"))
+        Ok(format!("{}/.well-known/openid-configuration", self.own_url()?))
     }
 
     /// By way of a proxy.
@@ -179,7 +187,11 @@ pub struct Broker {
 }
 
 impl Broker {
-    pub(super) async fn start(
+    /// Starts it and waits until it is ready.
+    ///
+    /// # Errors
+    /// It did not become ready.
+    pub async fn start(
         binary: &KeyferryBinary,
         hub: &Arc<ControlPlane>,
         folder: &Path,
