@@ -122,3 +122,38 @@ fn no_answer(url: &str, error: &reqwest::Error) -> FetchError {
     }
     FetchError::NoAnswer { url: url.to_owned(), problem: cause.to_string() }
 }
+
+#[cfg(all(test, feature = "embedded"))]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::embedded::{Authority, EmbeddedHub, HubOptions};
+
+    async fn hub() -> (EmbeddedHub, Authority) {
+        let authority = Authority::new("test CA").unwrap();
+        let options =
+            HubOptions { issuer: Some("https://hub.example".to_owned()), discovery_ca: Some(authority.clone()), ..HubOptions::default() };
+        (EmbeddedHub::start(options).await.unwrap(), authority)
+    }
+
+    #[tokio::test]
+    async fn the_keys_are_read_from_where_the_entry_says() {
+        let (hub, authority) = hub().await;
+        let place = TrustedIssuer { url: hub.issuer(), discovery_url: &hub.discovery_url(), certificate_authority: authority.ca_pem() };
+        let body = place.key_set().await.unwrap();
+        assert!(serde_json::from_slice::<serde_json::Value>(&body).unwrap()["keys"].is_array());
+    }
+
+    #[tokio::test]
+    async fn another_issuer_and_another_authority_are_refused() {
+        let (hub, authority) = hub().await;
+        let discovery_url = hub.discovery_url();
+        let place = TrustedIssuer { url: "https://hub.example/", discovery_url: &discovery_url, certificate_authority: authority.ca_pem() };
+        assert!(matches!(place.key_set().await, Err(FetchError::OtherIssuer { got, .. }) if got == "https://hub.example"));
+        let stranger = Authority::new("another CA").unwrap();
+        let place = TrustedIssuer { url: hub.issuer(), certificate_authority: stranger.ca_pem(), ..place };
+        assert!(matches!(place.key_set().await, Err(FetchError::NoAnswer { .. })));
+        let place = TrustedIssuer { certificate_authority: "no PEM", ..place };
+        assert!(matches!(place.key_set().await, Err(FetchError::Authority(_)) | Err(FetchError::NoAnswer { .. })));
+    }
+}
