@@ -102,14 +102,16 @@ fn talos(file: &str, minor: Minor, merged: bool) -> Result<Part, String> {
     if minor < Minor::V1_32 {
         return Err(format!("writing the form of Talos 1.14: Kubernetes {minor} does not take its anonymous section; use talos-legacy"));
     }
+    let first = "Talos 1.14 and newer: patch the machine configuration of the control plane nodes with this document. It replaces the";
     // A file that was merged says itself who may be anonymous.
-    let anonymous = if merged { "" } else { TALOS_ANONYMOUS };
+    let (second, anonymous) = if merged {
+        ("authentication configuration that is there, so it needs an anonymous section, if anonymous probes are to go on.", "")
+    } else {
+        ("authentication configuration that is there, so the anonymous section repeats Talos's own default.", TALOS_ANONYMOUS)
+    };
     let configuration = indented(&format!("{file}{anonymous}"), 2);
-    let about = [
-        "Talos 1.14 and newer: patch the machine configuration of the control plane nodes with this document. It replaces the",
-        "authentication configuration that is there, so the anonymous section repeats Talos's own default.",
-    ];
-    Ok(Part::new(about, format!("apiVersion: v1alpha1\nkind: KubeAuthenticationConfig\nconfiguration:\n{configuration}")))
+    let text = format!("apiVersion: v1alpha1\nkind: KubeAuthenticationConfig\nconfiguration:\n{configuration}");
+    Ok(Part::new([first, second], text))
 }
 
 fn talos_legacy(file: &str) -> Part {
