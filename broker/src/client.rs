@@ -5,6 +5,7 @@ pub mod direct;
 pub mod key_records;
 pub mod server;
 pub mod target_probe;
+pub mod trusted_issuer;
 
 use std::time::Duration;
 

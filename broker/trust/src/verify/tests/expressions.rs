@@ -128,6 +128,11 @@ fn validation_of_expressions() {
         jwt.claim_validation_rules = vec![rule("claims.email_verified == true", "")];
     };
     assert_eq!(errors(&checked), []);
+    let constant = |text: &'static str| move |jwt: &mut JwtAuthenticator| jwt.claim_validation_rules = vec![rule(text, "")];
+    let path = "jwt[0].claimValidationRules[0].expression".to_owned();
+    assert_eq!(errors(&constant("uint('x') == 1u")), [(Code::ExpressionNotCompiled, path.clone())], "the program cannot be made");
+    assert_eq!(errors(&constant("uint('x')")), [(Code::ExpressionNotBool, path.clone())], "its type is asked first");
+    assert_eq!(errors(&constant("dyn(uint('x'))")), [(Code::ExpressionNotBool, path)]);
     let not_bool = |jwt: &mut JwtAuthenticator| jwt.claim_validation_rules = vec![rule("claims.email_verified", "")];
     assert_eq!(errors(&not_bool), [(Code::ExpressionNotBool, "jwt[0].claimValidationRules[0].expression".to_owned())]);
 }
