@@ -3,11 +3,13 @@
 mod access;
 #[cfg(feature = "embedded")]
 mod demo;
+mod doctor;
 mod exec;
 mod export;
 mod keys;
 mod revoke;
 mod serve;
+mod target_way;
 mod targets;
 pub mod ui;
 
@@ -42,6 +44,8 @@ enum Command {
     Keys(keys::KeysArgs),
     /// Withdraw a key of the hub for ever, and make the targets forget it.
     Revoke(revoke::RevokeArgs),
+    /// Walk the way of a token to a target, and name the first broken hop.
+    Doctor(Box<doctor::DoctorArgs>),
     /// Write the hub's discovery documents as files, for a bucket or a plain web server.
     Export(export::ExportArgs),
     /// Show the main job on an embedded hub and target: no cluster needed.
@@ -82,6 +86,7 @@ pub fn main() -> ExitCode {
             Command::Targets(args) => targets::run(&args),
             Command::Keys(args) => keys::run(args).await,
             Command::Revoke(args) => revoke::run(args).await,
+            Command::Doctor(args) => doctor::run(*args).await,
             Command::Export(args) => export::run(args).await,
             #[cfg(feature = "embedded")]
             Command::Demo(args) => demo::run(args).await,

@@ -8,6 +8,7 @@ pub mod cel;
 mod certificate;
 pub mod code;
 pub mod config;
+pub mod doctor;
 mod go;
 pub mod keys;
 pub mod lint;
