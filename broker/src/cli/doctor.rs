@@ -98,7 +98,14 @@ fn table(report: &Report) -> String {
     let rows: Vec<Vec<String>> = report
         .hops
         .iter()
-        .map(|hop| vec![format!("{:?}", hop.hop), word(hop.status).to_owned(), hop.reason.map_or("", |reason| reason.name()).to_owned(), hop.detail.clone()])
+        .map(|hop| {
+            vec![
+                format!("{:?}", hop.hop),
+                word(hop.status).to_owned(),
+                hop.reason.map_or("", |reason| reason.name()).to_owned(),
+                hop.detail.clone(),
+            ]
+        })
         .collect();
     let end = match (&report.broken, report.verdict) {
         (Some(hop), _) => {

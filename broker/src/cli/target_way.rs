@@ -157,7 +157,10 @@ impl WayArgs {
             let source = args.source().map_err(|usage| usage.problem)?;
             let kubeconfig = source.kubeconfig().await.map_err(|error| error.to_string())?;
             let mut plan = Plan::named(format!("access/{access} at {url}"));
-            plan.take(found_kubeconfig::read(kubeconfig.expose_secret()).map_err(|problem| format!("reading the server's kubeconfig: {problem}"))?);
+            plan.take(
+                found_kubeconfig::read(kubeconfig.expose_secret())
+                    .map_err(|problem| format!("reading the server's kubeconfig: {problem}"))?,
+            );
             return Ok(plan);
         }
         let config = self.config.clone().ok_or("the access's file is missing: give --config FILE, or --server URL")?;

@@ -123,7 +123,8 @@ pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
         Err(error) => return Plan { problem: Some(problem(Reason::ConfigurationInvalid, error.to_string())), ..plan },
     };
     plan.discovery_url = Some(format!("{}{DISCOVERY}", configuration.server.public_url.as_str().trim_end_matches('/')));
-    plan.issuer = hub_issuer(&direct.hub).await.or_else(|| configuration.server.hub_issuer.as_ref().map(|issuer| issuer.as_str().to_owned()));
+    plan.issuer =
+        hub_issuer(&direct.hub).await.or_else(|| configuration.server.hub_issuer.as_ref().map(|issuer| issuer.as_str().to_owned()));
     let found = configuration.policy.accesses.get(access);
     let target = found.and_then(|found| configuration.policy.targets.get(&found.target));
     let Some(target) = target else {
@@ -152,7 +153,11 @@ pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
     plan
 }
 
-async fn secret_authority(hub: &HubAccess, namespace: &Namespace, name: &keyferry_core::name::ObjectName) -> Result<Option<Vec<u8>>, String> {
+async fn secret_authority(
+    hub: &HubAccess,
+    namespace: &Namespace,
+    name: &keyferry_core::name::ObjectName,
+) -> Result<Option<Vec<u8>>, String> {
     let client = hub_client(hub).await?;
     let entry = KubeCertificateSecrets::new(client, namespace.clone()).certificate(name).await.map_err(|error| error.to_string())?;
     entry.pem.map(Some).ok_or_else(|| "the Secret of certSecretRef has no ca.crt".to_owned())

@@ -42,11 +42,8 @@ impl TargetCalls {
     pub async fn new(address: &TargetAddress, token: Option<SecretString>) -> Result<TargetCalls, DoctorError> {
         let wrong = || DoctorError::Address(address.url.clone());
         let mut url = url::Url::parse(&address.url).map_err(|_| wrong())?;
-        let mut builder = reqwest::Client::builder()
-            .https_only(true)
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .timeout(DEADLINE);
+        let mut builder =
+            reqwest::Client::builder().https_only(true).no_proxy().redirect(reqwest::redirect::Policy::none()).timeout(DEADLINE);
         if let Some(pem) = &address.ca_pem {
             builder = builder.tls_certs_only(authorities(pem, "the target")?);
         }
@@ -159,7 +156,8 @@ impl TargetCalls {
             Fetched::Answer(Answer { status: 200..=299, body }) => serde_json::from_slice::<Value>(&body).unwrap_or_default(),
             other => return Asked::Unknown(odd(&other)),
         };
-        let own = answer["status"]["resourceRules"].as_array().map_or(0, |rules| rules.iter().filter(|rule| !is_for_everybody(rule)).count());
+        let own =
+            answer["status"]["resourceRules"].as_array().map_or(0, |rules| rules.iter().filter(|rule| !is_for_everybody(rule)).count());
         match (own, answer["status"]["incomplete"] == json!(true), namespace) {
             (1.., ..) => Asked::Yes(format!("{own} rule(s) in {place}")),
             (0, true, _) => Asked::Unknown("the target cannot list the user's rules".to_owned()),

@@ -39,7 +39,11 @@ fn configuration(evidence: &Evidence, seen: &Seen) -> Finding {
     let hop = Hop::Configuration;
     let accepted = evidence.accepted();
     let Some(file) = &evidence.configuration else {
-        return if accepted { Finding::well(hop, "the target takes the token") } else { Finding::open(hop, "give --auth-config, or --target-kubeconfig") };
+        return if accepted {
+            Finding::well(hop, "the target takes the token")
+        } else {
+            Finding::open(hop, "give --auth-config, or --target-kubeconfig")
+        };
     };
     let Some(token) = &seen.token else { return Finding::open(hop, "there is no token to try on the file") };
     let Some(minor) = evidence.target.minor else {
@@ -60,7 +64,9 @@ fn configuration(evidence: &Evidence, seen: &Seen) -> Finding {
     match (prediction, same, accepted) {
         (Prediction::Refused(code, words), ..) => Finding::broken(hop, code, format!("the target does not take the file: {words}")),
         (_, Some(false), true) => Finding::warning(hop, Code::ConfigurationNotInForce, "the target takes the token, but by another file"),
-        (_, Some(false), false) => Finding::broken(hop, Code::ConfigurationNotInForce, "the target's metrics show the hash of another file"),
+        (_, Some(false), false) => {
+            Finding::broken(hop, Code::ConfigurationNotInForce, "the target's metrics show the hash of another file")
+        }
         (Prediction::Rejected(_, words), _, true) => {
             let detail = format!("the file refuses the token ({words}), but the target takes it: it is not the file in force");
             Finding::warning(hop, Code::ConfigurationNotInForce, detail)

@@ -90,7 +90,11 @@ fn each_hop_stands_once_and_in_its_order() {
 
 #[test]
 fn the_first_broken_hop_is_named_with_its_cause() {
-    assert_broken(|e| e.start_problem = Some(Problem { cause: Code::StartUnread.into(), detail: String::new() }), Hop::Start, Code::StartUnread);
+    assert_broken(
+        |e| e.start_problem = Some(Problem { cause: Code::StartUnread.into(), detail: String::new() }),
+        Hop::Start,
+        Code::StartUnread,
+    );
     assert_broken(|e| e.held = Held::Token(b"x".to_vec()), Hop::Token, Code::TokenUnreadable);
     let deleted = Problem { cause: Reason::ServiceAccountChanged.into(), detail: String::new() };
     assert_broken(|e| e.held = Held::Failed(deleted), Hop::Token, Reason::ServiceAccountChanged);

@@ -105,9 +105,10 @@ pub(super) fn clock(evidence: &Evidence, seen: &Seen) -> Finding {
     };
     let seconds = skew.as_secs();
     let detail = format!("the target's clock is {seconds:+} s from the one here");
-    let out_of_time = seen.registered.as_ref().is_some_and(|claims| {
-        fault_at(claims, evidence.now).is_none() && fault_at(claims, evidence.target_time()).is_some()
-    });
+    let out_of_time = seen
+        .registered
+        .as_ref()
+        .is_some_and(|claims| fault_at(claims, evidence.now).is_none() && fault_at(claims, evidence.target_time()).is_some());
     if out_of_time {
         return Finding::broken(Hop::Clock, Reason::ClockSkew, format!("{detail}, and by its clock the token is not in time"));
     }
