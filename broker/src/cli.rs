@@ -1,6 +1,7 @@
 //! The command line. Flag names are kubectl's; a flag that says where something is can be a `KEYFERRY_*` variable too.
 
 mod access;
+mod can_i;
 #[cfg(feature = "embedded")]
 mod demo;
 mod doctor;
@@ -12,6 +13,7 @@ mod serve;
 mod target_way;
 mod targets;
 pub mod ui;
+mod whoami;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,6 +48,10 @@ enum Command {
     Revoke(revoke::RevokeArgs),
     /// Walk the way of a token to a target, and name the first broken hop.
     Doctor(Box<doctor::DoctorArgs>),
+    /// Ask a target who a token is.
+    Whoami(Box<whoami::WhoamiArgs>),
+    /// Ask a target whether a token may do something, or apply all objects of a folder.
+    CanI(Box<can_i::CanIArgs>),
     /// Write the hub's discovery documents as files, for a bucket or a plain web server.
     Export(export::ExportArgs),
     /// Show the main job on an embedded hub and target: no cluster needed.
@@ -87,6 +93,8 @@ pub fn main() -> ExitCode {
             Command::Keys(args) => keys::run(args).await,
             Command::Revoke(args) => revoke::run(args).await,
             Command::Doctor(args) => doctor::run(*args).await,
+            Command::Whoami(args) => whoami::run(*args).await,
+            Command::CanI(args) => can_i::run(*args).await,
             Command::Export(args) => export::run(args).await,
             #[cfg(feature = "embedded")]
             Command::Demo(args) => demo::run(args).await,

@@ -14,6 +14,9 @@ pub(super) struct DoctorArgs {
     /// What to start from: access/NAME, secret/NAME, kustomization/NAME or helmrelease/NAME; without it, the flags alone.
     #[arg(value_name = "KIND/NAME")]
     start: Option<StartArg>,
+    /// The namespace of what is started from.
+    #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
+    namespace: Option<String>,
     #[command(flatten)]
     way: WayArgs,
     /// The target's AuthenticationConfiguration.
@@ -58,7 +61,7 @@ pub(super) async fn run(args: DoctorArgs) -> ExitCode {
 }
 
 async fn report(args: &DoctorArgs) -> Result<Report, String> {
-    let plan = args.way.plan(args.start.as_ref()).await?;
+    let plan = args.way.plan(args.start.as_ref(), args.namespace.as_deref()).await?;
     let start = plan.start.clone();
     let auth_config = args.auth_config.as_deref().map(super::target_way::file).transpose()?;
     let mut modes = vec![Mode::Network];

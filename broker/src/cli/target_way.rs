@@ -54,9 +54,6 @@ impl FromStr for StartArg {
 
 #[derive(Args)]
 pub(super) struct WayArgs {
-    /// The namespace of what is started from.
-    #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
-    namespace: Option<String>,
     /// The key of the Secret; without it, value or value.yaml.
     #[arg(long, value_name = "KEY")]
     secret_key: Option<String>,
@@ -108,9 +105,9 @@ pub(super) struct WayArgs {
 
 impl WayArgs {
     /// What is to be asked: the start, with the flags before it.
-    pub(super) async fn plan(&self, start: Option<&StartArg>) -> Result<Plan, String> {
+    pub(super) async fn plan(&self, start: Option<&StartArg>, namespace: Option<&str>) -> Result<Plan, String> {
         let mut plan = match start {
-            Some(start) => self.started(start).await?,
+            Some(start) => self.started(start, namespace).await?,
             None => Plan::named("flags"),
         };
         plan.issuer = self.issuer.clone().or(plan.issuer);
@@ -137,8 +134,8 @@ impl WayArgs {
         Ok(plan)
     }
 
-    async fn started(&self, start: &StartArg) -> Result<Plan, String> {
-        let namespace = self.namespace.as_deref().ok_or("the namespace is missing: give -n NAMESPACE")?;
+    async fn started(&self, start: &StartArg, namespace: Option<&str>) -> Result<Plan, String> {
+        let namespace = namespace.ok_or("the namespace of what is started from is missing")?;
         let namespace = Namespace::new(namespace).map_err(|error| format!("the namespace {error}"))?;
         let hub = self.hub.access();
         Ok(match start.kind {

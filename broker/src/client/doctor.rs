@@ -1,8 +1,10 @@
 //! Walking the way of a token to a target: what `keyferry doctor`, `whoami` and `can-i` ask, and of whom.
 
+pub mod apply;
 pub mod fetch;
 pub mod flux;
 pub mod found_kubeconfig;
+pub mod identity;
 pub mod start;
 pub mod target_calls;
 

@@ -14,6 +14,7 @@ pub mod keys;
 pub mod lint;
 pub mod minor;
 pub mod report;
+pub mod rights;
 pub mod token;
 pub mod validate;
 pub mod verify;

@@ -37,6 +37,9 @@ impl Case<'_> {
         let path = |name: &str, content: &str| federation.file(name, content).map(|path| path.display().to_string());
         let token = path("token", &self.token)?;
         let mut base = federation.target_flags(target)?;
+        if self.flags.iter().any(|flag| flag == "--certificate-authority") {
+            base.truncate(2);
+        }
         base.extend(["--token-file".to_owned(), token]);
         base.extend(self.flags.iter().cloned());
         let discovery = [

@@ -57,7 +57,12 @@ impl Federation {
         };
         let target = ground.target(trusting).await?;
         let configuration = std::fs::read_to_string(target.folder().join("authentication/config.yaml"))?;
-        target.bind_user_to_cluster_role("hub:system:serviceaccount:tenant-a:reconciler", "view").await?;
+        let reader = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "reader" },
+            "rules": [{ "apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"] }],
+        });
+        target.admin().create("/apis/rbac.authorization.k8s.io/v1/clusterroles", &reader).await?;
+        target.bind_user_to_cluster_role("hub:system:serviceaccount:tenant-a:reconciler", "reader").await?;
         let federation = Federation { ground, hub, documents, target, discovery_url, configuration };
         federation.until_initialized().await?;
         Ok(federation)

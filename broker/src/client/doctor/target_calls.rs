@@ -168,6 +168,19 @@ impl TargetCalls {
         }
     }
 
+    /// GET of a JSON object.
+    ///
+    /// # Errors
+    /// What the target said instead.
+    pub async fn get_json(&self, path: &str) -> Result<Value, String> {
+        match exchange(self.with_token(self.client.get(self.path(path)), None)).await {
+            Fetched::Answer(Answer { status: 200, body }) => {
+                serde_json::from_slice(&body).map_err(|_| "the target's answer is no JSON".to_owned())
+            }
+            other => Err(odd(&other)),
+        }
+    }
+
     /// HEAD /livez/ping, client-go's probe for flow control.
     pub async fn ping(&self) -> Asked {
         match exchange(self.with_token(self.client.head(self.path("/livez/ping")), None)).await {

@@ -77,13 +77,17 @@ struct Place {
 
 impl<'a> Reader<'a> {
     fn next(&mut self) -> Result<(Event<'a>, Span), LoadFault> {
-        match self.parser.next_event() {
-            Some(Ok(event)) => Ok(event),
-            Some(Err(error)) => {
-                let line = error.marker().line() as u64;
-                Err(Refusal::near(Code::NotYaml, format!("yaml: line {line}: {}", error.info())).at(line).into())
+        loop {
+            match self.parser.next_event() {
+                // Comments come only where another crate of the build asks the parser for them.
+                Some(Ok((Event::Comment(..), _))) => {}
+                Some(Ok(event)) => return Ok(event),
+                Some(Err(error)) => {
+                    let line = error.marker().line() as u64;
+                    return Err(Refusal::near(Code::NotYaml, format!("yaml: line {line}: {}", error.info())).at(line).into());
+                }
+                None => return Ok((Event::StreamEnd, Span::default())),
             }
-            None => Ok((Event::StreamEnd, Span::default())),
         }
     }
 

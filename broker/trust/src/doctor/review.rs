@@ -31,7 +31,8 @@ const WORDS: [(&str, Hop, Code); 27] = [
     ("source does not exist", Hop::Configuration, Code::ClaimSourceMissing),
     ("validation rule expression", Hop::Configuration, Code::UserRuleFalse),
     ("parse claim", Hop::Configuration, Code::RequiredClaimNotString),
-    ("accounts.google.com", Hop::Configuration, Code::IssuerDiffers),
+    // The target's own authenticator of ServiceAccounts says these: it holds the issuer for its own.
+    ("invalid signature, no keys found", Hop::Configuration, Code::IssuerIsTargets),
 ];
 
 /// Where a target's words belong and what they are called; none where they are not known here.

@@ -174,6 +174,7 @@ fn a_review_names_the_cause_of_a_refusal() {
             Hop::Configuration,
             Code::ClaimRuleFalse,
         ),
+        ("[invalid bearer token, invalid signature, no keys found]", Hop::Configuration, Code::IssuerIsTargets),
         ("[invalid bearer token, something new]", Hop::Configuration, Code::TokenRefused),
     ];
     for (words, hop, code) in cases {
