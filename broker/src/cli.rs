@@ -1,8 +1,10 @@
 //! The command line. Flag names are kubectl's; a flag that says where something is can be a `KEYFERRY_*` variable too.
 
 mod access;
+mod can_i;
 #[cfg(feature = "embedded")]
 mod demo;
+mod doctor;
 mod exec;
 mod explain;
 mod export;
@@ -12,10 +14,12 @@ mod local_file;
 mod minor;
 mod revoke;
 mod serve;
+mod target_way;
 mod targets;
 mod trust;
 pub mod ui;
 mod verify;
+mod whoami;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -48,6 +52,12 @@ enum Command {
     Keys(keys::KeysArgs),
     /// Withdraw a key of the hub for ever, and make the targets forget it.
     Revoke(revoke::RevokeArgs),
+    /// Walk the way of a token to a target, and name the first broken hop.
+    Doctor(Box<doctor::DoctorArgs>),
+    /// Ask a target who a token is.
+    Whoami(Box<whoami::WhoamiArgs>),
+    /// Ask a target whether a token may do something, or apply all objects of a folder.
+    CanI(Box<can_i::CanIArgs>),
     /// Write the hub's discovery documents as files, for a bucket or a plain web server.
     Export(export::ExportArgs),
     /// Say what a target's apiserver makes of a token: the user, or the exact refusal. Offline, without a cluster.
@@ -112,6 +122,9 @@ async fn online(command: Command) -> ExitCode {
         Command::Exec(args) => exec::run(args).await,
         Command::Keys(args) => keys::run(args).await,
         Command::Revoke(args) => revoke::run(args).await,
+        Command::Doctor(args) => doctor::run(*args).await,
+        Command::Whoami(args) => whoami::run(*args).await,
+        Command::CanI(args) => can_i::run(*args).await,
         Command::Export(args) => export::run(args).await,
         #[cfg(feature = "embedded")]
         Command::Demo(args) => demo::run(args).await,

@@ -2,6 +2,7 @@
 
 pub mod caller_token;
 pub mod direct;
+pub mod doctor;
 pub mod key_records;
 pub mod server;
 pub mod target_probe;

@@ -80,6 +80,27 @@ pub(super) struct UsageError {
 }
 
 impl AccessArgs {
+    /// Those for a server and a caller's token in a file, or in the projected volume.
+    pub(super) fn through(
+        access: &AccessName,
+        server: String,
+        certificate_authority: Option<PathBuf>,
+        token_file: Option<PathBuf>,
+        hub: HubArgs,
+    ) -> AccessArgs {
+        AccessArgs {
+            access: access.to_string(),
+            namespace: None,
+            server: Some(server),
+            certificate_authority,
+            token_file,
+            service_account: None,
+            caller_audience: "keyferry.dev".to_owned(),
+            config: None,
+            hub,
+        }
+    }
+
     pub(super) fn source(&self) -> Result<Source, UsageError> {
         let access = self.name()?;
         let hub = self.hub.access();

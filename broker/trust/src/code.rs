@@ -258,6 +258,53 @@ codes! {
     ManyAudiences => "name one audience, which only this target accepts",
     /// No rule asks that a ServiceAccount token is for one audience only, so that others who get it can use it here.
     NoAudienceCount => "add the rule `claims.aud.size() == 1`",
+
+    /// What was named to start from is not there, or may not be read.
+    StartUnread => "check the kind, the name and the namespace, and your own rights to get it on the hub",
+    /// The kubeconfig holds what its reader drops or refuses, or lacks an address or a token.
+    KubeconfigUnusable => "write one cluster, one user with an inline token, one context and certificate-authority-data",
+    /// Flux does not use this reference as it stands.
+    FluxReferenceUnusable => "write provider generic, address, ca.crt, audiences and serviceAccountName into the ConfigMap",
+    /// Flux was started without its feature gate for identities of objects.
+    FluxGateOff => "start Flux's controllers with --feature-gates=ObjectLevelWorkloadIdentity=true, or use Flux 2.10",
+    /// The token cannot be read as a JWT.
+    TokenUnreadable => "give the token as it was issued, alone in its file",
+    /// Nothing answers where the discovery document should be.
+    DiscoveryUnreachable => "publish the document where the target's apiserver can reach it, and open the way there",
+    /// The certificate of the discovery document's server is not from the given authority.
+    DiscoveryUntrusted => "write the CA of that server into issuer.certificateAuthority",
+    /// The discovery document is only given to those who say who they are; a target's apiserver never does.
+    DiscoveryForbidden => "let anybody read it, or have Keyferry publish it: discoveryURL is Keyferry, not the hub",
+    /// The server has no discovery document at this path.
+    DiscoveryNotServed => "compare discoveryURL with the publicURL of Keyferry, byte by byte",
+    /// What is served as discovery document is none.
+    DiscoveryMalformed => "serve the issuer's JSON document, with issuer and jwks_uri",
+    /// The discovery document is of another issuer than the token.
+    DiscoveryIssuerDiffers => "the document's issuer, issuer.url and the token's iss must be one text, byte by byte; a slash at the end counts",
+    /// Nothing answers where the discovery document says the keys are.
+    KeysUnreachable => "make jwks_uri an address that the target's apiserver can reach",
+    /// The certificate of the keys' server is not from the given authority.
+    KeysUntrusted => "serve the keys under the same CA as the discovery document",
+    /// The server does not give the keys at jwks_uri to anybody who asks.
+    KeysNotServed => "serve the key set at jwks_uri, anonymously, with status 200",
+    /// Nothing answers at the target's address.
+    TargetUnreachable => "compare the address with the target's, and open the way there",
+    /// The target's certificate is not from the given authority.
+    TargetUntrusted => "take the CA of the target's apiserver, and no other",
+    /// The target does not run with the file that was given.
+    ConfigurationNotInForce => "give the file in force, or look in the target's log why it was not taken over; a reload takes about 10 s",
+    /// The target never got the issuer's discovery document, so it refuses every token of it.
+    AuthenticatorNotInitialized => "from the target's own network, read the discovery document with the configured CA; it tries again every 10 s",
+    /// The target does not get the issuer's keys.
+    TargetCannotReadKeys => "from the target's own network, read jwks_uri with the configured CA",
+    /// The target refuses the token, and says no more to its bearer.
+    TokenRefused => "give --auth-config with the target's file, or --target-kubeconfig of somebody who may create tokenreviews there",
+    /// The user may not impersonate the ServiceAccount that the object names.
+    ImpersonationDenied => "on the target, grant the user the verb impersonate on that ServiceAccount, or leave out serviceAccountName",
+    /// The user is known to the target, and may do nothing there.
+    NoRights => "on the target, bind the user to a Role or ClusterRole; its name has the prefix of the hub",
+    /// The target does not let the user probe for flow control, so that client-go slows itself down.
+    FlowControlForbidden => "on the target, grant the verb head on the nonResourceURL /livez/ping",
 }
 
 impl Code {

@@ -74,6 +74,11 @@ impl KeySet {
         self.keys.is_empty()
     }
 
+    /// The names of the keys, in their order.
+    pub fn kids(&self) -> impl Iterator<Item = &str> {
+        self.keys.iter().map(|jwk| jwk.kid.as_str())
+    }
+
     /// Whether a key with that `kid`, or any key where the token names none, signed the input.
     pub(crate) fn verifies(&self, kid: &str, algorithm: Algorithm, input: &[u8], signature: &[u8]) -> bool {
         self.keys

@@ -1,0 +1,130 @@
+//! `keyferry can-i`: whether a token, or whom Flux makes of it, may do something at a target.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use keyferry_trust::doctor::Asked;
+use keyferry_trust::rights::{Need, roles};
+use serde_json::json;
+
+use super::target_way::{StartArg, WayArgs, attributes};
+use super::ui;
+use crate::client::doctor::apply::{self, Applied};
+use crate::client::doctor::identity::calls;
+
+/// The exit code where it could not be asked.
+const UNDETERMINED: u8 = 3;
+
+#[derive(Args)]
+pub(super) struct CanIArgs {
+    /// The verb; with `apply`, give -f instead of a resource.
+    verb: String,
+    /// The resource, as RESOURCE[.GROUP][/SUBRESOURCE].
+    #[arg(required_unless_present = "filename", conflicts_with = "filename")]
+    resource: Option<String>,
+    /// With `apply`: a file, or a folder of files, with the objects that Flux is to apply.
+    #[arg(short, long, value_name = "PATH")]
+    filename: Option<PathBuf>,
+    /// The namespace at the target; of objects, where they name none: default.
+    #[arg(short, long)]
+    namespace: Option<String>,
+    /// What to start from: access/NAME, secret/NAME, kustomization/NAME or helmrelease/NAME; without it, the flags alone.
+    #[arg(long, value_name = "KIND/NAME")]
+    from: Option<StartArg>,
+    /// The namespace of what is started from.
+    #[arg(long, env = "KEYFERRY_NAMESPACE", value_name = "NAMESPACE")]
+    from_namespace: Option<String>,
+    #[command(flatten)]
+    way: WayArgs,
+    /// How to print it.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// yes or no; for `apply`, Roles with what is missing.
+    Text,
+    /// A JSON object.
+    Json,
+}
+
+pub(super) async fn run(args: CanIArgs) -> ExitCode {
+    let asked = match (&args.filename, &args.resource) {
+        (Some(_), _) if args.verb != "apply" => Err("a file is given, but the verb is not apply".to_owned()),
+        (Some(path), _) => can_apply(&args, path).await,
+        (None, Some(resource)) => can(&args, resource).await,
+        (None, None) => Err("neither a resource nor a file is given".to_owned()),
+    };
+    asked.unwrap_or_else(|problem| {
+        ui::fail(&problem, Some("keyferry doctor names the hop that is broken"));
+        ExitCode::from(2)
+    })
+}
+
+async fn can(args: &CanIArgs, resource: &str) -> Result<ExitCode, String> {
+    let plan = args.way.plan(args.from.as_ref(), args.from_namespace.as_deref()).await?;
+    let calls = calls(&plan).await?;
+    let asked = calls.allowed(&attributes(&args.verb, resource, args.namespace.as_deref()), plan.impersonated_user().as_deref()).await;
+    let (word, code, detail) = match &asked {
+        Asked::Yes(_) => ("yes", ExitCode::SUCCESS, None),
+        Asked::No(detail) => ("no", ExitCode::FAILURE, Some(detail)),
+        Asked::Unknown(detail) => ("undetermined", ExitCode::from(UNDETERMINED), Some(detail)),
+        Asked::NotAsked => ("undetermined", ExitCode::from(UNDETERMINED), None),
+    };
+    let text = match (args.output, detail) {
+        (Output::Json, _) => json!({ "schema": "keyferry.dev/can-i/v1", "answer": word, "detail": detail }).to_string(),
+        (Output::Text, Some(detail)) => format!("{word}: {detail}"),
+        (Output::Text, None) => word.to_owned(),
+    };
+    Ok(if ui::result(&text).is_ok() { code } else { ExitCode::FAILURE })
+}
+
+async fn can_apply(args: &CanIArgs, path: &std::path::Path) -> Result<ExitCode, String> {
+    let objects = apply::objects(path)?;
+    if objects.is_empty() {
+        return Err(format!("reading {}: there is no object", path.display()));
+    }
+    let plan = args.way.plan(args.from.as_ref(), args.from_namespace.as_deref()).await?;
+    let calls = calls(&plan).await?;
+    let place = args.namespace.as_deref().unwrap_or("default");
+    let applied = apply::ask(&calls, &objects, place, plan.impersonated_user().as_deref()).await;
+    let text = if args.output == Output::Json { document(&applied) } else { text(&applied) };
+    let code = match (applied.missing.is_empty(), applied.unknown.is_empty()) {
+        (false, _) => ExitCode::FAILURE,
+        (true, false) => ExitCode::from(UNDETERMINED),
+        (true, true) => ExitCode::SUCCESS,
+    };
+    Ok(if ui::result(&text).is_ok() { code } else { ExitCode::FAILURE })
+}
+
+fn document(applied: &Applied) -> String {
+    let rows = |needs: &[Need]| {
+        let row = |need: &Need| json!({ "verb": need.verb, "group": need.group, "resource": need.resource, "name": need.name, "namespace": need.namespace });
+        needs.iter().map(row).collect::<Vec<_>>()
+    };
+    let answer = match (applied.missing.is_empty(), applied.unknown.is_empty()) {
+        (false, _) => "no",
+        (true, false) => "undetermined",
+        (true, true) => "yes",
+    };
+    let document = json!({
+        "schema": "keyferry.dev/can-i-apply/v1", "answer": answer, "allowed": rows(&applied.allowed), "missing": rows(&applied.missing),
+        "undetermined": applied.unknown, "roles": roles(&applied.missing),
+    });
+    serde_json::to_string_pretty(&document).unwrap_or_default()
+}
+
+fn text(applied: &Applied) -> String {
+    for why in &applied.unknown {
+        ui::note(&format!("undetermined: {}", why.escape_debug()));
+    }
+    if applied.missing.is_empty() {
+        let word = if applied.unknown.is_empty() { "yes" } else { "undetermined" };
+        return format!("{word}: {} right(s) are there", applied.allowed.len());
+    }
+    ui::note(&format!("{} right(s) are missing; these Roles would give them, to review and to bind:", applied.missing.len()));
+    let documents: Vec<String> = roles(&applied.missing).iter().filter_map(|role| serde_saphyr::to_string(role).ok()).collect();
+    documents.iter().map(|document| format!("---\n{}", document.trim_end())).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,102 @@
+//! `keyferry whoami`: who a token is to a target, and whether that is what was predicted.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use keyferry_trust::doctor::{Identity, Prediction};
+use serde_json::{Value, json};
+
+use super::target_way::{StartArg, WayArgs, file};
+use super::ui;
+use crate::client::doctor::identity::{Answered, ask};
+
+#[derive(Args)]
+pub(super) struct WhoamiArgs {
+    /// What to start from: access/NAME, secret/NAME, kustomization/NAME or helmrelease/NAME; without it, the flags alone.
+    #[arg(value_name = "KIND/NAME")]
+    start: Option<StartArg>,
+    /// The namespace of what is started from.
+    #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
+    namespace: Option<String>,
+    #[command(flatten)]
+    way: WayArgs,
+    /// The target's AuthenticationConfiguration: says what it predicts beside what the target answers.
+    #[arg(long, value_name = "FILE")]
+    auth_config: Option<PathBuf>,
+    /// How to print it.
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// Columns.
+    Table,
+    /// A JSON object.
+    Json,
+}
+
+pub(super) async fn run(args: WhoamiArgs) -> ExitCode {
+    match answered(&args).await {
+        Ok(answered) => print(&answered, args.output),
+        Err(problem) => ui::fail(&problem, Some("keyferry doctor names the hop that is broken")),
+    }
+}
+
+async fn answered(args: &WhoamiArgs) -> Result<Answered, String> {
+    let plan = args.way.plan(args.start.as_ref(), args.namespace.as_deref()).await?;
+    let auth_config = args.auth_config.as_deref().map(file).transpose()?;
+    ask(&plan, auth_config.as_deref()).await
+}
+
+/// What the target answers and the file predicts, as one object; `same` is none where either is not known.
+fn document(answered: &Answered) -> Value {
+    let refused = |identity: &Identity| match identity {
+        Identity::Refused => json!({ "refused": true }),
+        Identity::Known(_) => json!({ "known": true }),
+        Identity::Failed(how) => json!({ "failed": how }),
+        Identity::NotAsked => Value::Null,
+    };
+    let user = answered.user.as_ref().map_or_else(refused, Clone::clone);
+    let impersonated = answered.impersonated.as_ref().map(|user| user.as_ref().map_or_else(refused, Clone::clone));
+    let predicted = answered.predicted.as_ref().map(|prediction| match prediction {
+        Prediction::Accepted(user) => json!({ "verdict": "Accepted", "user": user }),
+        Prediction::Rejected(code, words) => json!({ "verdict": "Rejected", "reason": code, "message": words }),
+        Prediction::Refused(code, words) => json!({ "verdict": "ConfigurationRefused", "reason": code, "message": words }),
+        Prediction::Undetermined(code, words) => json!({ "verdict": "Undetermined", "reason": code, "message": words }),
+    });
+    json!({
+        "schema": "keyferry.dev/whoami/v1", "user": user, "impersonated": impersonated, "predicted": predicted,
+        "differences": answered.differences(),
+    })
+}
+
+fn print(answered: &Answered, output: Output) -> ExitCode {
+    let document = document(answered);
+    let text =
+        if output == Output::Json { serde_json::to_string_pretty(&document).unwrap_or_default() } else { ui::table(&rows(&document)) };
+    if ui::result(&text).is_err() {
+        return ExitCode::FAILURE;
+    }
+    let same = answered.differences().is_none_or(|differences| differences.is_empty());
+    let impersonated = answered.impersonated.as_ref().is_none_or(Result::is_ok);
+    if answered.user.is_ok() && impersonated && same { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn rows(document: &Value) -> Vec<Vec<String>> {
+    let text = |value: &Value| match value {
+        Value::String(text) => text.chars().filter(|character| !character.is_control()).collect(),
+        other => other.to_string(),
+    };
+    let mut rows = Vec::new();
+    for part in ["user", "impersonated", "predicted", "differences"] {
+        match &document[part] {
+            Value::Null => {}
+            Value::Object(members) => rows.extend(members.iter().map(|(name, value)| vec![part.to_owned(), name.clone(), text(value)])),
+            Value::Array(items) if items.is_empty() => rows.push(vec![part.to_owned(), "none".to_owned()]),
+            other => rows.push(vec![part.to_owned(), text(other)]),
+        }
+    }
+    rows
+}

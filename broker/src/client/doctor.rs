@@ -1,0 +1,174 @@
+//! Walking the way of a token to a target: what `keyferry doctor`, `whoami` and `can-i` ask, and of whom.
+
+pub mod apply;
+pub mod fetch;
+pub mod flux;
+pub mod found_kubeconfig;
+pub mod identity;
+pub mod start;
+pub mod target_calls;
+
+use std::path::PathBuf;
+
+use keyferry_trust::doctor::{ConfigurationFile, Evidence, Fetched, Held, Review, entry_for};
+use keyferry_trust::{Minor, doctor::Asked, doctor::Identity};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+
+use self::fetch::Fetcher;
+use self::start::Plan;
+use self::target_calls::TargetCalls;
+use crate::clock::{Clock, SystemClock};
+use crate::kube::client::{HubAccess, HubClient};
+use crate::ports::HubError;
+
+/// The client cannot be made, or a file cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum DoctorError {
+    /// The CA certificates are none.
+    #[error("reading the CA certificates of {0}: they are no PEM certificates")]
+    Authority(&'static str),
+    /// The address is none.
+    #[error("reading the address {0:?}: it is not an https URL")]
+    Address(String),
+    /// No HTTPS client.
+    #[error("preparing an HTTPS client: is there a CA to trust? give one")]
+    Client,
+    /// A kubeconfig.
+    #[error(transparent)]
+    Hub(#[from] crate::kube::client::ClientError),
+}
+
+/// A target's address, and by what it is recognised.
+#[derive(Clone, Debug, Default)]
+pub struct TargetAddress {
+    /// Its URL.
+    pub url: String,
+    /// Its CA certificates, PEM; none: the system's.
+    pub ca_pem: Option<Vec<u8>>,
+    /// The name in its certificate, where that is not the URL's host.
+    pub tls_server_name: Option<String>,
+    /// The proxy on the way.
+    pub proxy_url: Option<String>,
+}
+
+/// What may be known of the target beside the network.
+#[derive(Clone, Debug, Default)]
+pub struct Means {
+    /// Its AuthenticationConfiguration.
+    pub auth_config: Option<Vec<u8>>,
+    /// Its release, where it is stated.
+    pub minor: Option<Minor>,
+    /// A kubeconfig of somebody with rights there.
+    pub target_kubeconfig: Option<PathBuf>,
+    /// What the user must be allowed; empty: anything.
+    pub needs: Vec<Value>,
+    /// Where rights are looked for.
+    pub target_namespace: Option<String>,
+}
+
+/// Asks everybody, and decides nothing.
+///
+/// # Errors
+/// [`DoctorError`]: what was given cannot be used.
+pub async fn gather(plan: Plan, means: &Means) -> Result<Evidence, DoctorError> {
+    let clock = SystemClock::start();
+    let issuer = plan.token_issuer();
+    let entry = means.auth_config.as_deref().and_then(|file| entry_for(file, issuer.as_deref()));
+    let mut evidence = Evidence { now: clock.now().wall, ..plan.evidence(means.auth_config.as_deref()) };
+    evidence.configuration = means.auth_config.clone().map(|bytes| ConfigurationFile { bytes });
+    let place = plan.discovery_place(entry, issuer.as_deref());
+    if let Some(place) = place {
+        let fetcher = Fetcher::new(place.ca_pem.as_deref())?;
+        evidence.discovery = fetcher.get(&place.url).await;
+        evidence.jwks_uri = fetch::jwks_uri(&evidence.discovery);
+        if let Some(uri) = &evidence.jwks_uri {
+            evidence.keys = fetcher.get(uri).await;
+        }
+        evidence.discovery_stated = place.stated;
+        evidence.discovery_url = Some(place.url);
+    }
+    if let Some(address) = &plan.target {
+        let token = plan.secret();
+        let calls = TargetCalls::new(address, token.clone()).await?;
+        ask_target(&calls, &plan, means, &mut evidence, &clock).await;
+    }
+    if let Some(minor) = means.minor {
+        evidence.target.minor = Some(minor);
+    }
+    if let Some(path) = &means.target_kubeconfig {
+        ask_as_admin(path, plan.secret().as_ref(), &mut evidence).await?;
+    }
+    Ok(evidence)
+}
+
+async fn ask_target(calls: &TargetCalls, plan: &Plan, means: &Means, evidence: &mut Evidence, clock: &SystemClock) {
+    let greeting = calls.greet(clock).await;
+    let target = &mut evidence.target;
+    target.skew = greeting.skew;
+    target.minor = greeting.minor;
+    let reached = matches!(greeting.answer, Fetched::Answer(_));
+    target.connection = greeting.answer;
+    if !reached || !calls.has_token() {
+        return;
+    }
+    target.identity = calls.who(None).await;
+    if !matches!(target.identity, Identity::Known(_)) {
+        return;
+    }
+    if target.in_force.is_none() {
+        target.in_force = calls.hashes_in_force().await;
+    }
+    let user = plan.impersonated_user();
+    if let Some((namespace, name)) = &plan.impersonate {
+        let attributes = json!({ "verb": "impersonate", "resource": "serviceaccounts", "namespace": namespace, "name": name });
+        target.impersonation = calls.allowed(&attributes, None).await;
+        if !matches!(target.impersonation, Asked::Yes(_)) {
+            return;
+        }
+    }
+    target.rights = calls.rights(&means.needs, means.target_namespace.as_deref(), user.as_deref()).await;
+    target.ping = calls.ping().await;
+}
+
+/// What somebody with rights at the target can find out: a TokenReview, the configuration's hash, the target's own issuer.
+async fn ask_as_admin(path: &std::path::Path, token: Option<&SecretString>, evidence: &mut Evidence) -> Result<(), DoctorError> {
+    let access = HubAccess { kubeconfig: Some(path.to_owned()), context: None };
+    let client = HubClient::new(access.config().await?)?;
+    if let Ok(document) = client.get_object::<Value>("/.well-known/openid-configuration", "discovery document").await
+        && let Some(issuer) = document.get("issuer").and_then(Value::as_str)
+    {
+        evidence.target.own_issuers.push(issuer.to_owned());
+    }
+    if let Ok(metrics) = client.get("/metrics", "text/plain").await {
+        evidence.target.in_force = Some(target_calls::hashes(&String::from_utf8_lossy(&metrics)));
+    }
+    if evidence.target.minor.is_none()
+        && let Ok(version) = client.get_object::<Value>("/version", "version").await
+    {
+        evidence.target.minor = target_calls::minor(&version);
+    }
+    if let Some(token) = token {
+        evidence.target.review = Some(review(&client, token).await);
+    }
+    Ok(())
+}
+
+async fn review(client: &HubClient, token: &SecretString) -> Review {
+    use secrecy::ExposeSecret;
+    let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": { "token": token.expose_secret() } });
+    let answer: Result<Value, HubError> = client.create("/apis/authentication.k8s.io/v1/tokenreviews", &review, "TokenReview").await;
+    match answer {
+        Err(error) => Review::Failed(error.to_string()),
+        Ok(answer) if answer["status"]["authenticated"] == json!(true) => {
+            Review::Authenticated(answer["status"]["user"]["username"].as_str().unwrap_or_default().to_owned())
+        }
+        Ok(answer) => Review::Refused(answer["status"]["error"].as_str().unwrap_or_default().to_owned()),
+    }
+}
+
+/// A token's bytes as a secret; nothing where they are no text.
+fn secret_of(held: &Held) -> Option<SecretString> {
+    let Held::Token(bytes) = held else { return None };
+    String::from_utf8(bytes.clone()).ok().map(Into::into)
+}

@@ -1,0 +1,157 @@
+//! Whether all objects of YAML files may be applied at a target.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use keyferry_trust::doctor::Asked;
+use keyferry_trust::rights::{Kind, Need, Served, defined, kind_of, needs};
+use serde_json::{Value, json};
+
+use super::target_calls::TargetCalls;
+
+const MAX_FILES: usize = 10_000;
+const MAX_FILE_BYTES: u64 = 16 << 20;
+const MAX_DEPTH: usize = 32;
+
+/// What came of asking.
+#[derive(Debug, Default)]
+pub struct Applied {
+    /// What is allowed.
+    pub allowed: Vec<Need>,
+    /// What is not.
+    pub missing: Vec<Need>,
+    /// What could not be asked, and why.
+    pub unknown: Vec<String>,
+}
+
+/// Reads every object of `path`: a file, or the `.yaml`, `.yml` and `.json` files below a folder.
+///
+/// # Errors
+/// The file, and what is wrong with it.
+pub fn objects(path: &Path) -> Result<Vec<Value>, String> {
+    let mut files = Vec::new();
+    collect(path, &mut files, 0)?;
+    let mut objects = Vec::new();
+    for file in files {
+        let wrong = |what: &str| format!("reading {}: {what}", file.display());
+        let metadata = std::fs::metadata(&file).map_err(|error| wrong(&error.to_string()))?;
+        if metadata.len() > MAX_FILE_BYTES {
+            return Err(wrong("it is larger than 16 MiB"));
+        }
+        let text = std::fs::read_to_string(&file).map_err(|error| wrong(&error.to_string()))?;
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&text).map_err(|_| wrong("it is not YAML"))?;
+        for document in documents {
+            match document["items"].as_array() {
+                Some(items) if document["kind"].as_str().is_some_and(|kind| kind.ends_with("List")) => {
+                    objects.extend(items.iter().cloned())
+                }
+                _ if document.is_null() => {}
+                _ => objects.push(document),
+            }
+        }
+    }
+    Ok(objects)
+}
+
+fn collect(path: &Path, files: &mut Vec<PathBuf>, depth: usize) -> Result<(), String> {
+    let wrong = |error: std::io::Error| format!("reading {}: {error}", path.display());
+    if depth > MAX_DEPTH || files.len() > MAX_FILES {
+        return Err(format!("reading {}: there are too many files", path.display()));
+    }
+    if !std::fs::metadata(path).map_err(wrong)?.is_dir() {
+        files.push(path.to_owned());
+        return Ok(());
+    }
+    let mut entries: Vec<PathBuf> =
+        std::fs::read_dir(path).map_err(wrong)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>().map_err(wrong)?;
+    entries.sort();
+    for entry in entries {
+        let yaml = entry.extension().is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|known| extension == *known));
+        let instructions = entry.file_stem().is_some_and(|stem| stem == "kustomization");
+        if entry.is_dir() || (yaml && !instructions) {
+            collect(&entry, files, depth + 1)?;
+        }
+    }
+    Ok(())
+}
+
+/// Asks about every object, and about equal questions once.
+pub async fn ask(calls: &TargetCalls, objects: &[Value], default_namespace: &str, user: Option<&str>) -> Applied {
+    let mut kinds: BTreeMap<Kind, Result<Served, String>> = defined(objects).into_iter().map(|(kind, served)| (kind, Ok(served))).collect();
+    let mut applied = Applied::default();
+    let mut questions = std::collections::BTreeSet::new();
+    for object in objects {
+        let Some(kind) = kind_of(object) else {
+            applied.unknown.push("an object has no apiVersion or kind".to_owned());
+            continue;
+        };
+        if !kinds.contains_key(&kind) {
+            let served = served(calls, &kind).await;
+            kinds.insert(kind.clone(), served);
+        }
+        match kinds.get(&kind) {
+            Some(Ok(served)) => questions.extend(needs(object, served, default_namespace)),
+            Some(Err(why)) => applied.unknown.push(why.clone()),
+            None => {}
+        }
+    }
+    for need in questions {
+        let attributes = json!({
+            "verb": need.verb, "group": need.group, "resource": need.resource, "name": need.name,
+            "namespace": need.namespace.as_deref().unwrap_or_default(),
+        });
+        match calls.allowed(&attributes, user).await {
+            Asked::Yes(_) => applied.allowed.push(need),
+            Asked::No(_) => applied.missing.push(need),
+            Asked::Unknown(why) => applied.unknown.push(why),
+            Asked::NotAsked => {}
+        }
+    }
+    applied.unknown.sort();
+    applied.unknown.dedup();
+    applied
+}
+
+async fn served(calls: &TargetCalls, kind: &Kind) -> Result<Served, String> {
+    let (group, path) = match kind.api_version.split_once('/') {
+        Some((group, _)) => (group, format!("/apis/{}", kind.api_version)),
+        None => ("", format!("/api/{}", kind.api_version)),
+    };
+    let name = format!("{} of {}", kind.kind, kind.api_version);
+    if !kind.api_version.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"./-".contains(&byte)) {
+        return Err(format!("{name}: it is no apiVersion"));
+    }
+    let list = calls.get_json(&path).await.map_err(|how| format!("{name}: {how}"))?;
+    let found = list["resources"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|resource| resource["kind"] == kind.kind.as_str() && resource["name"].as_str().is_some_and(|name| !name.contains('/')));
+    let found = found.ok_or_else(|| format!("{name}: the target does not serve it"))?;
+    Ok(Served {
+        group: group.to_owned(),
+        resource: found["name"].as_str().unwrap_or_default().to_owned(),
+        namespaced: found["namespaced"] == json!(true),
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::objects;
+
+    #[test]
+    fn objects_are_found_in_files_below_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("below")).unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write("a.yaml", "kind: A\n---\n---\nkind: B\n");
+        write("below/c.yml", "kind: XList\nitems: [{kind: C}, {kind: D}]\n");
+        write("kustomization.yaml", "resources: [a.yaml]\n");
+        write("notes.txt", "no yaml: [\n");
+        let kinds: Vec<_> = objects(folder.path()).unwrap().iter().map(|one| one["kind"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(kinds, ["A", "B", "C", "D"]);
+        write("broken.yaml", "a: [\n");
+        assert!(objects(folder.path()).unwrap_err().contains("broken.yaml"));
+    }
+}

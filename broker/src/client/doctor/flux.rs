@@ -1,0 +1,183 @@
+//! Objects of Flux: whom their `spec.kubeConfig` leads to, and as whom.
+
+use keyferry_core::name::Namespace;
+use keyferry_trust::Code;
+use keyferry_trust::doctor::Held;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::TargetAddress;
+use super::start::{Plan, hub_client, issuer_of, mint, problem, read_secret};
+use crate::kube::client::{HubAccess, HubClient};
+
+/// A kind of Flux's that applies at a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `kustomize.toolkit.fluxcd.io/v1`.
+    Kustomization,
+    /// `helm.toolkit.fluxcd.io/v2`.
+    HelmRelease,
+}
+
+impl Kind {
+    fn path(self, namespace: &Namespace, name: &str) -> String {
+        let (group, plural) = match self {
+            Kind::Kustomization => ("kustomize.toolkit.fluxcd.io/v1", "kustomizations"),
+            Kind::HelmRelease => ("helm.toolkit.fluxcd.io/v2", "helmreleases"),
+        };
+        format!("/apis/{group}/namespaces/{namespace}/{plural}/{name}")
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    kube_config: Option<KubeConfig>,
+    #[serde(default)]
+    service_account_name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct KubeConfig {
+    secret_ref: Option<Reference>,
+    config_map_ref: Option<Reference>,
+}
+
+#[derive(Deserialize)]
+struct Reference {
+    name: String,
+    key: Option<String>,
+}
+
+/// A plan from an object of Flux.
+pub async fn from_flux(hub: &HubAccess, kind: Kind, namespace: &Namespace, name: &str) -> Plan {
+    let lower = if kind == Kind::Kustomization { "kustomization" } else { "helmrelease" };
+    let mut plan = Plan::named(format!("{lower}/{name} in {namespace}"));
+    let client = match hub_client(hub).await {
+        Ok(client) => client,
+        Err(detail) => return Plan { problem: Some(problem(Code::StartUnread, detail)), ..plan },
+    };
+    plan.issuer = issuer_of(&client).await;
+    let object: Value = match client.get_object(&kind.path(namespace, name), "object of Flux").await {
+        Ok(object) => object,
+        Err(error) => return Plan { problem: Some(problem(Code::StartUnread, error.to_string())), ..plan },
+    };
+    let Ok(spec) = serde_json::from_value::<Spec>(object["spec"].clone()) else {
+        return Plan { problem: Some(problem(Code::StartUnread, "its spec cannot be read")), ..plan };
+    };
+    if !spec.service_account_name.is_empty() {
+        plan.impersonate = Some((namespace.to_string(), spec.service_account_name));
+    }
+    match spec.kube_config {
+        None => plan.problem = Some(problem(Code::FluxReferenceUnusable, "it has no spec.kubeConfig: it applies on the hub itself")),
+        Some(KubeConfig { secret_ref: Some(reference), .. }) => {
+            read_secret(&client, namespace, &reference.name, reference.key.as_deref(), &mut plan).await;
+        }
+        Some(KubeConfig { config_map_ref: Some(reference), .. }) => {
+            read_config_map(&client, namespace, &reference.name, &mut plan).await;
+            if ready_message(&object).contains("ObjectLevelWorkloadIdentity feature gate is not enabled") {
+                plan.problem = Some(problem(Code::FluxGateOff, "the object's Ready condition says that the feature gate is not enabled"));
+            }
+        }
+        Some(_) => plan.problem = Some(problem(Code::FluxReferenceUnusable, "spec.kubeConfig has neither secretRef nor configMapRef")),
+    }
+    plan
+}
+
+fn ready_message(object: &Value) -> &str {
+    let conditions = object["status"]["conditions"].as_array();
+    let ready = conditions.and_then(|all| all.iter().find(|condition| condition["type"] == "Ready"));
+    ready.and_then(|condition| condition["message"].as_str()).unwrap_or_default()
+}
+
+async fn read_config_map(client: &HubClient, namespace: &Namespace, name: &str, plan: &mut Plan) {
+    let path = format!("/api/v1/namespaces/{namespace}/configmaps/{name}");
+    let map: Value = match client.get_object(&path, "ConfigMap").await {
+        Ok(map) => map,
+        Err(error) => {
+            plan.problem = Some(problem(Code::StartUnread, format!("configmap/{name}: {error}")));
+            return;
+        }
+    };
+    match Identity::read(&map["data"]) {
+        Err(detail) => plan.problem = Some(problem(Code::FluxReferenceUnusable, format!("configmap/{name}: {detail}"))),
+        Ok(identity) => {
+            plan.target = Some(TargetAddress { url: identity.url, ca_pem: identity.ca_pem, ..TargetAddress::default() });
+            plan.audiences.clone_from(&identity.audiences);
+            plan.held = match &identity.account {
+                Some(account) => mint(client, namespace, account, &identity.audiences).await,
+                // The controller's own identity, which nobody but the controller has.
+                None => Held::None,
+            };
+        }
+    }
+}
+
+/// What the generic provider makes of a ConfigMap.
+#[derive(Debug, PartialEq, Eq)]
+struct Identity {
+    url: String,
+    ca_pem: Option<Vec<u8>>,
+    audiences: Vec<String>,
+    account: Option<String>,
+}
+
+impl Identity {
+    fn read(data: &Value) -> Result<Identity, String> {
+        let text = |key: &str| data.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+        match text("provider") {
+            Some("generic") => {}
+            other => return Err(format!("its provider is {:?}, not generic", other.unwrap_or_default())),
+        }
+        let address = text("address").ok_or("it has no address")?;
+        let with_scheme = if address.starts_with("http") { address.to_owned() } else { format!("https://{address}") };
+        let url = url::Url::parse(&with_scheme).map_err(|_| format!("its address {address:?} is no URL"))?;
+        if url.scheme() != "https" {
+            return Err(format!("its address {address:?} is not https"));
+        }
+        if !matches!(url.path(), "" | "/") || url.query().is_some() {
+            return Err(format!("its address {address:?} has a path, which Flux drops: it would ask the bare host"));
+        }
+        // Lines, and nothing else: a bullet or a comma would be part of the audience.
+        let lines = text("audiences").map(|text| text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect());
+        let audiences: Vec<String> = lines.unwrap_or_else(|| vec![address.to_owned()]);
+        if let Some(odd) = audiences.iter().find(|one| one.starts_with("- ") || one.contains(',')) {
+            return Err(format!("the audience {odd:?} holds a bullet or a comma: one per line is wanted"));
+        }
+        Ok(Identity {
+            url: url.origin().ascii_serialization(),
+            ca_pem: text("ca.crt").map(|pem| pem.as_bytes().to_vec()),
+            audiences,
+            account: text("serviceAccountName").map(str::to_owned),
+        })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::Identity;
+
+    #[test]
+    fn a_config_map_is_read_as_flux_does() {
+        let good = json!({ "provider": "generic", "address": "t.example.com:6443", "audiences": " a \nb\n", "serviceAccountName": "s" });
+        let identity = Identity::read(&good).unwrap();
+        assert_eq!((identity.url.as_str(), identity.audiences), ("https://t.example.com:6443", vec!["a".to_owned(), "b".to_owned()]));
+        let default = Identity::read(&json!({ "provider": "generic", "address": "https://t" })).unwrap();
+        assert_eq!((default.audiences, default.account), (vec!["https://t".to_owned()], None));
+        for (key, value) in [
+            ("provider", "aws"),
+            ("address", "http://t"),
+            ("address", "https://t/k8s/clusters/c-1"),
+            ("audiences", "- a"),
+            ("audiences", "a,b"),
+        ] {
+            let mut data = good.clone();
+            data[key] = json!(value);
+            assert!(Identity::read(&data).is_err(), "{key}: {value}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What Flux must be allowed to apply objects: the verbs for each, and Roles for those that are missing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+/// What kustomize-controller does with an object: it reads it, applies it on the server's side, which creates it where it is not there, and
+/// prunes it.
+pub const VERBS: [&str; 4] = ["get", "create", "patch", "delete"];
+
+/// A kind that the target serves, or that one of the objects defines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Served {
+    /// Its group; empty for the core.
+    pub group: String,
+    /// Its name in paths and rules.
+    pub resource: String,
+    /// Whether its objects have a namespace.
+    pub namespaced: bool,
+}
+
+/// The kind of an object, as it names itself.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kind {
+    /// `apiVersion`.
+    pub api_version: String,
+    /// `kind`.
+    pub kind: String,
+}
+
+/// One question.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Need {
+    /// The namespace; none for the whole cluster.
+    pub namespace: Option<String>,
+    /// The group.
+    pub group: String,
+    /// The resource.
+    pub resource: String,
+    /// The object's name.
+    pub name: String,
+    /// The verb.
+    pub verb: &'static str,
+}
+
+/// The kind of an object; none where it does not say it.
+#[must_use]
+pub fn kind_of(object: &Value) -> Option<Kind> {
+    let text = |name: &str| object.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
+    Some(Kind { api_version: text("apiVersion")?, kind: text("kind")? })
+}
+
+/// The kinds that CustomResourceDefinitions among the objects will define.
+#[must_use]
+pub fn defined(objects: &[Value]) -> BTreeMap<Kind, Served> {
+    let definitions = objects.iter().filter(|object| object["kind"] == "CustomResourceDefinition");
+    let mut kinds = BTreeMap::new();
+    for spec in definitions.map(|object| &object["spec"]) {
+        let (group, names) = (spec["group"].as_str().unwrap_or_default(), &spec["names"]);
+        let (Some(kind), Some(resource)) = (names["kind"].as_str(), names["plural"].as_str()) else { continue };
+        for version in spec["versions"].as_array().into_iter().flatten().filter_map(|version| version["name"].as_str()) {
+            let served = Served { group: group.to_owned(), resource: resource.to_owned(), namespaced: spec["scope"] == "Namespaced" };
+            kinds.insert(Kind { api_version: format!("{group}/{version}"), kind: kind.to_owned() }, served);
+        }
+    }
+    kinds
+}
+
+/// The questions about one object. A namespaced one without a namespace is in `default_namespace`.
+#[must_use]
+pub fn needs(object: &Value, served: &Served, default_namespace: &str) -> Vec<Need> {
+    let text = |name: &str| object["metadata"][name].as_str().filter(|text| !text.is_empty());
+    let namespace = served.namespaced.then(|| text("namespace").unwrap_or(default_namespace).to_owned());
+    let need = |verb| Need {
+        namespace: namespace.clone(),
+        group: served.group.clone(),
+        resource: served.resource.clone(),
+        // A create is authorised without a name.
+        name: if verb == "create" { String::new() } else { text("name").unwrap_or_default().to_owned() },
+        verb,
+    };
+    VERBS.into_iter().map(need).collect()
+}
+
+/// A Role for each namespace, and a ClusterRole, with what is missing. For review: names of objects are left out.
+#[must_use]
+pub fn roles(missing: &[Need]) -> Vec<Value> {
+    let mut places: BTreeMap<Option<&str>, BTreeMap<(&str, &str), BTreeSet<&str>>> = BTreeMap::new();
+    for need in missing {
+        let rules = places.entry(need.namespace.as_deref()).or_default();
+        rules.entry((&need.group, &need.resource)).or_default().insert(need.verb);
+    }
+    places.into_iter().map(|(namespace, rules)| role(namespace, &rules)).collect()
+}
+
+fn role(namespace: Option<&str>, rules: &BTreeMap<(&str, &str), BTreeSet<&str>>) -> Value {
+    let rules: Vec<Value> =
+        rules.iter().map(|((group, resource), verbs)| json!({ "apiGroups": [group], "resources": [resource], "verbs": verbs })).collect();
+    let (kind, mut metadata) = (if namespace.is_some() { "Role" } else { "ClusterRole" }, json!({ "name": "flux-apply" }));
+    if let Some(namespace) = namespace {
+        metadata["namespace"] = namespace.into();
+    }
+    json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata, "rules": rules })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn served(resource: &str, namespaced: bool) -> Served {
+        Served { group: "apps".to_owned(), resource: resource.to_owned(), namespaced }
+    }
+
+    #[test]
+    fn each_object_needs_four_verbs_where_it_is() {
+        let object = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "a", "namespace": "n" } });
+        let asked = needs(&object, &served("deployments", true), "default");
+        assert_eq!(asked.iter().map(|need| need.verb).collect::<Vec<_>>(), VERBS);
+        assert!(asked.iter().all(|need| need.namespace.as_deref() == Some("n") && need.name.is_empty() == (need.verb == "create")));
+        let bare = json!({ "metadata": { "name": "a" } });
+        assert_eq!(needs(&bare, &served("x", true), "default").first().and_then(|need| need.namespace.clone()).as_deref(), Some("default"));
+        assert!(needs(&object, &served("x", false), "default").iter().all(|need| need.namespace.is_none()));
+    }
+
+    #[test]
+    fn a_definition_among_the_objects_says_where_its_kind_belongs() {
+        let definition = json!({ "kind": "CustomResourceDefinition", "spec": {
+            "group": "g.io", "scope": "Cluster", "names": { "kind": "Thing", "plural": "things" }, "versions": [{ "name": "v1" }],
+        } });
+        let kinds = defined(&[definition, json!({ "kind": "Other" })]);
+        let kind = Kind { api_version: "g.io/v1".to_owned(), kind: "Thing".to_owned() };
+        assert_eq!(kinds.get(&kind), Some(&Served { group: "g.io".to_owned(), resource: "things".to_owned(), namespaced: false }));
+        assert_eq!(kinds.len(), 1);
+    }
+
+    #[test]
+    fn what_is_missing_becomes_one_role_for_each_place() {
+        let need = |namespace: Option<&str>, verb| Need {
+            namespace: namespace.map(str::to_owned),
+            group: String::new(),
+            resource: "pods".to_owned(),
+            name: "p".to_owned(),
+            verb,
+        };
+        let roles = roles(&[need(Some("a"), "get"), need(Some("a"), "patch"), need(None, "get"), need(Some("a"), "get")]);
+        assert_eq!(roles.iter().map(|role| role["kind"].as_str().unwrap_or_default()).collect::<Vec<_>>(), ["ClusterRole", "Role"]);
+        let expected = json!([{ "apiGroups": [""], "resources": ["pods"], "verbs": ["get", "patch"] }]);
+        assert_eq!(roles.get(1).map(|role| &role["rules"]), Some(&expected));
+    }
+}

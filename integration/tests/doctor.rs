@@ -1,0 +1,28 @@
+//! Ways in which a federation breaks, made for real, and what `keyferry doctor` says of them in each of its three modes.
+#![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
+
+#[path = "doctor/cases.rs"]
+mod cases;
+#[path = "doctor/federation.rs"]
+mod federation;
+#[path = "doctor/starts.rs"]
+mod starts;
+#[path = "doctor/table.rs"]
+mod table;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use keyferry_integration::runner::Suite;
+
+use federation::Federation;
+
+fn main() -> ExitCode {
+    Suite::new(Federation::start)
+        .limit(Duration::from_secs(900))
+        .test_alone("tokens_that_a_sound_target_refuses", table::tokens)
+        .test_alone("targets_and_documents_that_are_broken", table::configurations)
+        .test_alone("an_issuer_that_is_also_the_targets_own", table::collision)
+        .test_alone("an_access_a_secret_and_objects_of_flux", starts::what_users_hold)
+        .run()
+}

@@ -1,0 +1,146 @@
+//! What users hold: an access of a file, a Secret, objects of Flux.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use keyferry_integration::runner::{TestError, TestResult};
+use serde_json::{Value, json};
+
+use super::cases::{Says, differs};
+use super::federation::{AUDIENCE, Federation, TENANT};
+
+const KUSTOMIZATIONS: &str = "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/tenant-a/kustomizations";
+
+pub(super) async fn what_users_hold(federation: Arc<Federation>) -> TestResult {
+    let it = &*federation;
+    it.target.restart_with_authentication_config(&it.configuration).await?;
+    it.until_initialized().await?;
+    prepare(it).await?;
+    let hub = ["--kubeconfig".to_owned(), it.hub.admin_kubeconfig().display().to_string(), "-n".to_owned(), TENANT.to_owned()];
+    let config = it.file("doctor-config.yaml", &configuration(it))?.display().to_string();
+    let ca = it.file("discovery-ca.crt", it.ground.ca().cert_pem())?.display().to_string();
+    let documents = ["--discovery-url".to_owned(), it.discovery_url.clone(), "--discovery-ca".to_owned(), ca.clone()];
+    let access = ["--config".to_owned(), config, "--discovery-ca".to_owned(), ca];
+    let mut wrong = Vec::new();
+    let as_nobody = ["--as".to_owned(), "tenant-a:nobody".to_owned()];
+    for (start, further, says) in [
+        ("access/a", &access[..], Says::Well),
+        ("access/goner", &access[..], Says::Broken("Token", "TargetNotGranted")),
+        ("access/none", &access[..], Says::Broken("Start", "TargetNotGranted")),
+        ("secret/target", &documents[..], Says::Well),
+        ("secret/old", &documents[..], Says::Broken("Claims", "TokenExpired")),
+        ("secret/odd", &documents[..], Says::Broken("Start", "KubeconfigUnusable")),
+        ("secret/none", &documents[..], Says::Broken("Start", "StartUnread")),
+        ("kustomization/by-secret", &documents[..], Says::Well),
+        ("kustomization/by-map", &documents[..], Says::Well),
+        ("kustomization/with-path", &documents[..], Says::Broken("Start", "FluxReferenceUnusable")),
+        ("kustomization/goner", &documents[..], Says::Broken("Token", "ServiceAccountChanged")),
+        ("kustomization/impersonating", &documents[..], Says::Broken("Impersonation", "ImpersonationDenied")),
+        ("kustomization/gate-off", &documents[..], Says::Broken("Start", "FluxGateOff")),
+        ("secret/target", &[&documents[..], &as_nobody].concat()[..], Says::Broken("Impersonation", "ImpersonationDenied")),
+    ] {
+        let arguments = [&[start.to_owned()][..], &hub, further].concat();
+        let (code, report) = it.doctor(&arguments, "").await?;
+        wrong.extend(differs(says, code, &report).map(|how| format!("{start}: {how}")));
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n\n").into()) }
+}
+
+fn configuration(it: &Federation) -> String {
+    let tls = "  tls: { certFile: /nowhere/tls.crt, keyFile: /nowhere/tls.key }\n";
+    let pem: String = it.target.ca_pem().lines().map(|line| format!("    {line}\n")).collect();
+    let access = |name: &str, account: &str| {
+        format!(
+            "---\napiVersion: keyferry.dev/v1alpha1\nkind: TargetAccess\nmetadata: {{ name: {name}, namespace: {TENANT} }}\nspec:\n\
+             \x20 targetClusterRef: {{ name: target }}\n  serviceAccountName: {account}\n"
+        )
+    };
+    format!(
+        "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\npublicURL: {}\n\
+         discovery:\n  address: 127.0.0.1:1\n{tls}api:\n  address: 127.0.0.1:2\n{tls}health:\n  address: 127.0.0.1:3\n---\n\
+         apiVersion: keyferry.dev/v1alpha1\nkind: TargetCluster\nmetadata: {{ name: target }}\nspec:\n  address: {}\n  audience: {AUDIENCE}\n\
+         \x20 caBundle: |\n{pem}  allow:\n    - namespaces: [{TENANT}]\n      serviceAccounts: [reconciler, goner]\n{}{}",
+        it.documents.url(),
+        it.target.url(),
+        access("a", "reconciler"),
+        access("goner", "goner"),
+    )
+}
+
+async fn prepare(it: &Federation) -> Result<(), TestError> {
+    // The documents at the root, as Keyferry itself serves them.
+    let document: Value = json!({ "issuer": "https://hub.keyferry.test", "jwks_uri": format!("{}/hub/keys", it.documents.url()) });
+    it.documents.put("/.well-known/openid-configuration", &document);
+    let good = it.token("reconciler", &[AUDIENCE]).await?;
+    let old = it.hub.sign_again(&good, |claims| claims["exp"] = json!(1)).await?;
+    for (name, token) in [("target", &good), ("old", &old)] {
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "a",
+            "contexts": [{ "name": "a", "context": { "cluster": "c", "user": "u" } }],
+            "clusters": [{ "name": "c", "cluster": {
+                "server": it.target.url(), "certificate-authority-data": STANDARD.encode(it.target.ca_pem()),
+            } }],
+            "users": [{ "name": "u", "user": { "token": token } }],
+        });
+        put_secret(it, name, &kubeconfig.to_string()).await?;
+    }
+    put_secret(it, "odd", "apiVersion: v1\nkind: Config\n").await?;
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "kustomizations.kustomize.toolkit.fluxcd.io" },
+        "spec": {
+            "group": "kustomize.toolkit.fluxcd.io", "scope": "Namespaced",
+            "names": { "kind": "Kustomization", "plural": "kustomizations", "singular": "kustomization", "listKind": "KustomizationList" },
+            "versions": [{ "name": "v1", "served": true, "storage": true,
+                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } } }],
+        },
+    });
+    it.hub.admin().create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &crd).await?;
+    let limit = Instant::now() + Duration::from_secs(30);
+    while it.hub.admin().get(KUSTOMIZATIONS).await.is_err() {
+        if Instant::now() > limit {
+            return Err("the kind Kustomization is not served".into());
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let plain = it.target.url();
+    for (name, address, account) in [
+        ("map", plain.as_str(), "reconciler"),
+        ("path", &format!("{plain}/k8s/clusters/c-1"), "reconciler"),
+        ("goner", plain.as_str(), "goner"),
+    ] {
+        let data = json!({
+            "provider": "generic", "address": address, "audiences": AUDIENCE, "serviceAccountName": account, "ca.crt": it.target.ca_pem(),
+        });
+        let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": data });
+        it.hub.admin().create(&format!("/api/v1/namespaces/{TENANT}/configmaps"), &map).await?;
+    }
+    let by_secret = json!({ "secretRef": { "name": "target" } });
+    let by_map = |name: &str| json!({ "configMapRef": { "name": name } });
+    let gate = "ObjectLevelWorkloadIdentity feature gate is not enabled";
+    for (name, reference, account, ready) in [
+        ("by-secret", by_secret.clone(), "", ""),
+        ("by-map", by_map("map"), "", ""),
+        ("with-path", by_map("path"), "", ""),
+        ("goner", by_map("goner"), "", ""),
+        ("impersonating", by_secret, "deployer", ""),
+        ("gate-off", by_map("map"), "", gate),
+    ] {
+        let object = json!({
+            "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": { "name": name },
+            "spec": { "kubeConfig": reference, "serviceAccountName": account },
+            "status": { "conditions": [{ "type": "Ready", "status": "False", "message": ready }] },
+        });
+        it.hub.admin().create(KUSTOMIZATIONS, &object).await?;
+    }
+    Ok(())
+}
+
+async fn put_secret(it: &Federation, name: &str, kubeconfig: &str) -> Result<(), TestError> {
+    let secret =
+        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "data": { "value": STANDARD.encode(kubeconfig) } });
+    it.hub.admin().create(&format!("/api/v1/namespaces/{TENANT}/secrets"), &secret).await?;
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! The tables of broken federations.
+
+use std::sync::Arc;
+
+use keyferry_integration::control_plane::ControlPlaneSpec;
+use keyferry_integration::runner::{TestError, TestResult};
+use serde_json::{Value, json};
+
+use super::cases::{Case, Says};
+use super::federation::{AUDIENCE, Federation};
+use Says::{Broken, Undetermined, Well};
+
+/// The hop of what only the target's file and the target itself can say.
+const HIDDEN: &str = "Configuration";
+
+fn hidden(reason: &'static str) -> [Says; 3] {
+    [Undetermined, Broken(HIDDEN, reason), Broken(HIDDEN, reason)]
+}
+
+fn everywhere(hop: &'static str, reason: &'static str) -> [Says; 3] {
+    [Broken(hop, reason); 3]
+}
+
+fn now() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn conclude(wrong: Vec<String>) -> TestResult {
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n\n").into()) }
+}
+
+/// The target and what it reads are sound; the token, the flags or the rights are not.
+pub(super) async fn tokens(federation: Arc<Federation>) -> TestResult {
+    let it = &*federation;
+    it.target.restart_with_authentication_config(&it.configuration).await?;
+    it.until_initialized().await?;
+    let good = || it.token("reconciler", &[AUDIENCE]);
+    let flags = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
+    let other_ca = it.file("other-ca.crt", it.ground.ca().cert_pem())?.display().to_string();
+    let other_issuer = format!("{}/", "https://hub.keyferry.test");
+    let forged = async |edit: fn(&mut Value)| -> Result<String, TestError> { Ok(it.hub.sign_again(&good().await?, edit).await?) };
+    let elsewhere = it.configuration.replace("hub:", "elsewhere:");
+    let rows: Vec<(&str, String, Vec<String>, [Says; 3])> = vec![
+        ("all is well", good().await?, vec![], [Well; 3]),
+        ("wrong audience", it.token("reconciler", &["https://other.keyferry.test"]).await?, vec![], hidden("AudienceDiffers")),
+        (
+            "wrong audience, and the right one is known",
+            it.token("reconciler", &["https://other.keyferry.test"]).await?,
+            flags(&["--audience", AUDIENCE]),
+            everywhere("Claims", "AudienceDiffers"),
+        ),
+        ("another issuer is expected", good().await?, flags(&["--issuer", &other_issuer]), everywhere("Issuer", "IssuerDiffers")),
+        ("expired", forged(|claims| claims["exp"] = json!(now() - 20)).await?, vec![], everywhere("Claims", "TokenExpired")),
+        ("not yet valid", forged(|claims| claims["nbf"] = json!(now() + 900)).await?, vec![], everywhere("Claims", "TokenNotYetValid")),
+        ("subject not allowed", it.token("stranger", &[AUDIENCE]).await?, vec![], hidden("ClaimRuleFalse")),
+        ("lives too long", forged(|claims| claims["exp"] = json!(now() + 50_000)).await?, vec![], hidden("ClaimRuleFalse")),
+        ("two audiences", it.token("reconciler", &[AUDIENCE, "https://b.keyferry.test"]).await?, vec![], hidden("ClaimRuleFalse")),
+        (
+            "no rights",
+            it.token("rightless", &[AUDIENCE]).await?,
+            flags(&["--target-namespace", "default"]),
+            everywhere("Rights", "NoRights"),
+        ),
+        ("no rights are seen, nor where to look", it.token("rightless", &[AUDIENCE]).await?, vec![], [Undetermined; 3]),
+        ("a right is missing", good().await?, flags(&["--needs", "patch/deployments.apps"]), everywhere("Rights", "NoRights")),
+        ("a right is there", good().await?, flags(&["--needs", "get/pods"]), [Well; 3]),
+        ("impersonation denied", good().await?, flags(&["--as", "tenant-a:deployer"]), everywhere("Impersonation", "ImpersonationDenied")),
+        (
+            "wrong CA of the target",
+            good().await?,
+            flags(&["--certificate-authority", &other_ca]),
+            everywhere("Connection", "TargetUntrusted"),
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (name, token, flags, says) in rows {
+        let discovery = (it.discovery_url.as_str(), it.ground.ca().cert_pem());
+        let case = Case { name, token, discovery, configuration: &it.configuration, flags, says };
+        wrong.extend(case.check(it, &it.target).await?);
+    }
+    // Another file than the one in force: by the file alone nobody can know, with rights at the target the hashes show it.
+    let refused = it.token("stranger", &[AUDIENCE]).await?;
+    let kubeconfig = it.target.admin_kubeconfig().display().to_string();
+    let file = it.file("elsewhere.yaml", &elsewhere.replace("'system:serviceaccount:tenant-a:rightless'", "'x'"))?;
+    let mut arguments = it.target_flags(&it.target)?;
+    arguments.extend(["--token-file".to_owned(), it.file("token", &refused)?.display().to_string()]);
+    arguments.extend(["--auth-config".to_owned(), file.display().to_string(), "--target-kubeconfig".to_owned(), kubeconfig]);
+    let (code, report) = it.doctor(&arguments, &refused).await?;
+    // The TokenReview has the exact cause, and goes before the hash.
+    wrong.extend(super::cases::differs(Broken(HIDDEN, "ClaimRuleFalse"), code, &report));
+    conclude(wrong)
+}
+
+/// What the target is told, or what it reads, is broken.
+pub(super) async fn configurations(federation: Arc<Federation>) -> TestResult {
+    let it = &*federation;
+    let (issuer, url) = ("https://hub.keyferry.test", it.discovery_url.as_str());
+    let keys: Value = it.hub.admin().get("/openid/v1/jwks").await?;
+    let document = |name: &str, issuer: &str, jwks_uri: &str| {
+        let path = format!("/{name}/.well-known/openid-configuration");
+        it.documents.put(&path, &json!({ "issuer": issuer, "jwks_uri": jwks_uri, "id_token_signing_alg_values_supported": ["RS256"] }));
+        format!("{}{path}", it.documents.url())
+    };
+    let set = |name: &str, keys: &Value| {
+        it.documents.put(&format!("/{name}/keys"), keys);
+        document(name, issuer, &format!("{}/{name}/keys", it.documents.url()))
+    };
+    let (ours, hubs) = (it.ground.ca().cert_pem(), it.hub.ca_pem());
+    let at = |place: &str| it.configuration.replace(url, place);
+    let indented = |pem: &str| pem.lines().map(|line| format!("        {line}\n")).collect::<String>();
+    let with_ca = |text: String, pem: &str| text.replace(&indented(ours), &indented(pem));
+    let slash = it.configuration.replace(&format!("url: {issuer}\n"), &format!("url: {issuer}/\n"));
+    let mapping = it.configuration.replace("claim: sub", "claim: email");
+    assert!(slash != it.configuration && mapping != it.configuration && with_ca(at(url), hubs) != it.configuration);
+    let itself = format!("{}/.well-known/openid-configuration", it.hub.url());
+    let nowhere = "https://127.0.0.1:1/.well-known/openid-configuration".to_owned();
+    let poisoned = json!({ "keys": [keys["keys"][0], { "kty": "odd", "kid": "x" }] });
+    let other = document("other", "https://other.keyferry.test", "https://127.0.0.1:1/keys");
+    let dead = document("dead", issuer, "https://127.0.0.1:1/keys");
+    let (empty, odd) = (set("empty", &json!({ "keys": [] })), set("odd", &poisoned));
+    let removed = document("removed", issuer, &format!("{}/removed/keys", it.documents.url()));
+    let uninitialized = [Undetermined, Broken("Discovery", "DiscoveryUntrusted"), Broken("TargetKeys", "AuthenticatorNotInitialized")];
+    let rows: Vec<(&str, String, (&str, &str), [Says; 3])> = vec![
+        ("a slash at the end of the issuer", slash, (url, ours), hidden("IssuerDiffers")),
+        ("a claim that tokens do not have", mapping, (url, ours), hidden("UsernameClaimMissing")),
+        ("the wrong CA in the file", with_ca(at(url), hubs), (url, ours), uninitialized),
+        ("the hub itself as discoveryURL", with_ca(at(&itself), hubs), (&itself, hubs), everywhere("Discovery", "DiscoveryForbidden")),
+        ("nothing at the discoveryURL", at(&nowhere), (&nowhere, ours), everywhere("Discovery", "DiscoveryUnreachable")),
+        ("another issuer's document", at(&other), (&other, ours), everywhere("Discovery", "DiscoveryIssuerDiffers")),
+        ("nothing at the jwks_uri", at(&dead), (&dead, ours), everywhere("Keys", "KeysUnreachable")),
+        ("404 at the jwks_uri", at(&removed), (&removed, ours), everywhere("Keys", "KeysNotServed")),
+        ("a key set that one key spoils", at(&odd), (&odd, ours), everywhere("Keys", "KeySetUndecodable")),
+        ("the key is not published", at(&empty), (&empty, ours), everywhere("KeyId", "KeyNotPublished")),
+    ];
+    let mut wrong = Vec::new();
+    for (name, configuration, discovery, says) in rows {
+        it.target.restart_with_authentication_config(&configuration).await?;
+        if matches!(says[0], Undetermined) && !matches!(says[1], Broken("Discovery", _)) {
+            it.until_initialized().await?;
+        }
+        let token = it.token("reconciler", &[AUDIENCE]).await?;
+        let case = Case { name, token, discovery, configuration: &configuration, flags: vec![], says };
+        wrong.extend(case.check(it, &it.target).await?);
+    }
+    it.target.restart_with_authentication_config(&it.configuration).await?;
+    conclude(wrong)
+}
+
+/// Another cluster whose own issuer is the hub's, so that it can take no file that names the hub.
+pub(super) async fn collision(federation: Arc<Federation>) -> TestResult {
+    let it = &*federation;
+    let issuer = "https://hub.keyferry.test".to_owned();
+    let twin = it.ground.control_plane(ControlPlaneSpec { issuers: vec![issuer.clone()], ..ControlPlaneSpec::named("twin") }).await?;
+    let discovery = (it.discovery_url.as_str(), it.ground.ca().cert_pem());
+    let stated = vec!["--target-issuer".to_owned(), issuer];
+    let mut wrong = Vec::new();
+    for (name, flags, says) in [
+        ("the target's own issuer is not known", vec![], [Undetermined, Undetermined, Broken(HIDDEN, "IssuerIsTargets")]),
+        ("it is stated", stated, everywhere(HIDDEN, "IssuerIsTargets")),
+    ] {
+        let token = it.token("reconciler", &[AUDIENCE]).await?;
+        let case = Case { name, token, discovery, configuration: &it.configuration, flags, says };
+        wrong.extend(case.check(it, &twin).await?);
+    }
+    conclude(wrong)
+}
