@@ -118,10 +118,14 @@ async fn keep(parts: &KeeperParts, target: &ObjectName, ring: &mut Keyring) {
     for _ in 0..TRIES {
         let outcome = look(parts, target, ring).await;
         parts.metrics.own_keys_read(outcome.as_ref().map(|_| ()).map_err(KeepError::reason));
-        if let Err(error) = &outcome
-            && ring.fail(error.reason())
-        {
-            tracing::error!(reason = %error.reason(), %error, target_cluster = %target, "the keys of the target's own issuer stay as they are");
+        match &outcome {
+            Ok(Next::Rest) => ring.is_well(),
+            Ok(Next::Again) => {}
+            Err(error) => {
+                if ring.fail(error.reason()) {
+                    tracing::error!(reason = %error.reason(), %error, target_cluster = %target, "the keys of the target's own issuer stay as they are");
+                }
+            }
         }
         parts.issuers.put(target, &ring.face);
         if !matches!(outcome, Ok(Next::Again)) {

@@ -58,12 +58,13 @@ pub(super) struct Keyring {
     pub(super) binding: Binding,
     pub(super) seen: Sightings,
     pub(super) face: OwnIssuer,
+    told: Option<Reason>,
 }
 
 impl Keyring {
     pub(super) fn new(binding: Binding) -> Keyring {
         let face = OwnIssuer::new(binding.issuer.clone());
-        Keyring { binding, seen: Sightings::default(), face }
+        Keyring { binding, seen: Sightings::default(), face, told: None }
     }
 
     /// Takes a reading in: publishes its keys, and lets the current one sign if it has settled.
@@ -93,8 +94,14 @@ impl Keyring {
         self.face.origin = None;
     }
 
-    /// A reading failed: what was read before holds for as long as it may. Tells whether this is news.
+    /// A reading or a writing failed: what was read before holds for as long as it may. Tells whether this is news.
     pub(super) fn fail(&mut self, reason: Reason) -> bool {
-        self.face.fault.replace(reason) != Some(reason)
+        self.face.fault = Some(reason);
+        self.told.replace(reason) != Some(reason)
+    }
+
+    /// All went well: the next failure is news again.
+    pub(super) fn is_well(&mut self) {
+        self.told = None;
     }
 }

@@ -40,6 +40,7 @@ struct Object {
 struct FakeStore {
     object: Mutex<Option<Object>>,
     failure: Mutex<Option<HubError>>,
+    read_only: AtomicBool,
     made: Mutex<u64>,
     written: Mutex<u64>,
     conflicts: Mutex<u64>,
@@ -98,6 +99,9 @@ impl IssuerKeyStore for FakeStore {
         replaces: Option<&'a StoredObject>,
     ) -> BoxFuture<'a, Result<(), HubError>> {
         Box::pin(async move {
+            if self.read_only.load(std::sync::atomic::Ordering::Relaxed) {
+                return Err(HubError::Forbidden("update".to_owned()));
+            }
             let mut object = self.object.lock().unwrap();
             let present = object.as_ref().map(|object| (object.uid.to_string(), object.version));
             let expected = replaces.map(|object| (object.uid.clone(), object.rest.as_u64().unwrap()));

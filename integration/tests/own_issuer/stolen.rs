@@ -27,7 +27,7 @@ impl Stolen {
         Ok(Stolen { kid: current["kid"].as_str().ok_or("the current key has a kid")?.to_owned(), key })
     }
 
-    fn sign(&self, issuer: &str, audiences: &[String], account: (&str, &str), seconds: u64) -> Result<String, TestError> {
+    fn sign(&self, issuer: &str, audiences: &[&str], account: (&str, &str), seconds: u64) -> Result<String, TestError> {
         let (namespace, name) = account;
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
         let header = json!({ "alg": "ES256", "kid": self.kid });
@@ -62,29 +62,19 @@ pub(crate) async fn a_stolen_key_reaches_only_the_allowed_pair(stage: Arc<Stage>
     let allowed = ("tenant-a", "reconciler");
     let day = Duration::from_secs(24 * 3600).as_secs();
 
-    let good = stolen.sign(&issuer_a, &[audience_a.clone()], allowed, 600)?;
+    let good = stolen.sign(&issuer_a, &[&audience_a], allowed, 600)?;
     let user = whoami(a, &good).await?;
     assert_eq!(user["username"], "hub:system:serviceaccount:tenant-a:reconciler", "the thief is whom the target allows, and says so");
 
     let cases = [
-        ("the target's issuer is unknown elsewhere", b, stolen.sign(&issuer_a, &[audience_b.clone()], allowed, 600)?, ""),
-        ("another issuer's name", b, stolen.sign(&issuer_b, &[audience_b.clone()], allowed, 600)?, "failed to verify"),
-        ("another audience", a, stolen.sign(&issuer_a, &[audience_b.clone()], allowed, 600)?, "expected audience"),
-        (
-            "two audiences",
-            a,
-            stolen.sign(&issuer_a, &[audience_a.clone(), audience_b], allowed, 600)?,
-            "the token is for several audiences",
-        ),
-        ("another account", a, stolen.sign(&issuer_a, &[audience_a.clone()], ("tenant-a", "other"), 600)?, "may not use this cluster"),
-        (
-            "another namespace",
-            a,
-            stolen.sign(&issuer_a, &[audience_a.clone()], ("kube-system", "reconciler"), 600)?,
-            "may not use this cluster",
-        ),
-        ("a long life", a, stolen.sign(&issuer_a, &[audience_a.clone()], allowed, day)?, "lives longer than this cluster allows"),
-        ("the hub itself", &stage.hub, stolen.sign(&issuer_a, &[audience_a], allowed, 600)?, ""),
+        ("the target's issuer is unknown elsewhere", b, stolen.sign(&issuer_a, &[&audience_b], allowed, 600)?, ""),
+        ("another issuer's name", b, stolen.sign(&issuer_b, &[&audience_b], allowed, 600)?, "failed to verify"),
+        ("another audience", a, stolen.sign(&issuer_a, &[&audience_b], allowed, 600)?, "expected audience"),
+        ("two audiences", a, stolen.sign(&issuer_a, &[&audience_a, &audience_b], allowed, 600)?, "the token is for several audiences"),
+        ("another account", a, stolen.sign(&issuer_a, &[&audience_a], ("tenant-a", "other"), 600)?, "may not use this cluster"),
+        ("another namespace", a, stolen.sign(&issuer_a, &[&audience_a], ("kube-system", "reconciler"), 600)?, "may not use this cluster"),
+        ("a long life", a, stolen.sign(&issuer_a, &[&audience_a], allowed, day)?, "lives longer than this cluster allows"),
+        ("the hub itself", &stage.hub, stolen.sign(&issuer_a, &[&audience_a], allowed, 600)?, ""),
     ];
     for (what, plane, token, cause) in cases {
         let said = refusal(plane, &token).await.map_err(|error| format!("{what}: {error}"))?;

@@ -156,3 +156,23 @@ async fn a_set_made_for_another_audience_signs_nothing() {
     replica.keeper.round(&world.policy).await;
     assert!(replica.issuers.named("prod").is_none(), "the hub signs for it now");
 }
+
+#[tokio::test]
+async fn a_missing_right_to_write_stops_rotations_and_nothing_else() {
+    let (world, store, mut replica) = world().await;
+    store.read_only.store(true, Ordering::Relaxed);
+    replica.keeper.round(&world.policy).await;
+    assert_eq!(replica.signs(&*world.clock), Err(Reason::IssuerKeysForbidden), "there is no set at all");
+    store.read_only.store(false, Ordering::Relaxed);
+    replica.keeper.round(&world.policy).await;
+    world.clock.advance(WAIT);
+    replica.keeper.round(&world.policy).await;
+    let (kid, next) = (replica.signs(&*world.clock).unwrap(), store.set().next.key.kid().to_owned());
+    store.read_only.store(true, Ordering::Relaxed);
+    store.edit(|object| object.request = Some("please".to_owned()));
+    replica.keeper.round(&world.policy).await;
+    assert_eq!(replica.signs(&*world.clock), Ok(kid));
+    store.read_only.store(false, Ordering::Relaxed);
+    replica.keeper.round(&world.policy).await;
+    assert_eq!(replica.signs(&*world.clock), Ok(next), "the request still stood");
+}
