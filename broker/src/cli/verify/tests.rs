@@ -101,12 +101,19 @@ fn a_token_is_never_repeated() {
 }
 
 #[test]
-fn without_keys_the_signature_is_said_to_be_open() {
+fn what_is_open_about_a_signature_is_said() {
     let (_, text) = ask(CONFIG, &["--service-account", "tenant-a/reconciler", "--issuer", "https://hub"]).unwrap();
-    assert!(text.contains("signature: not checked"), "{text}");
-    let keys = file("{\"keys\":[");
-    let (report, text) =
-        ask(CONFIG, &["--service-account", "tenant-a/reconciler", "--issuer", "https://hub", "--jwks", keys.path().to_str().unwrap()])
-            .unwrap();
-    assert_eq!(report.verdict, Answer::Accepted, "nothing is signed, so nothing is verified: {text}");
+    assert!(text.contains("signature: there is none yet"), "{text}");
+    use base64::Engine;
+    let encode = |text: &str| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(text);
+    let claims = r#"{"iss":"https://hub","aud":["https://prod"],"sub":"system:serviceaccount:tenant-a:reconciler","exp":1767225700}"#;
+    let token = file(&format!("{}.{}.AA", encode(r#"{"alg":"RS256","kid":"k"}"#), encode(claims)));
+    let by_token = ["--token-file", token.path().to_str().unwrap()];
+    let (report, text) = ask(CONFIG, &by_token).unwrap();
+    assert_eq!(report.verdict, Answer::Accepted, "{text}");
+    assert!(text.contains("signature: not checked (no keys were given)"), "{text}");
+    let keys = file(r#"{"keys":[]}"#);
+    let (report, text) = ask(CONFIG, &[by_token[0], by_token[1], "--jwks", keys.path().to_str().unwrap()]).unwrap();
+    assert_eq!(report.verdict, Answer::Rejected, "{text}");
+    assert!(text.contains("SignatureInvalid") && text.contains("signature: checked with keys of"), "{text}");
 }
