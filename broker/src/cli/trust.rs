@@ -196,5 +196,5 @@ pub(super) fn lifetime(text: &str) -> Result<Duration, String> {
     if duration.as_secs() == 0 || duration.subsec_nanos() != 0 { Err(wrong()) } else { Ok(duration) }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "embedded"))]
 mod tests;

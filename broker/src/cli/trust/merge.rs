@@ -15,21 +15,25 @@ pub(super) fn add(text: &str, entries: &str, minor: Minor) -> Result<String, Str
     let place = Place::find(text)?;
     let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let added = indented(entries, place.indent).replace('\n', line_end);
-    let (head, tail) = text.split_at_checked(place.offset).ok_or("its end was not found")?;
-    let head_end = if head.ends_with('\n') { "" } else { line_end };
     let list = if place.new_list { format!("jwt:{line_end}") } else { String::new() };
-    let merged = format!("{head}{head_end}{list}{added}{tail}");
-    let after = load(&merged).map_err(|_| UNFIT)?;
     let alone = load(&super::file(entries, minor)).map_err(|fault| fault.to_string())?;
     let expected = AuthenticationConfiguration {
         jwt: before.configuration.jwt.into_iter().chain(alone.configuration.jwt).collect(),
         ..before.configuration
     };
-    if after.configuration == expected && after.version == before.version && after.second_document == before.second_document {
-        Ok(merged)
-    } else {
-        Err(UNFIT.to_owned())
+    for offset in place.offsets {
+        let (head, tail) = text.split_at_checked(offset).ok_or(UNFIT)?;
+        let head_end = if head.ends_with('\n') { "" } else { line_end };
+        let merged = format!("{head}{head_end}{list}{added}{tail}");
+        // Text that was put into the middle of something changes what the file says, or breaks it.
+        let fits = load(&merged).is_ok_and(|after| {
+            after.configuration == expected && after.version == before.version && after.second_document == before.second_document
+        });
+        if fits {
+            return Ok(merged);
+        }
     }
+    Err(UNFIT.to_owned())
 }
 
 const UNFIT: &str =
@@ -37,8 +41,8 @@ const UNFIT: &str =
 
 /// Where entries go.
 struct Place {
-    /// In bytes.
-    offset: usize,
+    /// In bytes: after the last line with content, and, for a text block that keeps empty lines, before what follows the list.
+    offsets: [usize; 2],
     /// Of the dash.
     indent: usize,
     /// Whether `jwt:` has to be written before them.
@@ -54,6 +58,7 @@ impl Place {
         let mut list: Option<Option<usize>> = None;
         let mut end = 0;
         let mut content = 0;
+        let mut next = None;
         for line in text.split_inclusive('\n') {
             let start = offset;
             offset += line.len();
@@ -63,11 +68,14 @@ impl Place {
                 continue;
             }
             if is_document_end(line) && content > 0 {
+                next.get_or_insert(start);
                 break;
             }
             if shown.starts_with('#') && list.flatten().is_none_or(|dash| indent <= dash) {
+                next.get_or_insert(start);
                 continue;
             }
+            let after_list = next.take();
             match list {
                 None if key(line) == Some("jwt") => match line.trim_start_matches("jwt").trim_start().trim_start_matches(':').trim() {
                     rest if rest.is_empty() || rest.starts_with('#') => list = Some(None),
@@ -80,18 +88,19 @@ impl Place {
                 }
                 Some(None) => return Err(UNFIT),
                 Some(Some(dash)) if indent > dash || (indent == dash && shown.starts_with('-')) => {
-                    if end >= start || end < offset {
-                        end = offset;
-                    }
+                    end = offset;
                 }
-                Some(Some(_)) => break,
+                Some(Some(_)) => {
+                    next = Some(after_list.unwrap_or(start));
+                    break;
+                }
             }
             content = offset;
         }
         match list {
-            Some(Some(indent)) => Ok(Place { offset: end, indent, new_list: false }),
+            Some(Some(indent)) => Ok(Place { offsets: [end, next.unwrap_or(text.len())], indent, new_list: false }),
             Some(None) => Err(UNFIT),
-            None => Ok(Place { offset: content, indent: 0, new_list: true }),
+            None => Ok(Place { offsets: [content, next.unwrap_or(text.len())], indent: 0, new_list: true }),
         }
     }
 }

@@ -159,6 +159,8 @@ fn flux_gets_what_it_needs_and_the_users_no_role() {
 const OLD: &str = "# ours\napiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthenticationConfiguration\njwt: # people\n  - issuer:\n      url: \
                    https://people\n      audiences: [k8s]\n    claimMappings:\n      username:\n        claim: sub\n        prefix: \"p:\"   # kept\n";
 
+const KEEPS_EMPTY_LINES: &str = "  - issuer:\n      url: https://more\n      audiences: [k8s]\n    claimMappings:\n      username:\n        expression: |+\n          \'m:\' +\n          claims.sub\n\n\n";
+
 fn merge(old: &str) -> Result<String, String> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), old).unwrap();
@@ -176,6 +178,9 @@ fn a_merged_file_keeps_every_byte_of_the_old_one() {
         flush.clone(),
         format!("{flush}{tail}"),
         OLD.trim_end().to_owned(),
+        format!("{OLD}{KEEPS_EMPTY_LINES}"),
+        format!("{OLD}{KEEPS_EMPTY_LINES}# the end\n---\nmore: 1\n"),
+        OLD.replace("jwt: # people\n", "jwt:\n  # people\n\n"),
         OLD.replace('\n', "\r\n"),
         "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthenticationConfiguration\n".to_owned(),
     ];

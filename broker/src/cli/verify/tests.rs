@@ -101,12 +101,63 @@ fn a_token_is_never_repeated() {
 }
 
 #[test]
-fn without_keys_the_signature_is_said_to_be_open() {
+fn what_is_open_about_a_signature_is_said() {
     let (_, text) = ask(CONFIG, &["--service-account", "tenant-a/reconciler", "--issuer", "https://hub"]).unwrap();
-    assert!(text.contains("signature: not checked"), "{text}");
-    let keys = file("{\"keys\":[");
-    let (report, text) =
-        ask(CONFIG, &["--service-account", "tenant-a/reconciler", "--issuer", "https://hub", "--jwks", keys.path().to_str().unwrap()])
-            .unwrap();
-    assert_eq!(report.verdict, Answer::Accepted, "nothing is signed, so nothing is verified: {text}");
+    assert!(text.contains("signature: there is none yet"), "{text}");
+    use base64::Engine;
+    let encode = |text: &str| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(text);
+    let claims = r#"{"iss":"https://hub","aud":["https://prod"],"sub":"system:serviceaccount:tenant-a:reconciler","exp":1767225700}"#;
+    let token = file(&format!("{}.{}.AA", encode(r#"{"alg":"RS256","kid":"k"}"#), encode(claims)));
+    let by_token = ["--token-file", token.path().to_str().unwrap()];
+    let (report, text) = ask(CONFIG, &by_token).unwrap();
+    assert_eq!(report.verdict, Answer::Accepted, "{text}");
+    assert!(text.contains("signature: not checked (no keys were given)"), "{text}");
+    let keys = file(r#"{"keys":[]}"#);
+    let (report, text) = ask(CONFIG, &[by_token[0], by_token[1], "--jwks", keys.path().to_str().unwrap()]).unwrap();
+    assert_eq!(report.verdict, Answer::Rejected, "{text}");
+    assert!(text.contains("SignatureInvalid") && text.contains("signature: checked with keys of"), "{text}");
+}
+
+#[cfg(feature = "embedded")]
+#[tokio::test(flavor = "multi_thread")]
+async fn live_keys_are_those_of_the_issuer() {
+    use secrecy::ExposeSecret;
+
+    use crate::embedded::{Authority, EmbeddedHub, HubOptions};
+
+    let authority = Authority::new("test CA").unwrap();
+    let options =
+        HubOptions { issuer: Some("https://hub.example".to_owned()), discovery_ca: Some(authority.clone()), ..HubOptions::default() };
+    let hub = EmbeddedHub::start(options).await.unwrap();
+    hub.add_service_account("tenant-a", "reconciler");
+    let token = hub.token("tenant-a", "reconciler", "prod", std::time::Duration::from_secs(3600)).unwrap();
+    let token = token.expose_secret().to_owned();
+    let config = format!(
+        "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthenticationConfiguration\njwt:\n- issuer:\n    url: {}\n    discoveryURL: {}\n    \
+         audiences: [prod]\n    certificateAuthority: |\n      {}\n  claimMappings:\n    username: {{claim: sub, prefix: 'hub:'}}\n",
+        hub.issuer(),
+        hub.discovery_url(),
+        authority.ca_pem().trim().replace('\n', "\n      ")
+    );
+    // The command has a runtime of its own, which cannot start inside of the test's.
+    let live = move |token: String| {
+        let config = config.clone();
+        async move {
+            tokio::task::spawn_blocking(move || {
+                let (config, token) = (file(&config), file(&token));
+                let [config, token] = [&config, &token].map(|file| file.path().to_str().unwrap());
+                let line = ["verify", "--auth-config", config, "--token-file", token, "--live"];
+                answer(&Line::try_parse_from(line).unwrap().args).unwrap().0
+            })
+            .await
+            .unwrap()
+        }
+    };
+    let report = live(token.clone()).await;
+    assert_eq!(report.verdict, Answer::Accepted, "{report:?}");
+    assert_eq!(report.signature, keyferry_trust::verify::SignatureCheck::Checked);
+    let (input, signature) = token.rsplit_once('.').unwrap();
+    let first = if signature.starts_with('A') { "B" } else { "A" };
+    let report = live(format!("{input}.{first}{}", signature.get(1..).unwrap())).await;
+    assert_eq!(report.reason.unwrap().code, keyferry_trust::Code::SignatureInvalid);
 }

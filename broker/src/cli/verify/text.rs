@@ -29,8 +29,9 @@ pub(super) fn of(report: &Report, about: &About) -> String {
     if let (true, Some(reason)) = (report.authenticators.is_empty(), &report.reason) {
         lines.push(String::new());
         push_reason(&mut lines, word(report.verdict), report.verdict, reason);
-        for error in &report.errors {
-            lines.push(format!("  error           {} {}", error.code, ui::plain(&error.message).replace('\n', "\n    ")));
+        for error in report.errors.iter().filter(|error| error.code != reason.code) {
+            lines.push(format!("  error           {}: {}", error.code, ui::plain(&error.message).replace('\n', "\n                  ")));
+            lines.push(format!("    mend          {}", error.code.mend()));
         }
     }
     lines.push(String::new());
@@ -38,7 +39,9 @@ pub(super) fn of(report: &Report, about: &About) -> String {
     if !report.assumed.is_empty() {
         lines.push(format!("assumed: {}, which the hub writes when it mints", report.assumed.join(", ")));
     }
-    if report.verdict == Answer::Accepted && report.signature == SignatureCheck::NotChecked {
+    if report.verdict == Answer::Accepted && !report.assumed.is_empty() {
+        lines.push("signature: there is none yet; the target accepts only if the hub's key is one of the issuer's".to_owned());
+    } else if report.verdict == Answer::Accepted && report.signature == SignatureCheck::NotChecked {
         lines.push(format!("signature: not checked ({}); the target accepts only if it is good: --jwks or --live checks it", about.keys));
     } else if report.signature == SignatureCheck::Checked {
         lines.push(format!("signature: checked with {}", about.keys));
