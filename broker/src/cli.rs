@@ -6,13 +6,19 @@ mod can_i;
 mod demo;
 mod doctor;
 mod exec;
+mod explain;
 mod export;
 mod keys;
+mod lint;
+mod local_file;
+mod minor;
 mod revoke;
 mod serve;
 mod target_way;
 mod targets;
+mod trust;
 pub mod ui;
+mod verify;
 mod whoami;
 
 use std::path::PathBuf;
@@ -54,6 +60,14 @@ enum Command {
     CanI(Box<can_i::CanIArgs>),
     /// Write the hub's discovery documents as files, for a bucket or a plain web server.
     Export(export::ExportArgs),
+    /// Say what a target's apiserver makes of a token: the user, or the exact refusal. Offline, without a cluster.
+    Verify(verify::VerifyArgs),
+    /// Find the errors and traps of AuthenticationConfiguration files. Offline, without a cluster.
+    Lint(lint::LintArgs),
+    /// Print what a target needs to trust a hub: its AuthenticationConfiguration, where it goes, and RBAC.
+    Trust(Box<trust::TrustArgs>),
+    /// Tell the cause and the mend of a reason code. Offline.
+    Explain(explain::ExplainArgs),
     /// Show the main job on an embedded hub and target: no cluster needed.
     #[cfg(feature = "embedded")]
     Demo(demo::DemoArgs),
@@ -78,26 +92,42 @@ impl HubArgs {
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return ui::fail(&format!("starting: {error}"), None),
+    let command = match offline(Cli::parse().command) {
+        Ok(code) => return code,
+        Err(command) => command,
     };
-    runtime.block_on(async {
-        match cli.command {
-            Command::Serve(args) => serve::run(args).await,
-            Command::Token(args) => access::token(args).await,
-            Command::Kubeconfig(args) => access::kubeconfig(args).await,
-            Command::Exec(args) => exec::run(args).await,
-            Command::Targets(args) => targets::run(&args),
-            Command::Keys(args) => keys::run(args).await,
-            Command::Revoke(args) => revoke::run(args).await,
-            Command::Doctor(args) => doctor::run(*args).await,
-            Command::Whoami(args) => whoami::run(*args).await,
-            Command::CanI(args) => can_i::run(*args).await,
-            Command::Export(args) => export::run(args).await,
-            #[cfg(feature = "embedded")]
-            Command::Demo(args) => demo::run(args).await,
-        }
-    })
+    match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(online(command)),
+        Err(error) => ui::fail(&format!("starting: {error}"), None),
+    }
+}
+
+/// Runs a command that reads files and prints, without starting anything else. Gives any other back.
+fn offline(command: Command) -> Result<ExitCode, Command> {
+    match command {
+        Command::Targets(args) => Ok(targets::run(&args)),
+        Command::Verify(args) => Ok(verify::run(&args)),
+        Command::Lint(args) => Ok(lint::run(&args)),
+        Command::Trust(args) => Ok(trust::run(&args)),
+        Command::Explain(args) => Ok(explain::run(&args)),
+        other => Err(other),
+    }
+}
+
+async fn online(command: Command) -> ExitCode {
+    match command {
+        Command::Serve(args) => serve::run(args).await,
+        Command::Token(args) => access::token(args).await,
+        Command::Kubeconfig(args) => access::kubeconfig(args).await,
+        Command::Exec(args) => exec::run(args).await,
+        Command::Keys(args) => keys::run(args).await,
+        Command::Revoke(args) => revoke::run(args).await,
+        Command::Doctor(args) => doctor::run(*args).await,
+        Command::Whoami(args) => whoami::run(*args).await,
+        Command::CanI(args) => can_i::run(*args).await,
+        Command::Export(args) => export::run(args).await,
+        #[cfg(feature = "embedded")]
+        Command::Demo(args) => demo::run(args).await,
+        command => offline(command).unwrap_or(ExitCode::FAILURE),
+    }
 }

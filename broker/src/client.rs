@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod key_records;
 pub mod server;
 pub mod target_probe;
+pub mod trusted_issuer;
 
 use std::time::Duration;
 

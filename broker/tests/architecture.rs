@@ -74,6 +74,25 @@ fn only_serve_and_the_command_line_join_rooms() {
 }
 
 #[test]
+fn the_server_never_runs_what_targets_run() {
+    // Foreign expressions are for the command line alone: no request can reach their evaluator.
+    let src = repository().join("broker/src");
+    let mut named = 0;
+    for file in sources(&src) {
+        let relative = file.strip_prefix(&src).unwrap().to_string_lossy().into_owned();
+        let names = code(&file).contains("keyferry_trust");
+        let may = relative.starts_with("cli/") || relative.starts_with("client/doctor");
+        assert!(!names || may, "{relative} names keyferry_trust, which is for the command line alone");
+        named += usize::from(names);
+    }
+    assert!(named > 3, "the sources were read: {named} name keyferry_trust");
+    for file in ["serve", "access", "exec", "keys", "revoke", "export", "targets"] {
+        let path = src.join(format!("cli/{file}.rs"));
+        assert!(!code(&path).contains("keyferry_trust"), "{}", path.display());
+    }
+}
+
+#[test]
 fn the_core_reaches_for_nothing_outside() {
     let manifest = std::fs::read_to_string(repository().join("broker/core/Cargo.toml")).unwrap();
     let dependencies = manifest.split("[dev-dependencies]").next().unwrap();

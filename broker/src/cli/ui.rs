@@ -34,6 +34,29 @@ pub fn fail(error: &str, hint: Option<&str>) -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// Prints an error of what was asked for, like an unreadable file: exit code 2, as for a wrong flag.
+pub fn misuse(error: &str, hint: Option<&str>) -> ExitCode {
+    let _ = fail(error, hint);
+    ExitCode::from(2)
+}
+
+/// Prints a result, and leaves with that code.
+pub fn finish_with(text: &str, code: u8) -> ExitCode {
+    match result(text) {
+        Ok(()) => ExitCode::from(code),
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Foreign text, so that it cannot speak to the terminal: control and direction characters are written out, line ends stay.
+pub fn plain(text: &str) -> String {
+    let speaks = |character: char| {
+        (character.is_control() && character != '\n')
+            || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().map(|character| if speaks(character) { character.escape_unicode().to_string() } else { character.to_string() }).collect()
+}
+
 /// Prints a line for the person who watches.
 pub fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
@@ -54,4 +77,12 @@ pub fn table(rows: &[Vec<String>]) -> String {
         cells.join("  ").trim_end().to_owned()
     };
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn foreign_text_does_not_speak_to_the_terminal() {
+        assert_eq!(super::plain("a\u{1b}[31m\n\"b\" \u{202e}ä"), "a\\u{1b}[31m\n\"b\" \\u{202e}ä");
+    }
 }

@@ -207,6 +207,7 @@ impl Expression {
         let beyond = |reason: &str| EvaluateFault::Undetermined(Undetermined::new(&self.text, reason));
         let result = match result {
             Err(Stop::Cost) => Err(EvaluateFault::CostLimit),
+            Err(Stop::Panic(message)) => Err(EvaluateFault::Failed { message }),
             Err(Stop::Beyond(reason)) => Err(beyond(&reason)),
             Ok(value::Val::Err(message)) => Err(EvaluateFault::Failed { message: message.to_string() }),
             Ok(value) => Value::from_val(&value, 0).ok_or_else(|| beyond("the result nests too deeply")),

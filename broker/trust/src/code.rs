@@ -229,6 +229,8 @@ codes! {
     ExpressionUndetermined => "ask the target itself, or write the expression more simply",
     /// The groups are at another place, which the target would ask.
     NeedsNetwork => "have the issuer put the groups into the token",
+    /// The issuer's discovery document or key set could not be read from here, or is not what the target could use.
+    IssuerNotRead => "look at the address and the cause that the message names; the target may see another network than you",
 
     /// A prefix is empty, so that the issuer can name any user or group, system ones too.
     EmptyPrefix => "write a prefix of the hub, like `hub:`",
@@ -303,6 +305,25 @@ codes! {
     NoRights => "on the target, bind the user to a Role or ClusterRole; its name has the prefix of the hub",
     /// The target does not let the user probe for flow control, so that client-go slows itself down.
     FlowControlForbidden => "on the target, grant the verb head on the nonResourceURL /livez/ping",
+}
+
+impl Code {
+    /// Whether it says that something is not decided here, rather than that something is wrong.
+    #[must_use]
+    pub fn is_undetermined(self) -> bool {
+        let undecided = [
+            Self::TooLarge,
+            Self::TooDeep,
+            Self::UnusualYaml,
+            Self::UnusualUrl,
+            Self::UnusualKey,
+            Self::ExpressionUndetermined,
+            Self::NeedsNetwork,
+            Self::IssuerNotRead,
+            Self::NotACase,
+        ];
+        undecided.contains(&self)
+    }
 }
 
 #[cfg(test)]

@@ -158,7 +158,8 @@ impl Report {
         if let ([], [undetermined, ..]) = (invalid.errors.as_slice(), invalid.undetermined.as_slice()) {
             return Self::of_undetermined(minor, undetermined);
         }
-        let exact = invalid.undetermined.is_empty();
+        // The words of CEL's compiler are ours where they are rare.
+        let exact = invalid.undetermined.is_empty() && invalid.errors.iter().all(|error| error.code != Code::ExpressionNotCompiled);
         let reason = Some(Reason { exact, ..Reason::own(Code::ConfigurationRefused, invalid.message()) });
         let errors = invalid.errors.iter().map(ConfigurationError::from).collect();
         Self { reason, errors, ..Self::new(minor, Answer::ConfigurationRefused) }

@@ -174,7 +174,9 @@ impl Steps<'_> {
         Registered::read(&self.token.payload).map_err(|fault| {
             let others = fault.others.into_iter().map(|message| (fault.code, format!("oidc: verify token: {message}"))).collect();
             let rejection = Rejection::new(Stage::Claims, fault.code, format!("oidc: verify token: {}", fault.message));
-            End::Rejected(Rejection { others, ..rejection })
+            // A text that is no number is quoted as it stands in the token, escapes and all.
+            let exact = !fault.message.contains("invalid number literal");
+            End::Rejected(Rejection { others, exact, ..rejection })
         })
     }
 

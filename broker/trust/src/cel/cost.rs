@@ -96,7 +96,8 @@ impl Tracker {
     /// A function that was called.
     pub(super) fn call(&mut self, minor: Minor, id: u32, what: (&str, Option<&str>), parts: &[u32], value: &Val) -> Run<()> {
         if let Some(args) = self.take(parts)? {
-            self.cost = self.cost.saturating_add(call::cost(minor, what.0, what.1.unwrap_or_default(), &args, value));
+            let cost = call::cost(minor, what.0, what.1.unwrap_or_default(), &args, value).map_err(Stop::Panic)?;
+            self.cost = self.cost.saturating_add(cost);
         }
         self.push(id, value.clone())
     }

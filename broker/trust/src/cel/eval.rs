@@ -15,6 +15,8 @@ use crate::Minor;
 pub(super) enum Stop {
     /// The cost is certainly beyond the limit.
     Cost,
+    /// cel-go panics, which no operator absorbs, and the run fails with it.
+    Panic(String),
     /// It is not decided what would come out.
     Beyond(String),
 }
@@ -59,7 +61,7 @@ impl<'r> Runner<'r> {
                 let value = self.eval(value, scope)?;
                 let answer = match value {
                     Val::Err(_) => value,
-                    Val::Bytes(_) => Val::error("internal error: runtime error: hash of unhashable type types.Bytes"),
+                    Val::Bytes(_) => return Err(unhashable()),
                     _ => Val::Bool(set.iter().any(|known| known.identical(&value))),
                 };
                 self.tracker.push(*id, answer.clone())?;
@@ -165,10 +167,15 @@ impl<'r> Runner<'r> {
                 Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Str(_) | Val::Double(_) | Val::Null | Val::Duration(_) => {
                     made.put(key, value)
                 }
-                Val::Bytes(_) => return Ok(Val::error("internal error: runtime error: hash of unhashable type types.Bytes")),
+                Val::Bytes(_) => return Err(unhashable()),
                 _ => return Err(Stop::Beyond("a map key that is no scalar".to_owned())),
             }
         }
         Ok(Val::Map(made))
     }
+}
+
+/// Go cannot hash bytes.
+fn unhashable() -> Stop {
+    Stop::Panic("internal error: runtime error: hash of unhashable type types.Bytes".to_owned())
 }

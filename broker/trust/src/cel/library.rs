@@ -29,7 +29,6 @@ use crate::Minor;
 /// What a function needs to know besides its arguments.
 pub(super) struct Context<'c> {
     pub(super) minor: Minor,
-    pub(super) order: u32,
     /// The pattern of the call, when it is constant.
     pub(super) pattern: Option<&'c Pattern>,
 }
@@ -39,12 +38,13 @@ type Called = Result<Val, String>;
 
 /// Whether an overload looks at its arguments itself.
 pub(super) fn is_unguarded(overload: &str) -> bool {
-    matches!(overload, "contains_string" | "ends_with_string" | "starts_with_string")
+    matches!(overload, "contains_string" | "ends_with_string" | "starts_with_string" | "list_flatten" | "list_flatten_int")
 }
 
 /// Calls an overload with arguments that fit it.
 pub(super) fn call(overload: &str, args: &[Val], context: &Context<'_>) -> Called {
-    if is_unguarded(overload) && !args.iter().all(|a| matches!(a, Val::Str(_))) {
+    let proper = |a: &Val| if overload.starts_with("list_") { matches!(a, Val::List(_) | Val::Int(_)) } else { matches!(a, Val::Str(_)) };
+    if is_unguarded(overload) && !(args.iter().all(proper) && !matches!(args.first(), Some(Val::Int(_)))) {
         return Ok(Val::no_overload());
     }
     let known = optional::call(overload, args)
@@ -52,10 +52,10 @@ pub(super) fn call(overload: &str, args: &[Val], context: &Context<'_>) -> Calle
         .or_else(|| collections::call(overload, args, context))
         .or_else(|| times::call(overload, args))
         .or_else(|| url::call(overload, args))
-        .or_else(|| net::call(overload, args, context))
+        .or_else(|| net::call(overload, args))
         .or_else(|| convert::call(overload, args))
-        .or_else(|| quantity::call(overload, args, context))
-        .or_else(|| semver::call(overload, args, context))
-        .or_else(|| named::call(overload, args, context));
+        .or_else(|| quantity::call(overload, args))
+        .or_else(|| semver::call(overload, args))
+        .or_else(|| named::call(overload, args));
     known.unwrap_or_else(|| Err(format!("the function {overload} is not evaluated here")))
 }

@@ -144,10 +144,19 @@ impl Value {
         let texts: Vec<&str> = match self {
             Self::Null => Vec::new(),
             Self::String(text) => vec![text],
-            Self::List(list) if !list.is_go_strings() => list.items().iter().map(Self::as_str).collect::<Option<_>>()?,
+            Self::List(list) if !list.is_go_strings() => list.items().iter().map(Self::go_text).collect::<Option<_>>()?,
             _ => return None,
         };
         Some(texts.into_iter().filter(|t| !t.is_empty()).map(str::to_owned).collect())
+    }
+
+    /// What Go's `Value().(string)` takes for a text: strings, but also the names of types and what is in an optional.
+    fn go_text(&self) -> Option<&str> {
+        match self {
+            Self::String(text) | Self::Type(text) => Some(text),
+            Self::Optional(Some(inner)) => inner.go_text(),
+            _ => None,
+        }
     }
 
     /// The value of a run. Nothing if it nests too deeply.

@@ -43,11 +43,10 @@ pub(super) enum ParseFault {
     Beyond(&'static str),
 }
 
-/// A tree and how many ids it uses.
+/// A tree.
 #[derive(Debug)]
 pub(super) struct Parsed {
     pub(super) root: Expr,
-    pub(super) ids: u32,
 }
 
 pub(super) type Parsing<T> = Result<T, ParseFault>;
@@ -58,7 +57,7 @@ pub(super) fn parse(text: &[char], minor: Minor) -> Parsing<Parsed> {
     let mut parser = Parser { tokens, next: 0, depth: 0, ids: 0, minor };
     let root = parser.expr()?;
     match parser.peek() {
-        Tok::End => Ok(Parsed { root, ids: parser.ids + 1 }),
+        Tok::End => Ok(Parsed { root }),
         _ => parser.unexpected(),
     }
 }

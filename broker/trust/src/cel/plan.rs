@@ -228,7 +228,7 @@ impl Planner<'_> {
             "_?_:_" => choice(id, planned),
             f @ ("_[_]" | "_[?_]" | "_?._") => {
                 let [operand, index] = *two(planned)?;
-                Ok(index_into(id, operand, index, f != "_[_]"))
+                index_into(id, operand, index, f != "_[_]")
             }
             f @ ("or" | "orValue") if planned.len() == 2 => Ok(Node::OrElse { id, unwrap: f == "orValue", terms: two(planned)? }),
             f => optimize::call(Call { id, function: f.to_owned(), overload, args: planned, pattern: None }),
@@ -250,13 +250,16 @@ fn choice(id: u32, planned: Vec<Node>) -> Planning<Node> {
     Ok(Node::Attr(Attr::Choice { id, test: Box::new(test), yes, no }))
 }
 
-fn index_into(id: u32, operand: Node, index: Node, optional: bool) -> Node {
+fn index_into(id: u32, operand: Node, index: Node, optional: bool) -> Planning<Node> {
     let mut attr = attribute(operand);
     let key = match index {
-        Node::Const(_, value) => Key::Const(value),
+        Node::Const(_, value) => match value {
+            Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Str(_) => Key::Const(value),
+            other => return Err(PlanFault::Refused(format!("invalid qualifier type: {}", other.type_name()))),
+        },
         Node::Attr(attr) => Key::Attr { attr, computed: false },
         other => Key::Attr { attr: Attr::Computed { id, operand: Box::new(other), path: Vec::new() }, computed: true },
     };
     attr.qualify(&Arc::new(Qualifier { id, optional, key }));
-    Node::Attr(attr)
+    Ok(Node::Attr(attr))
 }

@@ -6,7 +6,7 @@ use super::*;
 
 fn claims() -> Map<String, Json> {
     let claims = json!({
-        "sub": "alice", "groups": ["dev", "ops"], "n": 5, "obj": {"x.y": 1}, "null": null, "empty": [],
+        "sub": "alice", "groups": ["dev", "ops"], "n": 5, "obj": {"x.y": 1}, "nul": null, "empty": [],
         "kubernetes.io": {"namespace": "ns"},
     });
     claims.as_object().cloned().unwrap_or_default()
@@ -33,7 +33,7 @@ fn outcomes_are_those_of_the_api_server() {
     };
     both("claims.sub + '@x'", r#"String("alice@x")"#);
     both("claims.zzz", "fails no such key: zzz");
-    both("has(claims.null)", "Bool(true)");
+    both("has(claims.nul)", "Bool(true)");
     both(
         "claims.groups.map(g, g)",
         "refused ERROR: <input>:1:7: expression of type 'any' cannot be range of a comprehension (must be list, map, or dynamic)",

@@ -37,7 +37,7 @@ pub(super) enum Val {
     Url(Arc<super::library::Url>),
     Ip(Ip),
     Prefix(Prefix),
-    Quantity(Arc<Quantity>),
+    Quantity(Quantity),
     Semver(Arc<Semver>),
     Format(FormatName),
     Err(Arc<str>),

@@ -76,3 +76,14 @@ fn findings_are_rendered() {
         assert!(result["locations"][0]["physicalLocation"]["region"]["startLine"].as_u64().unwrap() >= 1);
     }
 }
+
+#[test]
+fn constants_of_masters_are_errors() {
+    let with = |expression: &str| {
+        let rest = format!("    username: {{claim: sub, prefix: 'h:'}}\n    groups:\n      expression: \"{expression}\"\n");
+        found(&format!("{HEAD}{}", entry(&rest)))
+    };
+    assert!(with("['system:masters']").contains(&(Code::ConstantSystemMasters, Severity::Error, Some(10))));
+    let named = with("claims.admin == true ? 'system:masters' : 'x'");
+    assert!(named.contains(&(Code::NamesSystemMasters, Severity::Warning, Some(10))), "{named:?}");
+}

@@ -1,6 +1,6 @@
 //! Compiling one expression, and what a failure says about its field.
 
-use super::Check;
+use super::{Check, ErrorType};
 use crate::Code;
 use crate::cel::{CompileFault, Expression, Scope};
 
@@ -20,8 +20,16 @@ pub(super) fn compile(check: &mut Check, scope: Scope, text: &str, wanted: Wante
         }
         Ok(expression) => Some(expression),
         Err(CompileFault::Refused { message }) => {
-            let before = if message.starts_with("ERROR: ") { "compilation failed: " } else { "" };
-            check.invalid(Code::ExpressionNotCompiled, path, text, &format!("{before}{message}"));
+            if message.starts_with("program instantiation failed") {
+                if wanted == Wanted::Bool && !is_bool(check, scope, text) {
+                    check.invalid(Code::ExpressionNotBool, path, text, "must evaluate to bool");
+                    return None;
+                }
+                // The text is right, but a constant in it cannot be computed; the apiserver calls that its own fault.
+                check.push(Code::ExpressionNotCompiled, ErrorType::Internal, path, None, &message);
+            } else {
+                check.invalid(Code::ExpressionNotCompiled, path, text, &format!("compilation failed: {message}"));
+            }
             None
         }
         Err(CompileFault::Undetermined(undetermined)) => {
@@ -29,4 +37,14 @@ pub(super) fn compile(check: &mut Check, scope: Scope, text: &str, wanted: Wante
             None
         }
     }
+}
+
+/// Whether an expression that cannot be made a program is a bool, which the apiserver asks first. A bool can be compared with a bool
+/// and not with a number; what has no static type can be compared with both.
+fn is_bool(check: &Check, scope: Scope, text: &str) -> bool {
+    let compares = |with: &str| {
+        let compared = check.environment.compile(scope, &format!("({text}\n) == {with}"));
+        !matches!(compared, Err(CompileFault::Refused { message }) if message.starts_with("ERROR: "))
+    };
+    compares("true") && !compares("1")
 }

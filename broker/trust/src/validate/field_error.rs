@@ -19,6 +19,8 @@ pub enum ErrorType {
     TooMany,
     /// A field is not allowed here.
     Forbidden,
+    /// The apiserver fails at a value; it shows none.
+    Internal,
 }
 
 impl ErrorType {
@@ -31,6 +33,7 @@ impl ErrorType {
             Self::Duplicate => "FieldValueDuplicate",
             Self::TooMany => "FieldValueTooMany",
             Self::Forbidden => "FieldValueForbidden",
+            Self::Internal => "InternalError",
         }
     }
 
@@ -41,6 +44,7 @@ impl ErrorType {
             Self::Duplicate => "Duplicate value",
             Self::TooMany => "Too many",
             Self::Forbidden => "Forbidden",
+            Self::Internal => "Internal error",
         }
     }
 }
@@ -60,7 +64,7 @@ pub struct FieldError {
     pub kind: ErrorType,
     /// The field, like `jwt[0].issuer.url`.
     pub path: String,
-    /// The value, as it is printed; none for missing and forbidden ones.
+    /// The value, as it is printed; none for missing, forbidden and internal ones.
     pub value: Option<String>,
     /// What is wrong; may be empty.
     pub detail: String,

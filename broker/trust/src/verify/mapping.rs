@@ -27,6 +27,11 @@ fn reject(stage: Stage, code: Code, message: impl Into<String>) -> End {
     End::Rejected(Rejection::new(stage, code, message))
 }
 
+/// Of an expression that failed, whose rarer words are not the apiserver's exactly.
+fn failed(stage: Stage, code: Code, message: impl Into<String>) -> End {
+    End::Rejected(Rejection::new(stage, code, message).near())
+}
+
 /// Evaluates an expression; the fault's text is the apiserver's, without what it says before.
 pub(super) fn evaluate(expression: &Expression, input: Input<'_>) -> Result<Result<Value, String>, Undetermined> {
     let reason = match expression.evaluate(input) {
@@ -44,7 +49,7 @@ fn username(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<Stri
     const BEFORE: &str = "oidc: error evaluating username claim expression: ";
     if let Some(expression) = &authenticator.username {
         let value = evaluate(expression, Input::Claims(&view.map))?
-            .map_err(|reason| reject(Stage::Username, Code::UsernameExpressionFailed, format!("{BEFORE}{reason}")))?;
+            .map_err(|reason| failed(Stage::Username, Code::UsernameExpressionFailed, format!("{BEFORE}{reason}")))?;
         let Some(name) = value.as_str() else {
             let message = format!("{BEFORE}username claim expression must return a string");
             return Err(reject(Stage::Username, Code::UsernameNotString, message));
@@ -95,7 +100,7 @@ fn groups(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<Vec<St
     const BEFORE: &str = "oidc: error evaluating group claim expression: ";
     let Some(expression) = &authenticator.groups else { return Ok(Vec::new()) };
     let value = evaluate(expression, Input::Claims(&view.map))?
-        .map_err(|reason| reject(Stage::Groups, Code::GroupsExpressionFailed, format!("{BEFORE}{reason}")))?;
+        .map_err(|reason| failed(Stage::Groups, Code::GroupsExpressionFailed, format!("{BEFORE}{reason}")))?;
     text_list::read(&value).ok_or_else(|| {
         let message = format!("{BEFORE}expression must return a string or a list of strings");
         reject(Stage::Groups, Code::GroupsNotStrings, message)
@@ -114,7 +119,7 @@ fn uid(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<String, E
     const BEFORE: &str = "oidc: error evaluating uid claim expression: ";
     let Some(expression) = &authenticator.uid else { return Ok(String::new()) };
     let value = evaluate(expression, Input::Claims(&view.map))?
-        .map_err(|reason| reject(Stage::Uid, Code::UidExpressionFailed, format!("{BEFORE}{reason}")))?;
+        .map_err(|reason| failed(Stage::Uid, Code::UidExpressionFailed, format!("{BEFORE}{reason}")))?;
     value
         .as_str()
         .map(str::to_owned)
@@ -132,7 +137,7 @@ fn extra(authenticator: &Authenticator, view: &ClaimsView<'_>, minor: Minor) -> 
     let mut values = Vec::new();
     for (key, expression) in &authenticator.extra {
         let value =
-            evaluate(expression, Input::Claims(&view.map))?.map_err(|reason| reject(Stage::Extra, Code::ExtraExpressionFailed, reason))?;
+            evaluate(expression, Input::Claims(&view.map))?.map_err(|reason| failed(Stage::Extra, Code::ExtraExpressionFailed, reason))?;
         values.push((key, expression, value));
     }
     for (key, expression, value) in values {

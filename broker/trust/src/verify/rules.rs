@@ -71,7 +71,10 @@ fn check(rules: &[(Expression, String)], input: Input<'_>, words: &Words) -> Res
     let reject = |code, reason: &str| End::Rejected(Rejection::new(words.stage, code, format!("{}{reason}", words.before)));
     let mut values = Vec::with_capacity(rules.len());
     for (expression, message) in rules {
-        let value = evaluate(expression, input)?.map_err(|reason| reject(words.failed, &reason))?;
+        let value = evaluate(expression, input)?.map_err(|reason| {
+            let message = format!("{}{reason}", words.before);
+            End::Rejected(Rejection::new(words.stage, words.failed, message).near())
+        })?;
         values.push((expression, message, value));
     }
     for (expression, message, value) in values {

@@ -292,3 +292,5 @@ fn the_first_that_does_not_skip_decides() {
     assert!(matches!(verdict.outcomes.as_slice(), [Outcome::Skipped(_), Outcome::Accepted(_)]));
     assert!(matches!(verdict.union(), Union::Accepted(_)));
 }
+
+mod expressions;

@@ -4,10 +4,12 @@ use super::super::value::Val;
 use crate::Minor;
 
 /// The cost of a call, given its arguments and its result.
-pub(super) fn cost(minor: Minor, function: &str, overload: &str, args: &[Val], result: &Val) -> u64 {
-    tracked(minor, overload, args, result)
+///
+/// `Err` is the panic with which cel-go's cost tracking ends a run whose arguments are not what the overload declares.
+pub(super) fn cost(minor: Minor, function: &str, overload: &str, args: &[Val], result: &Val) -> Result<u64, String> {
+    Ok(tracked(minor, overload, args, result)?
         .or_else(|| kubernetes(minor, function, overload, args, result))
-        .unwrap_or_else(|| standard(minor, overload, args))
+        .unwrap_or_else(|| standard(minor, overload, args)))
 }
 
 fn size(args: &[Val], index: usize) -> u64 {
@@ -23,34 +25,42 @@ fn pattern(text: u64, pattern: u64) -> u64 {
     (((1.0 + text as f64) * 0.1).ceil() as u64).saturating_mul((pattern as f64 * 0.25).ceil() as u64)
 }
 
-fn tracked(minor: Minor, overload: &str, args: &[Val], result: &Val) -> Option<u64> {
-    let allocated = |factor: f64, size: u64| 11 + (size as f64 * factor) as u64;
+fn tracked(minor: Minor, overload: &str, args: &[Val], result: &Val) -> Result<Option<u64>, String> {
     match overload {
-        "list_sets_contains_list" | "list_sets_intersects_list" => return Some(1 + size(args, 0) * size(args, 1)),
-        "list_sets_equivalent_list" => return Some(1 + size(args, 0) * size(args, 1) * 2),
-        _ if minor < Minor::V1_34 => return None,
+        "list_sets_contains_list" | "list_sets_intersects_list" => return Ok(Some(1 + size(args, 0) * size(args, 1))),
+        "list_sets_equivalent_list" => return Ok(Some(1 + size(args, 0) * size(args, 1) * 2)),
+        _ if minor < Minor::V1_34 => return Ok(None),
         _ => {}
     }
-    Some(match overload {
+    Ok(Some(match overload {
         "list_slice" | "lists_range" | "list_reverse" => allocated(1.0, result.cost_size()),
         "list_flatten" => allocated(1.0, size(args, 0)),
         "list_flatten_int" => match args.get(1) {
             Some(Val::Int(depth)) => allocated(*depth as f64, size(args, 0)),
-            _ => return None,
+            other => return Err(panic(other, "types.Int")),
         },
         "list_distinct" => compared(args.first())?,
         _ if overload.ends_with("_sortByAssociatedKeys") => compared(args.get(1))?,
         _ if overload.starts_with("list_") && overload.ends_with("_sort") => compared(args.first())?,
-        _ => return None,
-    })
+        _ => return Ok(None),
+    }))
+}
+
+/// A list that is made, and work in proportion to a size.
+fn allocated(factor: f64, size: u64) -> u64 {
+    11_u64.saturating_add((size as f64 * factor) as u64)
+}
+
+fn panic(value: Option<&Val>, wanted: &str) -> String {
+    format!("internal error: interface conversion: {} is not {wanted}", value.map_or("nothing", Val::type_name))
 }
 
 /// A list whose elements are compared with each other.
-fn compared(list: Option<&Val>) -> Option<u64> {
-    let Some(Val::List(list)) = list else { return None };
+fn compared(list: Option<&Val>) -> Result<u64, String> {
+    let Some(Val::List(list)) = list else { return Err(panic(list, "traits.Lister")) };
     let n = list.len() as u64;
     let factor = if matches!(list.first(), Some(Val::Str(_) | Val::Bytes(_))) { 2.1 } else { 2.0 };
-    Some(11 + ((n * n) as f64 * factor) as u64)
+    Ok(allocated(factor, n * n))
 }
 
 fn kubernetes(minor: Minor, function: &str, overload: &str, args: &[Val], result: &Val) -> Option<u64> {
@@ -75,10 +85,6 @@ fn kubernetes(minor: Minor, function: &str, overload: &str, args: &[Val], result
             }
             cost
         }
-        "validate" => match args.first() {
-            Some(Val::Format(format)) => pattern(size(args, 1), format.pattern_size()),
-            _ => return None,
-        },
         "masked"
         | "prefixLength"
         | "family"

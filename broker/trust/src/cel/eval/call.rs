@@ -17,7 +17,9 @@ impl Runner<'_> {
         let mut args = Vec::with_capacity(call.args.len());
         let lenient = call.function == "@not_strictly_false";
         // Calls of two arguments evaluate both before they look at errors; longer ones, and dispatched ones, stop at the first.
-        let eager = call.args.len() <= 2 && call.pattern.is_none() && (call.overload.is_some() || library::is_single(&call.function));
+        let eager = call.args.len() <= 2
+            && call.pattern.is_none()
+            && (call.overload.is_some_and(|o| o != "string_format") || library::is_single(&call.function));
         for arg in &call.args {
             let value = self.eval(arg, scope)?;
             if value.is_error() && !eager && !lenient {
@@ -30,7 +32,7 @@ impl Runner<'_> {
         }
         self.tracker.step(args.iter().map(Val::cost_size).fold(0, u64::saturating_add) / 16)?;
         let undecided = |reason: String| Stop::Beyond(reason);
-        let context = library::Context { minor: self.minor, order: self.order, pattern: call.pattern.as_deref() };
+        let context = library::Context { minor: self.minor, pattern: call.pattern.as_deref() };
         if library::is_single(&call.function) {
             return library::operator(&call.function, &args, &context).map_err(undecided);
         }

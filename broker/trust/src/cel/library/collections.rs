@@ -42,6 +42,7 @@ fn one_list(overload: &str, list: &List, context: &Context<'_>) -> Option<Called
     Some(Ok(match overload {
         "list_flatten" => flatten(list, 1),
         "list_reverse" => Val::list((0..list.len()).rev().filter_map(|i| list.get(i)).collect()),
+        "list_distinct" if items.is_empty() => Val::List(list.clone()),
         "list_distinct" => {
             let mut kept: Vec<Val> = Vec::new();
             for item in (0..list.len()).filter_map(|i| list.get(i)) {

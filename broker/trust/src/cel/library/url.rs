@@ -1,12 +1,110 @@
-//! Not evaluated yet.
+//! URLs, as Go's `net/url` reads them.
 
-use super::super::value::Val;
+use super::super::value::{List, Map, Val};
 use super::Called;
 
-/// A URL.
+/// A URL, in the parts that can be asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::cel) struct Url;
+pub(in crate::cel) struct Url {
+    scheme: String,
+    host: String,
+    path: String,
+    query: Option<String>,
+    fragment: String,
+}
 
-pub(super) fn call(_overload: &str, _args: &[Val]) -> Option<Called> {
-    None
+/// What a text is.
+enum Reading {
+    Is(Url),
+    IsNot(&'static str),
+    /// Written in a way that is not decided here.
+    Odd,
+}
+
+/// Reads a URL as a request line has it: absolute, or a path. The fragment is cut off only in a second reading, as Go does it.
+fn read(text: &str) -> Reading {
+    if text.bytes().any(|b| b < 0x20 || b == 0x7f) {
+        return Reading::IsNot("invalid control character in URL");
+    }
+    if text.is_empty() {
+        return Reading::IsNot("empty url");
+    }
+    // Escapes, users, fragments and what is not ASCII have rules of their own.
+    if !text.is_ascii() || text.contains(['%', '@', '#', '\\', '"', '<', '>', '^', '`', '{', '|', '}', ' ', '[', ']', '*']) {
+        return Reading::Odd;
+    }
+    let (scheme, rest) = match scheme(text) {
+        Ok(found) => found,
+        Err(message) => return Reading::IsNot(message),
+    };
+    let (rest, query) = rest.split_once('?').map_or((rest, None), |(r, q)| (r, Some(q.to_owned())));
+    if !rest.starts_with('/') {
+        return if scheme.is_empty() { Reading::IsNot("invalid URI for request") } else { Reading::Odd };
+    }
+    let (host, path) = match rest.strip_prefix("//").filter(|_| !scheme.is_empty()) {
+        Some(tail) => tail.split_at(tail.find('/').unwrap_or(tail.len())),
+        None => ("", rest),
+    };
+    if host.matches(':').count() > 1 || (scheme.is_empty() && rest.starts_with("//")) {
+        return Reading::Odd;
+    }
+    if host.split_once(':').is_some_and(|(_, port)| !port.bytes().all(|b| b.is_ascii_digit())) {
+        return Reading::IsNot("invalid port");
+    }
+    Reading::Is(Url { scheme: scheme.to_ascii_lowercase(), host: host.to_owned(), path: path.to_owned(), query, fragment: String::new() })
+}
+
+/// The scheme and what follows it.
+fn scheme(text: &str) -> Result<(&str, &str), &'static str> {
+    for (i, c) in text.char_indices() {
+        match c {
+            'a'..='z' | 'A'..='Z' => {}
+            '0'..='9' | '+' | '-' | '.' if i > 0 => {}
+            ':' if i == 0 => return Err("missing protocol scheme"),
+            ':' => return Ok((text.get(..i).unwrap_or_default(), text.get(i + 1..).unwrap_or_default())),
+            _ => break,
+        }
+    }
+    Ok(("", text))
+}
+
+pub(super) fn call(overload: &str, args: &[Val]) -> Option<Called> {
+    let text = |s: &str| Some(Ok(Val::from(s)));
+    let name_and_port = |host: &str| host.split_once(':').map_or((host.to_owned(), String::new()), |(h, p)| (h.to_owned(), p.to_owned()));
+    match (overload, args) {
+        ("string_to_url", [Val::Str(s)]) => Some(match read(s) {
+            Reading::Is(url) => Ok(Val::Url(url.into())),
+            Reading::IsNot(message) => Ok(Val::error(format!("URL parse error during conversion from string: parse {s:?}: {message}"))),
+            Reading::Odd => Err(format!("the URL {s:?}")),
+        }),
+        ("is_url_string", [Val::Str(s)]) => Some(match read(s) {
+            Reading::Is(_) => Ok(Val::Bool(true)),
+            Reading::IsNot(_) => Ok(Val::Bool(false)),
+            Reading::Odd => Err(format!("the URL {s:?}")),
+        }),
+        ("url_get_scheme", [Val::Url(u)]) => text(&u.scheme),
+        ("url_get_host", [Val::Url(u)]) => text(&u.host),
+        ("url_get_hostname", [Val::Url(u)]) => text(&name_and_port(&u.host).0),
+        ("url_get_port", [Val::Url(u)]) => text(&name_and_port(&u.host).1),
+        ("url_get_escaped_path", [Val::Url(u)]) => text(&u.path),
+        ("url_get_query", [Val::Url(u)]) => Some(Ok(query(u.query.as_deref().unwrap_or_default()))),
+        _ => None,
+    }
+}
+
+fn query(text: &str) -> Val {
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    for pair in text.split('&').filter(|p| !p.is_empty() && !p.contains(';')) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let (key, value) = (key.replace('+', " "), value.replace('+', " "));
+        match found.iter_mut().find(|(k, _)| *k == key) {
+            Some((_, values)) => values.push(value),
+            None => found.push((key, vec![value])),
+        }
+    }
+    let mut map = Map::built();
+    for (key, values) in found {
+        map.put(Val::from(key), Val::List(List::of_strings(values)));
+    }
+    Val::Map(map)
 }

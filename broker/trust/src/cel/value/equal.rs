@@ -41,7 +41,7 @@ impl Val {
             (Self::Url(a), Self::Url(b)) => a == b,
             (Self::Ip(a), Self::Ip(b)) => a == b,
             (Self::Prefix(a), Self::Prefix(b)) => a == b,
-            (Self::Quantity(a), Self::Quantity(b)) => a == b,
+            (Self::Quantity(a), Self::Quantity(b)) => return a.equals(*b),
             (Self::Semver(a), Self::Semver(b)) => a == b,
             (Self::Format(a), Self::Format(b)) => a == b,
             // These do not answer false to a stranger.

@@ -1,0 +1,133 @@
+//! `keyferry lint`: the errors of AuthenticationConfiguration files in the apiserver's words, and the traps that it does not see.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use keyferry_trust::Minor;
+use keyferry_trust::config::MAX_BYTES;
+use keyferry_trust::lint::{self, Finding, Severity};
+use serde_json::Value;
+
+use super::minor::MinorArgs;
+use super::{local_file, ui};
+
+#[derive(Args)]
+pub(super) struct LintArgs {
+    /// AuthenticationConfiguration files; - is standard input.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    minor: MinorArgs,
+    /// An issuer of the target's own ServiceAccount tokens (--service-account-issuer); may be given again.
+    #[arg(long = "own-issuer", value_name = "URL")]
+    own_issuers: Vec<String>,
+    /// How to print the findings.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Output {
+    /// For people.
+    Text,
+    /// A JSON array with one object per file.
+    Json,
+    /// SARIF 2.1.0, for code hosts.
+    Sarif,
+}
+
+/// A file and what was found in it.
+struct Linted<'a> {
+    path: &'a Path,
+    findings: Vec<Finding>,
+}
+
+pub(super) fn run(args: &LintArgs) -> ExitCode {
+    let minor = args.minor.minor();
+    let mut linted = Vec::new();
+    for path in &args.files {
+        // The library says itself what is too large, so one byte more than it reads is enough.
+        match local_file::read(path, "the AuthenticationConfiguration", MAX_BYTES + 1) {
+            Ok(bytes) => linted.push(Linted { path, findings: lint::lint(&bytes, minor, &args.own_issuers) }),
+            Err(problem) => return ui::misuse(&problem, None),
+        }
+    }
+    let text = match args.output {
+        Output::Text => text(&linted, args.minor),
+        Output::Json => pretty(&json(&linted, minor)),
+        Output::Sarif => pretty(&sarif(&linted)),
+    };
+    ui::finish_with(&text, code(&linted))
+}
+
+/// 1 with an error, 3 with something undetermined, else 0.
+fn code(linted: &[Linted<'_>]) -> u8 {
+    let findings = || linted.iter().flat_map(|file| &file.findings);
+    if findings().any(|finding| finding.severity == Severity::Error) {
+        1
+    } else if findings().any(|finding| finding.code.is_undetermined()) {
+        3
+    } else {
+        0
+    }
+}
+
+fn text(linted: &[Linted<'_>], minor: MinorArgs) -> String {
+    let mut lines = Vec::new();
+    for Linted { path, findings } in linted {
+        for finding in findings {
+            let line = finding.line.map_or_else(String::new, |line| format!("{line}:"));
+            let name = match finding.severity {
+                Severity::Error => "error",
+                Severity::Warning => "warning",
+                Severity::Note => "note",
+            };
+            lines.push(format!("{}:{line} {name} {} {}", path.display(), finding.code, ui::plain(&finding.path)).trim_end().to_owned());
+            lines.push(format!("    {}", ui::plain(&finding.message).replace('\n', "\n    ")));
+            lines.push(format!("    mend: {}", finding.mend));
+        }
+        let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+        let [errors, warnings, notes] = [Severity::Error, Severity::Warning, Severity::Note].map(count);
+        lines.push(format!("{}: {errors} errors, {warnings} warnings, {notes} notes", path.display()));
+    }
+    lines.push(format!("for {}", minor.told()));
+    lines.join("\n")
+}
+
+fn json(linted: &[Linted<'_>], minor: Minor) -> Value {
+    let objects = linted.iter().map(|Linted { path, findings }| {
+        let mut object = lint::to_json(minor, findings);
+        if let Some(members) = object.as_object_mut() {
+            members.insert("file".to_owned(), path.display().to_string().into());
+        }
+        object
+    });
+    objects.collect()
+}
+
+/// One run for all files: code hosts take only one run of a tool.
+fn sarif(linted: &[Linted<'_>]) -> Value {
+    let all: Vec<Finding> = linted.iter().flat_map(|file| file.findings.iter().cloned()).collect();
+    let mut document = lint::sarif(&all, "", env!("CARGO_PKG_VERSION"));
+    let paths = linted.iter().flat_map(|file| file.findings.iter().map(|_| file.path));
+    let results = document.pointer_mut("/runs/0/results").and_then(Value::as_array_mut);
+    for (result, path) in results.into_iter().flatten().zip(paths) {
+        if let Some(uri) = result.pointer_mut("/locations/0/physicalLocation/artifactLocation/uri") {
+            *uri = relative_uri(path).into();
+        }
+    }
+    document
+}
+
+/// A path as a URI reference.
+fn relative_uri(path: &Path) -> String {
+    let text = path.to_string_lossy().replace('\\', "/");
+    let text = text.strip_prefix("./").unwrap_or(&text);
+    let keep = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
+    text.bytes().map(|byte| if keep(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}

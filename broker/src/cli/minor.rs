@@ -1,0 +1,57 @@
+//! `--kubernetes`: the release of the target.
+
+use clap::Args;
+use keyferry_trust::Minor;
+
+/// The release of the target.
+#[derive(Args, Clone, Copy)]
+pub(super) struct MinorArgs {
+    /// The target's Kubernetes release, like 1.33 or v1.33.4; without it, the newest that is known here.
+    #[arg(long = "kubernetes", value_name = "VERSION", value_parser = read)]
+    given: Option<Minor>,
+}
+
+/// The newest release whose semantics are known.
+const NEWEST: Minor = match Minor::ALL {
+    [.., newest] => newest,
+};
+
+impl MinorArgs {
+    /// The one given, or the newest.
+    pub(super) fn minor(self) -> Minor {
+        self.given.unwrap_or(NEWEST)
+    }
+
+    /// For people: which one, and whether they chose it.
+    pub(super) fn told(self) -> String {
+        match self.given {
+            Some(minor) => format!("Kubernetes {minor}"),
+            None => format!("Kubernetes {NEWEST}, the newest known here; --kubernetes says which one the target is"),
+        }
+    }
+}
+
+fn read(text: &str) -> Result<Minor, String> {
+    text.parse().map_err(|error: keyferry_trust::minor::UnknownMinor| if is_too_old(text) { TOO_OLD.to_owned() } else { error.to_string() })
+}
+
+const TOO_OLD: &str = "before 1.30 kube-apiserver does not read an AuthenticationConfiguration unless an alpha gate of 1.29 is set, and knows no \
+                       discoveryURL: upgrade the target to 1.30 or newer";
+
+fn is_too_old(text: &str) -> bool {
+    let mut numbers = text.strip_prefix('v').unwrap_or(text).split('.').map(str::parse::<u32>);
+    matches!((numbers.next(), numbers.next()), (Some(Ok(1)), Some(Ok(0..30))) | (Some(Ok(0)), Some(Ok(_))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_releases_are_refused_with_the_reason() {
+        assert_eq!(read("1.29"), Err(TOO_OLD.to_owned()));
+        assert_eq!(read("v1.19.16"), Err(TOO_OLD.to_owned()));
+        assert_eq!(read("v1.33.4"), Ok(Minor::V1_33));
+        assert!(read("1.99").is_err_and(|error| error.contains("1.99") && error != TOO_OLD));
+    }
+}

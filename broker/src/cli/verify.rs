@@ -1,0 +1,176 @@
+//! `keyferry verify`: what a target's apiserver makes of a token, by its AuthenticationConfiguration.
+
+mod batch;
+mod live;
+mod subject;
+mod text;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{ArgGroup, Args, ValueEnum};
+use jiff::Timestamp;
+use keyferry_core::service_account::ServiceAccount;
+use keyferry_trust::config::{self, Loaded, MAX_BYTES};
+use keyferry_trust::report::{Answer, Report};
+use keyferry_trust::token::Token;
+use keyferry_trust::validate::{Compiled, validate};
+use keyferry_trust::verify::{Keys, Outcome, verify};
+
+use super::minor::MinorArgs;
+use super::{local_file, ui};
+use crate::clock::{Clock, SystemClock};
+use subject::Subject;
+
+#[derive(Args)]
+#[command(group = ArgGroup::new("subject").args(["token_file", "rest", "service_account", "batch"]))]
+pub(super) struct VerifyArgs {
+    /// The target's AuthenticationConfiguration.
+    #[arg(long, value_name = "FILE", required_unless_present = "batch", conflicts_with = "batch")]
+    auth_config: Option<PathBuf>,
+    /// A file with the token; - is standard input.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Only `-`, for a token on standard input. Taken as bytes of any kind, so that a token given by mistake is not repeated in an error.
+    #[arg(value_name = "-", num_args = 0..)]
+    rest: Vec<std::ffi::OsString>,
+    /// A ServiceAccount of the hub whose token does not exist yet, as NAMESPACE/NAME.
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = super::trust::service_account)]
+    service_account: Option<ServiceAccount>,
+    /// The one audience of that token; without it, the one that the file asks for.
+    #[arg(long, value_name = "TEXT", requires = "service_account")]
+    audience: Option<String>,
+    /// How long that token would live.
+    #[arg(long, value_name = "DURATION", default_value = "1h", requires = "service_account", value_parser = super::trust::lifetime)]
+    lifetime: std::time::Duration,
+    /// The issuer of that token's hub; without it, the one that the file names.
+    #[arg(long, value_name = "URL", requires = "service_account")]
+    issuer: Option<String>,
+    #[command(flatten)]
+    minor: MinorArgs,
+    /// An issuer of the target's own ServiceAccount tokens (--service-account-issuer); may be given again.
+    #[arg(long = "own-issuer", value_name = "URL")]
+    own_issuers: Vec<String>,
+    /// The issuer's key set, as its jwks_uri gives it. Without keys, signatures are not checked.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["live", "batch"])]
+    jwks: Option<PathBuf>,
+    /// Read the issuer's discovery document and keys from where the target would. The only use of the network.
+    #[arg(long, conflicts_with = "batch")]
+    live: bool,
+    /// As if it were this time, in RFC 3339.
+    #[arg(long, value_name = "TIME", conflicts_with = "batch")]
+    at: Option<Timestamp>,
+    /// Cases as JSON lines, from a file or - for standard input; a report per line comes out.
+    #[arg(long, value_name = "FILE", conflicts_with = "output")]
+    batch: Option<PathBuf>,
+    /// How to print the answer.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Output {
+    /// For people.
+    Text,
+    /// A JSON object, whose form stays.
+    Json,
+}
+
+pub(super) fn run(args: &VerifyArgs) -> ExitCode {
+    if args.rest.iter().any(|given| given != "-") || args.rest.len() > 1 {
+        return ui::misuse(
+            "reading the arguments: a token is never an argument",
+            Some("give it by --token-file FILE, or - for standard input"),
+        );
+    }
+    if let Some(path) = &args.batch {
+        return batch::run(path);
+    }
+    match answer(args) {
+        Ok((report, about)) => {
+            let text = match args.output {
+                Output::Json => serde_json::to_string_pretty(&report).unwrap_or_default(),
+                Output::Text => text::of(&report, &about),
+            };
+            ui::finish_with(&text, code(report.verdict))
+        }
+        Err(problem) => ui::misuse(&problem, None),
+    }
+}
+
+fn code(answer: Answer) -> u8 {
+    match answer {
+        Answer::Accepted => 0,
+        Answer::Rejected | Answer::Skipped | Answer::ConfigurationRefused => 1,
+        Answer::Undetermined => 3,
+    }
+}
+
+/// What a person is told beside the report.
+struct About {
+    target: String,
+    file: String,
+    subject: String,
+    keys: String,
+}
+
+/// The report, or what is wrong with the question.
+fn answer(args: &VerifyArgs) -> Result<(Report, About), String> {
+    let path = args.auth_config.as_ref().ok_or("--auth-config is missing")?;
+    let bytes = local_file::read(path, "the AuthenticationConfiguration", MAX_BYTES + 1)?;
+    let about = About {
+        target: args.minor.told(),
+        file: path.display().to_string(),
+        subject: String::new(),
+        keys: "no keys were given".to_owned(),
+    };
+    let minor = args.minor.minor();
+    let now = args.at.unwrap_or_else(|| SystemClock::start().now().wall);
+    let loaded = match config::load(&bytes, minor) {
+        Ok(loaded) => loaded,
+        Err(fault) => return Ok((Report::of_load_fault(minor, &fault), about)),
+    };
+    let compiled = match validate(&loaded.configuration, minor, &args.own_issuers) {
+        Ok(compiled) => compiled,
+        Err(invalid) => return Ok((Report::of_invalid(minor, &invalid), about)),
+    };
+    let subject = Subject::of(args, &loaded, now)?;
+    let about = About { subject: subject.told, ..about };
+    let (token, assumed) = match subject.token {
+        Ok(token) => (token, subject.assumed),
+        Err(undetermined) => return Ok((Report::of_undetermined(minor, &undetermined), about)),
+    };
+    let (keys, told) = match keys(args, &loaded, &compiled, &token, now)? {
+        Ok(keys) => keys,
+        Err(undetermined) => return Ok((Report::of_undetermined(minor, &undetermined), about)),
+    };
+    let report = Report::of_verdict(&compiled, &verify(&compiled, &token, &keys, now), assumed);
+    Ok((report, About { keys: told, ..about }))
+}
+
+/// The keys that were asked for, and where they are from.
+fn keys(
+    args: &VerifyArgs,
+    loaded: &Loaded,
+    compiled: &Compiled,
+    token: &Token,
+    now: Timestamp,
+) -> Result<Result<(Keys, String), config::Undetermined>, String> {
+    if let Some(path) = &args.jwks {
+        let body = local_file::read(path, "the key set", live::MAX_BODY)?;
+        return Ok(Ok((Keys::for_all(&body), format!("keys of {}", path.display()))));
+    }
+    if !args.live {
+        return Ok(Ok((Keys::none(), "no keys were given".to_owned())));
+    }
+    // Only the authenticator whose issuer the token names would ask for keys.
+    let outcomes = verify(compiled, token, &Keys::none(), now).outcomes;
+    let asked = outcomes.iter().zip(&loaded.configuration.jwt).find(|(outcome, _)| !matches!(outcome, Outcome::Skipped(_)));
+    Ok(match asked {
+        None => Ok((Keys::none(), "no issuer of the file is the token's, so none was asked".to_owned())),
+        Some((_, authenticator)) => live::fetch(&authenticator.issuer),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! An issuer's discovery document and key set, read as a kube-apiserver that trusts it reads them.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+/// What kube-apiserver gives a request of its own.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// The longest body that is read. An apiserver has no bound.
+pub const MAX_BODY: usize = 1 << 20;
+
+/// An entry of an AuthenticationConfiguration, as far as it says where the keys are.
+#[derive(Clone, Copy, Debug)]
+pub struct TrustedIssuer<'a> {
+    /// `issuer.url`.
+    pub url: &'a str,
+    /// `issuer.discoveryURL`; may be empty.
+    pub discovery_url: &'a str,
+    /// `issuer.certificateAuthority`, PEM; empty for the roots of this machine.
+    pub certificate_authority: &'a str,
+}
+
+/// The keys could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// The certificate authority cannot be used.
+    #[error("reading certificateAuthority of issuer {0}: it holds no certificate that can be used")]
+    Authority(String),
+    /// No answer.
+    #[error("fetching {url}: {problem}")]
+    NoAnswer {
+        /// From where.
+        url: String,
+        /// Why not.
+        problem: String,
+    },
+    /// An answer that is of no use.
+    #[error("fetching {url}: {problem}")]
+    Useless {
+        /// From where.
+        url: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// In the words of kube-apiserver.
+    #[error("oidc: issuer did not match the issuer returned by provider, expected {expected:?} got {got:?}")]
+    OtherIssuer {
+        /// `issuer.url`.
+        expected: String,
+        /// `issuer` of the document.
+        got: String,
+    },
+}
+
+#[derive(Deserialize)]
+struct Provider {
+    #[serde(default)]
+    issuer: String,
+    #[serde(default)]
+    jwks_uri: String,
+}
+
+impl TrustedIssuer<'_> {
+    /// The body of the key set. Anonymous, by https only, through the proxy of the environment, following redirects.
+    ///
+    /// # Errors
+    /// [`FetchError`].
+    pub async fn key_set(&self) -> Result<Vec<u8>, FetchError> {
+        let client = self.client()?;
+        let place = if self.discovery_url.is_empty() {
+            format!("{}/.well-known/openid-configuration", self.url.strip_suffix('/').unwrap_or(self.url))
+        } else {
+            self.discovery_url.to_owned()
+        };
+        let body = get(&client, &place).await?;
+        let useless = |problem: &str| FetchError::Useless { url: place.clone(), problem: problem.to_owned() };
+        let provider: Provider = serde_json::from_slice(&body).map_err(|_| useless("the answer is no discovery document"))?;
+        if provider.issuer != self.url {
+            return Err(FetchError::OtherIssuer { expected: self.url.to_owned(), got: provider.issuer });
+        }
+        if provider.jwks_uri.is_empty() {
+            return Err(useless("the discovery document names no jwks_uri"));
+        }
+        if !provider.jwks_uri.starts_with("https://") {
+            return Err(useless("jwks_uri is not https: a target would fetch it all the same, and believe whoever answers"));
+        }
+        get(&client, &provider.jwks_uri).await
+    }
+
+    fn client(&self) -> Result<reqwest::Client, FetchError> {
+        let wrong = || FetchError::Authority(self.url.to_owned());
+        let mut builder = reqwest::Client::builder().https_only(true).timeout(DEADLINE);
+        if !self.certificate_authority.is_empty() {
+            let roots = reqwest::Certificate::from_pem_bundle(self.certificate_authority.as_bytes()).map_err(|_| wrong())?;
+            builder = builder.tls_certs_only(roots);
+        }
+        builder.build().map_err(|_| wrong())
+    }
+}
+
+async fn get(client: &reqwest::Client, url: &str) -> Result<Vec<u8>, FetchError> {
+    let useless = |problem: String| FetchError::Useless { url: url.to_owned(), problem };
+    let mut answer = client.get(url).send().await.map_err(|error| no_answer(url, &error))?;
+    if answer.status() != reqwest::StatusCode::OK {
+        return Err(useless(format!("the answer is {}, not 200", answer.status().as_u16())));
+    }
+    let mut body = Vec::new();
+    while let Some(piece) = answer.chunk().await.map_err(|error| no_answer(url, &error))? {
+        if body.len() + piece.len() > MAX_BODY {
+            return Err(useless(format!("the answer is longer than {MAX_BODY} bytes")));
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(body)
+}
+
+/// The innermost cause: what a person can act on.
+fn no_answer(url: &str, error: &reqwest::Error) -> FetchError {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    FetchError::NoAnswer { url: url.to_owned(), problem: cause.to_string() }
+}
+
+#[cfg(all(test, feature = "embedded"))]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::embedded::{Authority, EmbeddedHub, HubOptions};
+
+    async fn hub() -> (EmbeddedHub, Authority) {
+        let authority = Authority::new("test CA").unwrap();
+        let options =
+            HubOptions { issuer: Some("https://hub.example".to_owned()), discovery_ca: Some(authority.clone()), ..HubOptions::default() };
+        (EmbeddedHub::start(options).await.unwrap(), authority)
+    }
+
+    #[tokio::test]
+    async fn the_keys_are_read_from_where_the_entry_says() {
+        let (hub, authority) = hub().await;
+        let place = TrustedIssuer { url: hub.issuer(), discovery_url: &hub.discovery_url(), certificate_authority: authority.ca_pem() };
+        let body = place.key_set().await.unwrap();
+        assert!(serde_json::from_slice::<serde_json::Value>(&body).unwrap()["keys"].is_array());
+    }
+
+    #[tokio::test]
+    async fn another_issuer_and_another_authority_are_refused() {
+        let (hub, authority) = hub().await;
+        let discovery_url = hub.discovery_url();
+        let place = TrustedIssuer { url: "https://hub.example/", discovery_url: &discovery_url, certificate_authority: authority.ca_pem() };
+        assert!(matches!(place.key_set().await, Err(FetchError::OtherIssuer { got, .. }) if got == "https://hub.example"));
+        let stranger = Authority::new("another CA").unwrap();
+        let place = TrustedIssuer { url: hub.issuer(), certificate_authority: stranger.ca_pem(), ..place };
+        assert!(matches!(place.key_set().await, Err(FetchError::NoAnswer { .. })));
+        let place = TrustedIssuer { certificate_authority: "no PEM", ..place };
+        assert!(matches!(place.key_set().await, Err(FetchError::Authority(_)) | Err(FetchError::NoAnswer { .. })));
+    }
+}
