@@ -116,7 +116,7 @@ async fn ask_target(calls: &TargetCalls, plan: &Plan, means: &Means, evidence: &
     if !matches!(target.identity, Identity::Known(_)) {
         return;
     }
-    if target.in_force.is_none() {
+    if means.auth_config.is_some() {
         target.in_force = calls.hashes_in_force().await;
     }
     let user = plan.impersonated_user();
