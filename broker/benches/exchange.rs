@@ -12,6 +12,7 @@ mod exchange {
     pub mod figures;
     pub mod generator;
     pub mod hub_load;
+    pub mod keyferry_process;
     pub mod memory;
     pub mod plot;
     pub mod policy;
@@ -19,6 +20,7 @@ mod exchange {
     pub mod report;
     pub mod simulated_hub;
     pub mod slow_mint;
+    pub mod spread;
     pub mod stage;
     pub mod stampede;
     pub mod table;

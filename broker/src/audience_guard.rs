@@ -116,8 +116,11 @@ async fn try_audience(
     canary: &ServiceAccountIdentity,
     audience: &Audience,
 ) -> Result<Result<(), Reason>, Reason> {
-    let unless_unreachable = |reason| if reason == Reason::HubUnreachable { reason } else { Reason::AudienceUnchecked };
-    let token = bound_request::send(hub, publisher, clock, Order::Canary(canary, audience)).await.map_err(unless_unreachable)?;
+    let token = bound_request::send(hub, publisher, clock, Order::Canary(canary, audience)).await.map_err(|reason| match reason {
+        // These pass: the hub comes back, a key gets known, a clock is set.
+        Reason::HubUnreachable | Reason::KeyNotPublished | Reason::KeyRevoked | Reason::ClockSkew => reason,
+        _ => Reason::AudienceUnchecked,
+    })?;
     let review = hub.token_review(token.secret(), None).await.map_err(|error| {
         let reason = if error.proves_unreachable() { Reason::HubUnreachable } else { Reason::AudienceUnchecked };
         tracing::warn!(%reason, %error, "the TokenReview of the canary's token failed");

@@ -19,6 +19,8 @@ use crate::publication::Publisher;
 pub enum Order<'a> {
     /// For whoever holds the grant.
     Granted(&'a Grant),
+    /// For the ServiceAccount of a grant, but good nowhere: it shows that the hub would mint. The token is dropped.
+    Inert(&'a Grant, &'a Audience),
     /// For the rightless canary, to try an audience. The token is dropped.
     Canary(&'a ServiceAccountIdentity, &'a Audience),
 }
@@ -27,6 +29,7 @@ impl<'a> Order<'a> {
     fn parts(self) -> (&'a ServiceAccountIdentity, &'a Audience, Duration) {
         match self {
             Order::Granted(grant) => (grant.pair().service_account(), grant.pair().audience(), grant.pair().lifetime()),
+            Order::Inert(grant, audience) => (grant.pair().service_account(), audience, lifetime::MIN),
             Order::Canary(identity, audience) => (identity, audience, lifetime::MIN),
         }
     }

@@ -28,7 +28,7 @@ use crate::policy_store::PolicyReader;
 use crate::ports::AuditSink;
 use crate::publication::PublicationReader;
 use crate::random::Random;
-use crate::settings::CallerSettings;
+use crate::settings::{CallerSettings, OWN_ISSUER_MEND, SECOND_ISSUER_MEND};
 use crate::targets::{Readiness, TargetReader};
 
 /// One request on the token API.
@@ -277,7 +277,7 @@ impl Broker {
     fn ready(&self, target: &TargetCluster) -> Result<Option<Arc<str>>, Refusal> {
         let published = self.parts.published.current().ok_or(Reason::HubUnreachable)?;
         if authorise::issuer_collides(&published.issuer, target) {
-            let detail = format!("a target whose own issuer is {} refuses it; {}", published.issuer, crate::settings::SECOND_ISSUER_MEND);
+            let detail = format!("a target whose own issuer is {} refuses it; {SECOND_ISSUER_MEND}; {OWN_ISSUER_MEND}", published.issuer);
             return Err(told(Reason::IssuerCollision, detail));
         }
         match self.parts.targets.readiness(target) {

@@ -48,7 +48,7 @@ enum Command {
     Exec(exec::ExecArgs),
     /// List what a configuration file allows.
     Targets(targets::TargetsArgs),
-    /// Show the hub's keys: published, settled, held, revoked.
+    /// Show the hub's keys: published, settled, held, revoked; rotate those of own issuers.
     Keys(keys::KeysArgs),
     /// Withdraw a key of the hub for ever, and make the targets forget it.
     Revoke(revoke::RevokeArgs),

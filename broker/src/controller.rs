@@ -3,6 +3,7 @@
 pub mod canary;
 pub mod certificates;
 pub mod config_file;
+pub mod issuer_keys;
 pub mod key_records;
 pub mod lead;
 pub mod publish;

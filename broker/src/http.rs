@@ -6,5 +6,6 @@ pub mod exchange;
 pub mod health;
 pub mod kubeconfig;
 pub mod listener;
+mod own_issuers;
 pub mod refusal;
 pub mod token_api;

@@ -25,7 +25,7 @@ pub enum RecordError {
     Hub(#[from] HubError),
     /// The Secret of the seal holds no key.
     #[error(
-        "reading the key of the seal, Secret {SEAL}: it holds no 32 bytes under the key `key`; delete it, and the record is sealed anew"
+        "reading the key of the seal, Secret {SEAL}: it holds no 32 bytes under the key `key`; delete it and {RECORD}, and restart every replica"
     )]
     Seal,
     /// The system has no random numbers.
@@ -82,14 +82,14 @@ impl KeyRecordStore {
         KeyRecordStore { secrets, random: Some(random), seal: tokio::sync::OnceCell::new() }
     }
 
-    /// A store that writes nothing, not even the key of the seal.
-    pub fn reader(secrets: Arc<dyn SecretStore>) -> KeyRecordStore {
+    /// A store of what a running Keyferry has made: it makes no key of the seal.
+    pub fn existing(secrets: Arc<dyn SecretStore>) -> KeyRecordStore {
         KeyRecordStore { secrets, random: None, seal: tokio::sync::OnceCell::new() }
     }
 
-    /// Whether it only reads.
-    pub fn only_reads(&self) -> bool {
-        self.random.is_none()
+    /// Whether it may begin a record.
+    pub fn may_begin(&self) -> bool {
+        self.random.is_some()
     }
 
     /// Reads the record; nothing if there is none yet.

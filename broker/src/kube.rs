@@ -6,6 +6,7 @@ pub mod client;
 mod endpoint_slice;
 pub mod hub;
 pub mod issuer_documents;
+pub mod issuer_keys;
 pub mod lease;
 pub mod secret_store;
 pub mod self_review;

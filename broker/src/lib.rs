@@ -25,6 +25,7 @@ pub mod kube;
 pub mod live;
 pub mod metrics;
 pub mod mint;
+pub mod own_issuer;
 pub mod policy_store;
 pub mod ports;
 pub mod publication;

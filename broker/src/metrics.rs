@@ -28,6 +28,8 @@ pub struct Metrics {
     publications: Family<Labels, Counter<u64, AtomicU64>>,
     published_at: Gauge<i64, AtomicI64>,
     published_keys: PublishedKeys,
+    own_key_reads: Family<Labels, Counter<u64, AtomicU64>>,
+    own_key_writes: Family<Labels, Counter<u64, AtomicU64>>,
     reloads: Family<Labels, Counter<u64, AtomicU64>>,
     key_alarms: Family<Labels, Counter<u64, AtomicU64>>,
     cached: Gauge<i64, AtomicI64>,
@@ -60,6 +62,10 @@ impl Default for Metrics {
         let published_keys = PublishedKeys::register(&mut registry);
         let key_alarms = Family::default();
         registry.register("key_alarms", "What no rotation makes of the hub's keys or of their record, by reason", key_alarms.clone());
+        let own_key_reads = Family::default();
+        registry.register("own_issuer_key_reads", "Readings of the key sets of own issuers, by result and reason", own_key_reads.clone());
+        let own_key_writes = Family::default();
+        registry.register("own_issuer_key_writes", "Writes of the key sets of own issuers, by change and result", own_key_writes.clone());
         let reloads = Family::default();
         registry.register("configuration_reloads", "Readings of a changed configuration file, by result", reloads.clone());
         let cached = Gauge::default();
@@ -81,6 +87,8 @@ impl Default for Metrics {
             published_keys,
             reloads,
             key_alarms,
+            own_key_reads,
+            own_key_writes,
             cached,
             skew,
         }
@@ -131,6 +139,17 @@ impl Metrics {
     /// Something that no rotation makes happened to the hub's keys or to their record.
     pub fn key_alarm(&self, reason: Reason) {
         self.key_alarms.get_or_create(&vec![("reason", reason.as_str())]).inc();
+    }
+
+    /// The key set of an own issuer was read.
+    pub fn own_keys_read(&self, outcome: Result<(), Reason>) {
+        let reason = outcome.err().unwrap_or(Reason::Ready);
+        self.own_key_reads.get_or_create(&vec![("result", result(outcome.is_ok())), ("reason", reason.as_str())]).inc();
+    }
+
+    /// The key set of an own issuer was to be written; a lost race is a failure too.
+    pub fn own_keys_written(&self, change: &'static str, good: bool) {
+        self.own_key_writes.get_or_create(&vec![("change", change), ("result", result(good))]).inc();
     }
 
     /// The configuration file was read again.

@@ -8,10 +8,11 @@ use std::time::Duration;
 use keyferry_core::audience::Audience;
 use keyferry_core::authorise::{Grant, Requester};
 use keyferry_core::bound_token::BoundToken;
+use keyferry_core::config::TokenIssuer;
 use keyferry_core::issuer::Issuer;
 use keyferry_core::key_book::Settling;
 use keyferry_core::lifetime;
-use keyferry_core::moment::Deadline;
+use keyferry_core::moment::{Deadline, Moment};
 use keyferry_core::reason::Reason;
 use keyferry_core::service_account::{ServiceAccountIdentity, Uid};
 use moka::sync::Cache;
@@ -22,8 +23,9 @@ use crate::bound_request::{self, Order};
 use crate::clock::Clock;
 use crate::flight::Flights;
 use crate::metrics::Metrics;
+use crate::own_issuer::OwnMint;
 use crate::ports::Hub;
-use crate::publication::Publisher;
+use crate::publication::{Published, Publisher};
 use crate::random::Random;
 
 /// How long a failure stands for the caller that met it.
@@ -39,12 +41,31 @@ pub struct MintKey {
     audience: Audience,
     lifetime: Duration,
     issuer: Issuer,
+    /// The stored object of an own issuer's keys: tokens of one that was deleted are not handed out.
+    key_set: Option<Arc<str>>,
 }
 
 impl MintKey {
-    fn of(grant: &Grant, issuer: Issuer) -> MintKey {
+    fn of(grant: &Grant, issuer: Issuer, key_set: Option<Arc<str>>) -> MintKey {
         let pair = grant.pair();
-        MintKey { identity: pair.service_account().clone(), audience: pair.audience().clone(), lifetime: pair.lifetime(), issuer }
+        MintKey { identity: pair.service_account().clone(), audience: pair.audience().clone(), lifetime: pair.lifetime(), issuer, key_set }
+    }
+}
+
+/// Which held tokens may leave.
+enum Gate {
+    /// Those of the hub's keys that are settled now.
+    Published(Arc<Published>),
+    /// An own issuer's: it signs with settled keys only, and another key set has other tokens.
+    Own,
+}
+
+impl Gate {
+    fn lets_out(&self, token: &BoundToken, now: Moment) -> bool {
+        match self {
+            Gate::Published(published) => published.is_settled(token.kid(), now),
+            Gate::Own => true,
+        }
     }
 }
 
@@ -72,6 +93,8 @@ pub struct MintParts {
     pub hub: Arc<dyn Hub>,
     /// The keys that are published, and the means to read them anew.
     pub publisher: Publisher,
+    /// What signs for issuers of Keyferry's own.
+    pub own: OwnMint,
     /// The check that an audience is not the hub's.
     pub guard: AudienceGuard,
     /// Time.
@@ -106,12 +129,21 @@ impl Mint {
     /// A `Mint…` reason, [`Reason::HubUnreachable`], or what the audience check says.
     pub async fn token(&self, grant: &Grant, min_ttl: Duration) -> Result<Minted, Reason> {
         let now = self.parts.clock.now();
-        let published = self.parts.publisher.reader().current().ok_or(Reason::HubUnreachable)?;
-        let key = MintKey::of(grant, published.issuer.clone());
-        if self.parts.guard.is_known_as_hubs(grant.pair().audience()) {
+        let pair = grant.pair();
+        let (key, gate) = match pair.issuer() {
+            TokenIssuer::Hub => {
+                let published = self.parts.publisher.reader().current().ok_or(Reason::HubUnreachable)?;
+                (MintKey::of(grant, published.issuer.clone(), None), Gate::Published(published))
+            }
+            TokenIssuer::Keyferry => {
+                let (issuer, origin) = self.parts.own.holding_key(pair.target())?;
+                (MintKey::of(grant, issuer, Some(origin)), Gate::Own)
+            }
+        };
+        if self.parts.guard.is_known_as_hubs(pair.audience()) {
             return Err(Reason::AudienceIsHubs);
         }
-        if let Some(token) = self.held.get(&key, min_ttl, now, &published) {
+        if let Some(token) = self.held.get(&key, min_ttl, now, &gate) {
             return Ok(Minted { token, from_cache: FromCache::Hit });
         }
         let asker = match grant.requester() {
@@ -144,12 +176,13 @@ impl Mint {
         loop {
             let (now, published) = (self.parts.clock.now(), self.parts.publisher.reader().current().ok_or(Reason::HubUnreachable)?);
             self.held.promote(now, &published);
-            if let Some(token) = self.held.get(key, min_ttl, now, &published) {
+            let gate = Gate::Published(published);
+            if let Some(token) = self.held.get(key, min_ttl, now, &gate) {
                 return Ok(Minted { token, from_cache: FromCache::Miss });
             }
             let Some(left) = self.settles_in(key) else {
                 // It no longer waits: another caller has just found it settled, or its key is gone.
-                let token = self.held.get(key, min_ttl, now, &published).ok_or(Reason::KeyNotPublished)?;
+                let token = self.held.get(key, min_ttl, now, &gate).ok_or(Reason::KeyNotPublished)?;
                 return Ok(Minted { token, from_cache: FromCache::Miss });
             };
             if now.mono.saturating_sub(from.mono) + left > SETTLING_PATIENCE {
@@ -172,14 +205,17 @@ impl Mint {
     /// How long until the token for `grant` may leave, where one waits for its key to settle.
     pub fn retry_after(&self, grant: &Grant) -> Option<Duration> {
         let issuer = self.parts.publisher.reader().current()?.issuer.clone();
-        self.settles_in(&MintKey::of(grant, issuer))
+        self.settles_in(&MintKey::of(grant, issuer, None))
     }
 
     /// Another mint for the key may have ended between the look at what is held and the start of this one.
     async fn mint_unless_landed(self, key: MintKey, grant: Grant) -> Result<Arc<BoundToken>, Reason> {
         let most = lifetime::greatest_min_ttl(grant.pair().lifetime());
-        let published = self.parts.publisher.reader().current().ok_or(Reason::HubUnreachable)?;
-        match self.held.get(&key, most, self.parts.clock.now(), &published) {
+        let gate = match grant.pair().issuer() {
+            TokenIssuer::Hub => Gate::Published(self.parts.publisher.reader().current().ok_or(Reason::HubUnreachable)?),
+            TokenIssuer::Keyferry => Gate::Own,
+        };
+        match self.held.get(&key, most, self.parts.clock.now(), &gate) {
             Some(token) => Ok(token),
             None if self.settles_in(&key).is_some() => Err(Reason::KeySettling),
             None => self.mint(key, grant).await,
@@ -190,17 +226,22 @@ impl Mint {
     async fn mint(self, key: MintKey, grant: Grant) -> Result<Arc<BoundToken>, Reason> {
         self.held.check_room(&key)?;
         // What other replicas publish and revoke must be known before anything new is minted.
-        if !self.parts.publisher.is_current() {
+        if grant.pair().issuer() == TokenIssuer::Hub && !self.parts.publisher.is_current() {
             return Err(Reason::KeyRecordUnread);
         }
         let outcome = self.mint_checked(&grant).await;
         self.parts.metrics.mint(outcome.as_ref().map(|_| ()).map_err(|reason| *reason));
-        let token = Arc::new(outcome?);
-        self.parts.metrics.hub_clock_skew(token.skew_seconds());
+        let (token, skew) = outcome?;
+        let token = Arc::new(token);
+        self.parts.metrics.hub_clock_skew(skew);
         let (now, publisher) = (self.parts.clock.now(), &self.parts.publisher);
-        publisher.signed(token.kid(), token.deadline().wall());
+        let own = grant.pair().issuer() == TokenIssuer::Keyferry;
         let held = Held::new(Arc::clone(&token), grant, self.parts.settle, self.parts.random.unit(), now);
-        if publisher.settling(token.kid()) == Settling::Settled {
+        if !own {
+            publisher.signed(token.kid(), token.deadline().wall());
+        }
+        // An own issuer signs with settled keys only.
+        if own || publisher.settling(token.kid()) == Settling::Settled {
             self.held.insert(key, held);
             self.parts.metrics.cached_tokens(self.held.len());
             return Ok(token);
@@ -210,10 +251,16 @@ impl Mint {
         Err(Reason::KeySettling)
     }
 
-    async fn mint_checked(&self, grant: &Grant) -> Result<BoundToken, Reason> {
+    /// The token, and how far the hub's clock is ahead of ours.
+    async fn mint_checked(&self, grant: &Grant) -> Result<(BoundToken, i64), Reason> {
         let parts = &self.parts;
+        if grant.pair().issuer() == TokenIssuer::Keyferry {
+            return parts.own.mint(parts, grant).await;
+        }
         parts.guard.check(grant.pair().audience()).await?;
-        bound_request::send(&*parts.hub, &parts.publisher, &*parts.clock, Order::Granted(grant)).await
+        let token = bound_request::send(&*parts.hub, &parts.publisher, &*parts.clock, Order::Granted(grant)).await?;
+        let skew = token.skew_seconds();
+        Ok((token, skew))
     }
 
     /// Renews what is due and was used within its last lifetime; forgets the rest. `allowed` says which grants still hold.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use keyferry_core::audience::Audience;
 use keyferry_core::audit::AuditRecord;
+use keyferry_core::authorise::Grant;
 use keyferry_core::bound_token::MintAnswer;
 use keyferry_core::caller::{ReviewedUser, TokenReviewAnswer};
 use keyferry_core::name::ObjectName;
@@ -13,6 +14,8 @@ use keyferry_core::reason::Reason;
 use keyferry_core::service_account::{ServiceAccount, ServiceAccountIdentity};
 use secrecy::SecretString;
 use zeroize::Zeroizing;
+
+use crate::own_issuer::HubsConsent;
 
 /// Why a call to the hub failed. The texts hold nothing that the hub sent but its own status message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -155,6 +158,45 @@ pub trait SecretStore: Send + Sync {
 
     /// Replaces the data of the Secret of that resourceVersion; [`HubError::Conflict`] if it has another by now.
     fn replace<'a>(&'a self, name: &'a ObjectName, version: &'a str, data: &'a SecretData) -> BoxFuture<'a, Result<(), HubError>>;
+}
+
+/// The key sets of Keyferry's own issuers: one stored object per target, replaced by compare-and-swap, so that any replica may write.
+pub trait IssuerKeyStore: Send + Sync {
+    /// What is stored for a target now; nothing if there is no object.
+    fn read<'a>(&'a self, target: &'a ObjectName) -> BoxFuture<'a, Result<Option<StoredKeys>, HubError>>;
+
+    /// Stores a document in the place of what was read, or the first one. [`HubError::Conflict`] when another replica was first.
+    fn write<'a>(
+        &'a self,
+        target: &'a ObjectName,
+        document: &'a str,
+        replaces: Option<&'a StoredObject>,
+    ) -> BoxFuture<'a, Result<(), HubError>>;
+}
+
+/// A stored object as far as replacing it needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredObject {
+    /// Its UID: another one is another object, made after this one was deleted.
+    pub uid: String,
+    /// Its version and whatever else of it stays, for the store alone.
+    pub rest: serde_json::Value,
+}
+
+/// What is stored for a target.
+pub struct StoredKeys {
+    /// The object.
+    pub object: StoredObject,
+    /// The document, if the object has any.
+    pub document: Option<Zeroizing<Vec<u8>>>,
+    /// The request for a rotation by hand that stands at it.
+    pub rotation_request: Option<String>,
+}
+
+/// Signs for a target's own issuer. The audience is the key set's: nobody names another.
+pub trait Signer: Send + Sync {
+    /// A token for what is granted, once the hub has consented to it.
+    fn sign<'a>(&'a self, grant: &'a Grant, consent: HubsConsent) -> BoxFuture<'a, Result<MintAnswer, Reason>>;
 }
 
 /// Where audit records go.

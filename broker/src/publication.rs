@@ -56,12 +56,20 @@ impl Published {
 
 /// Reads what is published.
 #[derive(Clone, Default)]
-pub struct PublicationReader(Arc<ArcSwapOption<Published>>);
+pub struct PublicationReader {
+    current: Arc<ArcSwapOption<Published>>,
+    cut_off: Arc<AtomicBool>,
+}
 
 impl PublicationReader {
     /// What is published now; nothing before the first good reading.
     pub fn current(&self) -> Option<Arc<Published>> {
-        self.0.load_full()
+        self.current.load_full()
+    }
+
+    /// Whether the last reading found nobody at the hub.
+    pub fn is_cut_off(&self) -> bool {
+        self.cut_off.load(Ordering::Relaxed)
     }
 }
 
@@ -139,7 +147,10 @@ impl Publisher {
         let this = self.clone();
         let read = self.readings.join((), || async move {
             let answers = this.parts.source.fetch().await;
-            this.take_in(answers)
+            let outcome = this.take_in(answers);
+            let cut_off = outcome.as_ref().is_err_and(|error| error.reason() == Reason::HubUnreachable);
+            this.published.cut_off.store(cut_off, Ordering::Relaxed);
+            outcome
         });
         read.await.unwrap_or(Err(PublishError::Lost))
     }
@@ -168,8 +179,8 @@ impl Publisher {
         if self.reader().current().is_some_and(|published| published.keys.get(kid).is_some()) {
             return;
         }
-        if let Err(error) = self.refresh().await {
-            tracing::warn!(reason = %error.reason(), %error, "the hub signed with a key that is not published");
+        if let Err(reason) = self.refresh_for_unknown_key(self.parts.clock.now()).await {
+            tracing::warn!(%reason, "the hub signed with a key that is not published");
         }
         self.change(Place::Hub, |book, now| book.vouch(kid, now));
         self.sync_if_changed().await;
@@ -238,6 +249,15 @@ impl Publisher {
         }
     }
 
+    /// Publishes again: some keys end by time alone, also while nobody answers.
+    fn publish_again(&self) {
+        let now = self.parts.clock.now();
+        let book = self.lock();
+        let Some(book) = book.as_ref() else { return };
+        self.publish(book, now);
+        self.parts.metrics.unconfirmed_keys(book.unconfirmed(now));
+    }
+
     /// Changes the book, tells what happened, and publishes what follows.
     fn change(&self, place: Place, change: impl FnOnce(&mut KeyBook, Moment) -> Vec<KeyEvent>) {
         let now = self.parts.clock.now();
@@ -248,7 +268,10 @@ impl Publisher {
     }
 
     fn publish(&self, book: &KeyBook, now: Moment) {
-        let Some(keys) = book.served(now) else { return };
+        let Some(keys) = book.served(now) else {
+            self.published.current.store(None);
+            return;
+        };
         let before = self.published.current();
         let (metadata, jwks) = match before.filter(|before| before.keys == keys) {
             Some(before) => (before.metadata.clone(), before.jwks.clone()),
@@ -268,7 +291,7 @@ impl Publisher {
         };
         let settles = keys.kids().map(|kid| (kid.to_owned(), from(kid))).collect();
         let (issuer, authenticating) = (book.issuer().clone(), book.authenticating(now));
-        self.published.0.store(Some(Arc::new(Published { issuer, keys, authenticating, metadata, jwks, settles })));
+        self.published.current.store(Some(Arc::new(Published { issuer, keys, authenticating, metadata, jwks, settles })));
     }
 
     /// Each event once for as long as it lasts.

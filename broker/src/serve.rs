@@ -8,8 +8,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use keyferry_core::config::Configuration;
+use keyferry_core::config::{Configuration, Overrides};
 use tokio::task::JoinSet;
 
 use self::shared::Shared;
@@ -24,6 +25,9 @@ use crate::read_again::ReadAgain;
 
 pub use self::error::ServeError;
 
+/// How long answers that the token API is not open yet get to leave.
+const CLOSING: Duration = Duration::from_secs(1);
+
 /// What `keyferry serve` was told.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
@@ -33,6 +37,8 @@ pub struct ServeOptions {
     pub hub: HubAccess,
     /// Where the last good record of keys is kept over restarts.
     pub state_dir: Option<PathBuf>,
+    /// What goes before the file.
+    pub overrides: Overrides,
     /// When to read everything again at once.
     pub read_again: ReadAgain,
 }
@@ -53,7 +59,7 @@ impl Server {
     /// # Errors
     /// [`ServeError`], before anything has been asked of the hub.
     pub async fn bind(options: ServeOptions) -> Result<Server, ServeError> {
-        let configuration = config_file::read(&options.config)?;
+        let configuration = config_file::read(&options.config, options.overrides)?;
         let server = &configuration.server;
         let audit: Arc<dyn AuditSink> = match &server.audit_file {
             Some(path) => Arc::new(AuditLog::file(path).map_err(|source| ServeError::Audit { path: path.clone(), source })?),
@@ -92,10 +98,10 @@ impl Server {
         let mut shared = Shared::start(&server, policy, &options).await?;
         let published = shared.publisher.reader();
         let serving = Arc::new(AtomicBool::new(false));
-        let restored = Arc::new(AtomicBool::new(published.current().is_some()));
+        let stopping = Arc::new(AtomicBool::new(false));
         let health_parts = HealthParts {
             serving: Arc::clone(&serving),
-            restored: Arc::clone(&restored),
+            stopping: Arc::clone(&stopping),
             published: published.clone(),
             live: Arc::clone(&shared.live),
             metrics: shared.metrics.clone(),
@@ -106,7 +112,9 @@ impl Server {
         });
         let handles = [discovery.handle(), api.handle()];
         let mut listeners = JoinSet::new();
-        listeners.spawn(discovery.serve(discovery::routes(published.clone(), server.max_age), options.read_again.clone()));
+        listeners.spawn(
+            discovery.serve(discovery::routes(published.clone(), shared.own_issuers.clone(), server.max_age), options.read_again.clone()),
+        );
 
         let closed = api.try_clone().map_err(ServeError::Ended)?;
         let until_open = closed.handle();
@@ -121,8 +129,9 @@ impl Server {
             () = &mut shutdown => Ok(false),
         }?;
         let outcome = if opened {
+            shared.own_keys_may_be_written().await;
             let broker = shared.broker(guard, audit)?;
-            until_open.shutdown();
+            until_open.graceful_shutdown(Some(CLOSING));
             listeners.spawn(api.serve(token_api::routes(Arc::new(broker)), options.read_again));
             serving.store(true, Ordering::Relaxed);
             tracing::info!(hub = %server.hub_name, public_url = %server.public_url, "serving");
@@ -134,8 +143,7 @@ impl Server {
         } else {
             Ok(())
         };
-        serving.store(false, Ordering::Relaxed);
-        restored.store(false, Ordering::Relaxed);
+        stopping.store(true, Ordering::Relaxed);
         tracing::info!("stopping: accepted requests are answered first");
         for handle in handles {
             handle.graceful_shutdown(Some(DRAIN));

@@ -24,6 +24,7 @@ use crate::kube::issuer_documents::KubeIssuerDocuments;
 use crate::live::{LiveObjects, Watched};
 use crate::metrics::Metrics;
 use crate::mint::{Mint, MintParts};
+use crate::own_issuer::OwnMint;
 use crate::ports::{Hub, HubError, SecretData, SecretStore, StoredSecret};
 use crate::publication::{KeyRecords, Publisher, PublisherParts};
 use crate::random::SystemRandomness;
@@ -137,6 +138,7 @@ impl SmallWorld {
         let mint = Mint::new(MintParts {
             hub: Arc::clone(&port),
             publisher: publisher.clone(),
+            own: OwnMint::none(),
             guard,
             clock: shared,
             random: Arc::new(SystemRandomness::default()),

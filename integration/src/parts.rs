@@ -62,6 +62,40 @@ pub enum Part {
     OlderGoVerifiers,
     /// SPIRE's oidc-discovery-provider, a peer.
     SpireDiscoveryProvider,
+    /// A small program of ours on the authenticator of kube-apiserver.
+    Oracle(OracleRelease),
+}
+
+/// A release of k8s.io/apiserver that answers what its authenticator decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OracleRelease {
+    /// 1.33: go-oidc 2.3, cel-go 0.23, JSON integers are CEL integers.
+    V0_33,
+    /// 1.36: go-oidc 2.5, cel-go 0.26.
+    V0_36,
+    /// 1.37: cel-go 0.29. There is no module to build a whole kube-apiserver of it from.
+    V0_37,
+}
+
+impl OracleRelease {
+    /// Every release, oldest first.
+    pub const ALL: [Self; 3] = [Self::V0_33, Self::V0_36, Self::V0_37];
+
+    fn version(self) -> &'static str {
+        match self {
+            Self::V0_33 => "v0.33.13",
+            Self::V0_36 => "v0.36.6",
+            Self::V0_37 => "v0.37.2",
+        }
+    }
+
+    fn directory(self) -> &'static str {
+        match self {
+            Self::V0_33 => "oracle-0.33",
+            Self::V0_36 => "oracle-0.36",
+            Self::V0_37 => "oracle-0.37",
+        }
+    }
 }
 
 impl Part {
@@ -76,6 +110,7 @@ impl Part {
             Self::GoVerifiers => "verifiers",
             Self::OlderGoVerifiers => "older-verifiers",
             Self::SpireDiscoveryProvider => "oidc-discovery-provider",
+            Self::Oracle(_) => "oracle",
         }
     }
 
@@ -89,6 +124,7 @@ impl Part {
             Self::GoVerifiers => "of today",
             Self::OlderGoVerifiers => "of some years ago",
             Self::SpireDiscoveryProvider => "1.13.0",
+            Self::Oracle(release) => release.version(),
         }
     }
 
@@ -101,6 +137,7 @@ impl Part {
             Self::ClientGo => "client-go",
             Self::GoVerifiers | Self::OlderGoVerifiers => "verifiers/go",
             Self::SpireDiscoveryProvider => "spire",
+            Self::Oracle(release) => release.directory(),
         }
     }
 
@@ -110,7 +147,7 @@ impl Part {
     }
 
     fn is_ours(self) -> bool {
-        matches!(self, Self::ClientGo | Self::GoVerifiers | Self::OlderGoVerifiers)
+        matches!(self, Self::ClientGo | Self::GoVerifiers | Self::OlderGoVerifiers | Self::Oracle(_))
     }
 
     /// What pins its modules in the place of go.mod.
@@ -124,7 +161,7 @@ impl Part {
             Self::ApiServer(_) => "k8s.io/kubernetes/cmd/kube-apiserver",
             Self::ControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
             Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
-            Self::ClientGo | Self::GoVerifiers | Self::OlderGoVerifiers => ".",
+            Self::ClientGo | Self::Oracle(_) | Self::GoVerifiers | Self::OlderGoVerifiers => ".",
             Self::SpireDiscoveryProvider => "github.com/spiffe/spire/support/oidc-discovery-provider",
         }
     }
@@ -136,7 +173,7 @@ impl Part {
             Self::ApiServer(_) => 250,
             Self::ControllerManager => 60,
             Self::Kubectl => 40,
-            Self::ClientGo => 60,
+            Self::ClientGo | Self::Oracle(_) => 60,
             Self::GoVerifiers | Self::OlderGoVerifiers => 20,
             Self::SpireDiscoveryProvider => 60,
         }
@@ -145,7 +182,7 @@ impl Part {
     fn linker_flags(self) -> String {
         let minor = match self {
             // Build information stays: it says which libraries are in it.
-            Self::Etcd | Self::ClientGo | Self::GoVerifiers | Self::OlderGoVerifiers | Self::SpireDiscoveryProvider => {
+            Self::Etcd | Self::ClientGo | Self::Oracle(_) | Self::GoVerifiers | Self::OlderGoVerifiers | Self::SpireDiscoveryProvider => {
                 return "-s -w".to_owned();
             }
             Self::ApiServer(minor) => minor,

@@ -140,10 +140,10 @@ impl<T: Fixture> Suite<T> {
 /// What the trials of one suite share.
 struct Stage<T> {
     start: Start<T>,
-    limit: Duration,
     fixture: OnceCell<Result<Arc<T>, NotStarted>>,
     company: RwLock<()>,
     runtime: Handle,
+    limit: Duration,
 }
 
 impl<T: Fixture> Stage<T> {

@@ -4,9 +4,10 @@
 //! |---|---|
 //! | the hub signs with a new key before anybody could know it; then the next one is published first, and an old one dropped too early; all the while others make the targets fetch keys at the worst moment | `under_load_max_age_30`, `under_load_max_age_60` |
 //! | one of two apiservers of the hub lags | `a_lagging_apiserver_makes_nothing_flap` |
+//! | the hub signs with a key that it does not list yet; a second replica | `a_hub_that_signs_before_it_lists_costs_nothing` |
 //! | an apiserver shows a rogue key once, other bytes under a known kid, another issuer | `an_odd_apiserver_changes_nothing` |
 //! | somebody edits, dates back, deletes or restores the record of keys | `a_forged_record_is_not_believed` |
-//! | a key is revoked | `a_revoked_key_is_forgotten_by_its_targets` |
+//! | a key is revoked, and the record of before comes back | `a_revoked_key_is_forgotten_by_its_targets` |
 //! | the hub is stopped and Keyferry started anew | `the_state_directory_outlives_the_process` |
 #![allow(clippy::print_stderr, reason = "a test tells the person who waits what it measured")]
 #![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         .test("under_load_max_age_30", |ground| under_load::rotate(ground, 30))
         .test("under_load_max_age_60", |ground| under_load::rotate(ground, 60))
         .test("a_lagging_apiserver_makes_nothing_flap", odd::lagging)
+        .test("a_hub_that_signs_before_it_lists_costs_nothing", odd::signs_first)
         .test("an_odd_apiserver_changes_nothing", odd::rogue)
         .test("a_forged_record_is_not_believed", record::forged)
         .test("a_revoked_key_is_forgotten_by_its_targets", revoked::revoked)

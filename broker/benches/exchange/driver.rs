@@ -80,7 +80,7 @@ impl Sender {
 
     /// Waits for this line.
     pub async fn expect(&mut self, line: &str) -> Outcome<()> {
-        match self.next().await? {
+        match self.line().await? {
             Some(said) if said == line => Ok(()),
             said => Err(format!("the load generator said {said:?} instead of {line:?}").into()),
         }
@@ -88,12 +88,13 @@ impl Sender {
 
     /// Reads its result and waits for its end.
     pub async fn result<T: DeserializeOwned>(mut self) -> Outcome<T> {
-        let result = self.next().await?.ok_or("the load generator ended without a result")?;
+        let result = self.line().await?.ok_or("the load generator ended without a result")?;
         self.child.wait().await?;
         Ok(serde_json::from_str(&result)?)
     }
 
-    async fn next(&mut self) -> Outcome<Option<String>> {
+    /// The next line that it says; nothing at its end.
+    pub async fn line(&mut self) -> Outcome<Option<String>> {
         Ok(tokio::time::timeout(DEADLINE, self.lines.next_line()).await.map_err(|_| "the load generator did not answer in time")??)
     }
 }

@@ -3,6 +3,7 @@
 use super::hub_load::HubLoad;
 use super::memory::Memory;
 use super::slow_mint::Round;
+use super::spread::Spread;
 use super::stampede::Stampede;
 use super::throughput::Subject;
 
@@ -20,26 +21,6 @@ pub struct Figures {
     pub memory: Memory,
     /// How often the hub is asked.
     pub hub_load: Vec<HubLoad>,
-}
-
-/// The least, the middle and the most of some numbers.
-#[derive(Clone, Copy, Debug)]
-pub struct Spread {
-    /// The least.
-    pub least: f64,
-    /// The one in the middle, the upper one of two.
-    pub median: f64,
-    /// The most.
-    pub most: f64,
-}
-
-impl Spread {
-    /// Nothing if there are no numbers.
-    pub fn of(numbers: impl IntoIterator<Item = f64>) -> Option<Spread> {
-        let mut sorted: Vec<f64> = numbers.into_iter().collect();
-        sorted.sort_unstable_by(f64::total_cmp);
-        Some(Spread { least: *sorted.first()?, median: *sorted.get(sorted.len() / 2)?, most: *sorted.last()? })
-    }
 }
 
 impl Subject {

@@ -17,6 +17,7 @@ use keyferry::kube::issuer_documents::KubeIssuerDocuments;
 use keyferry::live::{LiveObjects, Watched};
 use keyferry::metrics::Metrics;
 use keyferry::mint::{Mint, MintParts};
+use keyferry::own_issuer::OwnMint;
 use keyferry::policy_store::PolicyWriter;
 use keyferry::ports::Hub;
 use keyferry::publication::{KeyRecords, Publisher, PublisherParts};
@@ -165,6 +166,7 @@ impl World {
         let mint = Mint::new(MintParts {
             hub: Arc::clone(&asked),
             publisher: publisher.clone(),
+            own: OwnMint::none(),
             guard,
             clock: Arc::clone(&clock),
             random: random.clone(),

@@ -1,12 +1,12 @@
 //! Resident memory of a `keyferry serve` process of its own: idle, and for each token that it holds.
 
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use keyferry::embedded::HubOptions;
 
-use super::policy::{self, Ports};
+use super::keyferry_process::Keyferry;
+use super::policy;
 use super::process;
 use super::stage::{self, Ground};
 use crate::Outcome;
@@ -56,19 +56,19 @@ pub async fn measure() -> Outcome<Memory> {
     let ports = ground.configure(&objects)?;
     let keyferry = Keyferry::start(&ground, ports).await?;
     tokio::time::sleep(REST).await;
-    let idle_with_policy_kib = process::resident_kib(keyferry.0.id());
+    let idle_with_policy_kib = process::resident_kib(keyferry.id());
     let (client, url) = (ground.client()?, format!("https://127.0.0.1:{}/v1/token", ports.api));
     let token_bytes = token_bytes(&client, &url, ground.form("tenant-0", "reconciler", "target-0")?).await?;
     for _ in 0..UNCOUNTED {
         hold_a_generation(&ground, &client, &url, &namespaces, &targets).await?;
     }
     tokio::time::sleep(REST).await;
-    let (before, minted) = (process::resident_kib(keyferry.0.id()), ground.hub.token_requests());
+    let (before, minted) = (process::resident_kib(keyferry.id()), ground.hub.token_requests());
     for _ in UNCOUNTED..GENERATIONS {
         hold_a_generation(&ground, &client, &url, &namespaces, &targets).await?;
     }
     tokio::time::sleep(REST).await;
-    let after = process::resident_kib(keyferry.0.id());
+    let after = process::resident_kib(keyferry.id());
     let tokens = (GENERATIONS - UNCOUNTED) * NAMESPACES * TARGETS;
     if ground.hub.token_requests() - minted != tokens as u64 {
         return Err("some tokens were not minted, so they cannot be weighed".into());
@@ -104,7 +104,7 @@ async fn idle() -> Outcome<Option<u64>> {
     let ports = ground.configure(&(objects + &policy::access("tenant-0", "target-0", "target-0", "reconciler", &[])))?;
     let keyferry = Keyferry::start(&ground, ports).await?;
     tokio::time::sleep(REST).await;
-    Ok(process::resident_kib(keyferry.0.id()))
+    Ok(process::resident_kib(keyferry.id()))
 }
 
 /// One caller's token for each namespace, so that callers weigh little beside what is minted for them.
@@ -123,25 +123,4 @@ async fn token_bytes(client: &reqwest::Client, url: &str, form: String) -> Outco
     let answer: serde_json::Value = serde_json::from_str(&request.send().await?.text().await?)?;
     let token = answer.get("access_token").and_then(serde_json::Value::as_str);
     Ok(token.ok_or("an exchange gave no token")?.len())
-}
-
-/// The shipped binary, ended with this value.
-struct Keyferry(Child);
-
-impl Keyferry {
-    async fn start(ground: &Ground, ports: Ports) -> Outcome<Keyferry> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_keyferry"));
-        command.arg("serve").arg("--config").arg(ground.file("config.yaml"));
-        command.arg("--kubeconfig").arg(ground.file("hub.kubeconfig"));
-        let keyferry = Keyferry(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
-        ground.until_ready(ports).await?;
-        Ok(keyferry)
-    }
-}
-
-impl Drop for Keyferry {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use super::figures::{Figures, Spread};
+use super::figures::Figures;
+use super::spread::Spread;
 use crate::Outcome;
 
 const WIDTH: f64 = 860.0;

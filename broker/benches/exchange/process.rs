@@ -16,7 +16,12 @@ pub fn now() -> Instant {
 
 /// User and system time of this process so far; nothing where there is no `/proc`.
 pub fn cpu_time() -> Option<Duration> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    cpu_time_of(std::process::id())
+}
+
+/// The same of any process.
+pub fn cpu_time_of(pid: u32) -> Option<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name of the program may hold anything, so fields are counted from its end: utime is the 14th, stime the 15th.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;

@@ -1,6 +1,7 @@
 //! The figures in words and tables.
 
-use super::figures::{Figures, Spread};
+use super::figures::Figures;
+use super::spread::Spread;
 use super::table::Table;
 
 /// For the terminal.

@@ -7,6 +7,7 @@ use keyferry::embedded::{Authority, EmbeddedHub, Grant, HubOptions, Subject};
 use keyferry::kube::client::HubAccess;
 use keyferry::read_again::ReadAgain;
 use keyferry::serve::{ServeError, ServeOptions, Server};
+use keyferry_core::config::Overrides;
 use keyferry_core::exchange::{GRANT_TYPE, TOKEN_TYPE_JWT};
 use secrecy::ExposeSecret;
 use tempfile::TempDir;
@@ -129,6 +130,7 @@ impl Stage {
             config: ground.file("config.yaml"),
             hub: ground.hub_access(),
             state_dir: None,
+            overrides: Overrides::default(),
             read_again: ReadAgain::never(),
         })
         .await?;

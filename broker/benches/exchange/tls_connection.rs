@@ -55,8 +55,18 @@ impl TlsConnection {
 
     /// Sends a request and reads the whole answer. Anything but 200 is an error.
     pub async fn ask(&mut self, request: &[u8]) -> Outcome<Size> {
-        self.tls.writer().write_all(request)?;
-        self.flush().await?;
+        self.send(request).await?;
+        self.answer().await
+    }
+
+    /// Sends a request, or a part of one.
+    pub async fn send(&mut self, part: &[u8]) -> Outcome<()> {
+        self.tls.writer().write_all(part)?;
+        self.flush().await
+    }
+
+    /// Reads one whole answer. Anything but 200 is an error.
+    pub async fn answer(&mut self) -> Outcome<Size> {
         self.answer.clear();
         loop {
             self.receive().await?;
@@ -114,7 +124,8 @@ fn complete(answer: &[u8]) -> Outcome<Option<Size>> {
         let rest = String::from_utf8_lossy(answer.get(head..).unwrap_or_default());
         return Err(format!("a request was answered with {}: {rest}", text.lines().next().unwrap_or_default()).into());
     }
-    let length = text.lines().find_map(|line| line.strip_prefix("content-length: ")).ok_or("an answer has no length")?;
+    let mut fields = text.lines().filter_map(|line| line.split_once(": "));
+    let (_, length) = fields.find(|(name, _)| name.eq_ignore_ascii_case("content-length")).ok_or("an answer has no length")?;
     let body: usize = length.parse()?;
     Ok((answer.len() >= head + body).then_some(Size { head, body }))
 }

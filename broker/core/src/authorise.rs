@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::audience::Audience;
 use crate::caller::VerifiedCaller;
-use crate::config::{AllowRule, DeliveryType, Generation, NamespaceRule, Policy, TargetAccess, TargetCluster};
+use crate::config::{AllowRule, DeliveryType, Generation, NamespaceRule, Policy, TargetAccess, TargetCluster, TokenIssuer};
 use crate::name::{AccessName, Namespace, ObjectName};
 use crate::reason::Reason;
 use crate::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
@@ -55,6 +55,7 @@ pub struct Pair {
     target_generation: Generation,
     service_account: ServiceAccountIdentity,
     audience: Audience,
+    issuer: TokenIssuer,
     lifetime: Duration,
     rule: usize,
     delivery: DeliveryType,
@@ -89,6 +90,11 @@ impl Pair {
     /// The one audience.
     pub fn audience(&self) -> &Audience {
         &self.audience
+    }
+
+    /// Who signs.
+    pub fn issuer(&self) -> TokenIssuer {
+        self.issuer
     }
 
     /// The lifetime to ask for.
@@ -212,6 +218,7 @@ fn make_pair(
         target_generation: target.generation,
         service_account,
         audience: target.audience.clone(),
+        issuer: target.issuer,
         lifetime: target.lifetime.default,
         rule,
         delivery,
@@ -252,10 +259,13 @@ pub fn still_holds(policy: &Policy, hub: &dyn HubView, grant: &Grant) -> Result<
     self::grant(policy, grant.requester.clone(), now, review).map(|_| ())
 }
 
-/// Whether a target would have to refuse tokens of this issuer, because the issuer is also its own.
+/// Whether a target that the hub signs for would have to refuse tokens of the hub's issuer, because the issuer is also its own.
 ///
 /// Where the target's own issuer is not stated, an issuer that Kubernetes distributions give every cluster counts as its own.
 pub fn issuer_collides(hub_issuer: &crate::issuer::Issuer, target: &TargetCluster) -> bool {
+    if target.issuer != TokenIssuer::Hub {
+        return false;
+    }
     match &target.target_issuer {
         Some(own) => own == hub_issuer,
         None => hub_issuer.is_cluster_default(),

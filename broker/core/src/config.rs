@@ -27,8 +27,8 @@ pub use allow::{AllowRule, NamespaceRule};
 pub use document::MAX_CONFIG_BYTES;
 pub use mistake::{ConfigError, Mistake};
 pub use selector::NamespaceSelector;
-pub use server::{HubEndpoint, Listener, ServerConfiguration, TlsFiles};
-pub use target::{CertificateSource, LifetimeRange, TargetCluster};
+pub use server::{HubEndpoint, Listener, OwnIssuers, ServerConfiguration, TlsFiles};
+pub use target::{CertificateSource, LifetimeRange, TargetCluster, TokenIssuer};
 
 use document::Document;
 
@@ -99,11 +99,26 @@ fn canonical(value: &serde_json::Value) -> String {
     }
 }
 
+/// What the command line or the environment says; it goes before the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// `--enable-keyferry-issuer`: whether targets may have `issuer: Keyferry`.
+    pub enable_own_issuers: Option<bool>,
+}
+
 /// Reads a configuration file's text.
 ///
 /// # Errors
 /// [`ConfigError`] lists every mistake that could be found, each with its place and its mend.
 pub fn read(text: &str) -> Result<Configuration, ConfigError> {
+    read_with(text, Overrides::default())
+}
+
+/// Reads a configuration file's text under settings that go before it.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_with(text: &str, overrides: Overrides) -> Result<Configuration, ConfigError> {
     let documents = document::documents(text)?;
     let mut mistakes = Vec::new();
     let mut server = None;
@@ -112,7 +127,7 @@ pub fn read(text: &str) -> Result<Configuration, ConfigError> {
     for document in &documents {
         match (document.api_version(), document.kind()) {
             (server::API_VERSION, "ServerConfiguration") => {
-                let read = server::read(document, &mut mistakes);
+                let read = server::read(document, overrides, &mut mistakes);
                 server = server.or(read);
             }
             (target::API_VERSION, "TargetCluster") => target::read(document, &mut policy, &mut mistakes),
@@ -122,6 +137,7 @@ pub fn read(text: &str) -> Result<Configuration, ConfigError> {
     }
     check_names(&documents, &mut mistakes);
     target::check_audiences(&documents, &mut mistakes);
+    target::check_issuers(&documents, server.as_ref(), &mut mistakes);
     match server {
         Some(server) if mistakes.is_empty() && target::leave_room(&documents, &policy, server.max_age, &mut mistakes) => {
             policy.own_namespace = Some(server.cluster_resource_namespace.clone());

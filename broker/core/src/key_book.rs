@@ -40,9 +40,15 @@ pub struct KeyBook {
     entries: BTreeMap<String, Entry>,
     revoked: BTreeMap<String, Revocation>,
     candidates: BTreeMap<(String, String), Candidate>,
-    /// What the hub lists now, at any endpoint, candidates included.
+    /// What the hub listed at the last look, at any endpoint, candidates included.
     listed: BTreeMap<String, PublicKey>,
+    /// When that was, on the monotonic clock.
+    listed_at: Duration,
+    /// Keys that this process retired and the shared record may still hold, each with the time.
+    retired: BTreeMap<String, Timestamp>,
     sequence: u64,
+    /// Whether the shared record was ever read and believed, or found absent: before, nobody knows what is revoked.
+    knows_record: bool,
     /// When the shared record was last read.
     read_at: Option<Moment>,
     /// Whether the shared record is known to have been absent, so that the first set seen is the first one published.
@@ -62,6 +68,10 @@ struct Entry {
     confirmed: bool,
     /// Whether the shared record holds it.
     recorded: bool,
+    /// Whether it came from the state directory.
+    restored: bool,
+    /// Since when complete readings lack it, on the monotonic clock.
+    missing_since: Option<Duration>,
 }
 
 #[derive(Clone, Debug)]
@@ -94,7 +104,10 @@ impl KeyBook {
             revoked: BTreeMap::new(),
             candidates: BTreeMap::new(),
             listed: BTreeMap::new(),
+            listed_at: Duration::ZERO,
+            retired: BTreeMap::new(),
             sequence: 0,
+            knows_record: !shared,
             read_at: None,
             nothing_before: !shared,
         }
@@ -107,10 +120,12 @@ impl KeyBook {
 
     /// The keys that targets get; nothing as long as none is known. The set is empty only where all that there was is revoked.
     pub fn served(&self, now: Moment) -> Option<PublicKeySet> {
-        let keys = self.entries.values().filter(|entry| entry.is_served(now.wall)).map(|entry| entry.record.key.clone());
-        match PublicKeySet::from_keys(keys) {
+        // Before the record was read it is not known what is revoked.
+        let known = |entry: &&Entry| self.knows_record || entry.restored;
+        let served = self.entries.values().filter(|entry| entry.is_served(now.wall)).filter(known);
+        match PublicKeySet::from_keys(served.map(|entry| entry.record.key.clone())) {
             Ok(set) => Some(set),
-            Err(_) if self.revoked.is_empty() => None,
+            Err(_) if self.revoked.is_empty() || !self.entries.is_empty() => None,
             Err(_) => Some(PublicKeySet::revoked_whole()),
         }
     }
@@ -137,7 +152,12 @@ impl KeyBook {
 
     /// Whether the shared record was read lately enough to mint.
     pub fn is_current(&self, now: Moment) -> bool {
-        !self.shared || self.read_at.is_some_and(|read| now.mono.saturating_sub(read.mono) <= RECORD_PATIENCE)
+        // By both clocks: a machine that slept has missed what others wrote.
+        let recent = |read: Moment| {
+            let wall = Duration::try_from(now.wall.duration_since(read.wall)).unwrap_or_default();
+            now.mono.saturating_sub(read.mono).max(wall) <= RECORD_PATIENCE
+        };
+        !self.shared || self.read_at.is_some_and(recent)
     }
 
     /// Whether the shared record is known to hold `kid`.
@@ -167,6 +187,11 @@ impl KeyBook {
         self.entries.values().map(|entry| &entry.record)
     }
 
+    /// Whether the hub lists it, by a look that was not long ago.
+    fn is_listed(&self, kid: &str, now: Moment) -> bool {
+        self.listed.contains_key(kid) && now.mono.saturating_sub(self.listed_at) < observe::ABSENCE
+    }
+
     fn is_revoked(&self, key: &PublicKey) -> bool {
         // The thumbprint is worked out only where something was revoked.
         !self.revoked.is_empty()
@@ -174,10 +199,20 @@ impl KeyBook {
     }
 
     fn insert(&mut self, key: PublicKey, in_first_set: bool, now: Moment) {
-        let first = in_first_set && self.nothing_before;
+        let first = in_first_set && self.nothing_before && self.sequence == 0 && self.revoked.is_empty();
+        self.retired.remove(key.kid());
         let record =
             KeyRecord { published_at: now.wall, first, confirmed_at: now.wall, signed_until: None, withdrawn_at: None, key: key.clone() };
-        let entry = Entry { record, in_first_set, age: Duration::ZERO, since: now.mono, confirmed: true, recorded: !self.shared };
+        let entry = Entry {
+            record,
+            in_first_set,
+            age: Duration::ZERO,
+            since: now.mono,
+            confirmed: true,
+            recorded: !self.shared,
+            restored: false,
+            missing_since: None,
+        };
         self.entries.insert(key.kid().to_owned(), entry);
         self.candidates.retain(|(_, kid), _| kid != key.kid());
     }
@@ -187,7 +222,12 @@ impl Entry {
     /// A withdrawn key is held while a token that it signed may live; one that this process never saw at the hub is kept no longer
     /// than a token lives.
     fn is_served(&self, now: Timestamp) -> bool {
-        let held = self.record.withdrawn_at.is_none() || self.record.signed_until.is_some_and(|until| now < until);
+        let longest = |withdrawn: Timestamp| withdrawn.saturating_add(lifetime::MAX).unwrap_or(Timestamp::MAX);
+        let held = match (self.record.withdrawn_at, self.record.signed_until) {
+            (None, _) => true,
+            (Some(withdrawn), Some(until)) => now < until.min(longest(withdrawn)),
+            (Some(_), None) => false,
+        };
         let newest = self.record.confirmed_at.saturating_add(lifetime::MAX).unwrap_or(Timestamp::MAX);
         held && (self.confirmed || now < newest)
     }

@@ -27,6 +27,7 @@ pub mod lifetime;
 pub mod moment;
 pub mod name;
 pub mod on_paper;
+pub mod own_issuer;
 pub mod reason;
 pub mod received_kubeconfig;
 pub mod service_account;

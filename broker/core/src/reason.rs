@@ -71,6 +71,12 @@ reasons! {
     HubUnreachable,
     /// The target would have to refuse the hub's issuer, because it is also its own.
     IssuerCollision,
+    /// The hub refuses Keyferry the Secret with the keys of the target's own issuer.
+    IssuerKeysForbidden,
+    /// The Secret with the keys of the target's own issuer cannot be used, or is another target's.
+    IssuerKeysInvalid,
+    /// The keys of the target's own issuer have not been published for long enough to sign.
+    IssuerKeysSettling,
     /// The hub signed with a key that is not published yet.
     KeyNotPublished,
     /// The hub refuses Keyferry the Secret that holds the record of published keys.

@@ -4,7 +4,7 @@ use keyferry_core::authorise::Pair;
 use keyferry_core::name::Namespace;
 use keyferry_core::reason::Reason;
 
-use crate::settings::SECOND_ISSUER_MEND;
+use crate::settings::{OWN_ISSUER_MEND, SECOND_ISSUER_MEND};
 
 /// The advice for a reason, if there is more to say than its name.
 pub(super) fn on(reason: Reason, pair: &Pair, own_namespace: Option<&Namespace>) -> Option<String> {
@@ -15,7 +15,18 @@ pub(super) fn on(reason: Reason, pair: &Pair, own_namespace: Option<&Namespace>)
             "the canary ServiceAccount could not try the audience; it must exist in Keyferry's namespace, and Keyferry must be allowed to mint for it".to_owned()
         }
         Reason::ClockSkew => "the hub's clock and Keyferry's differ by more than 30 s; mend the clocks".to_owned(),
-        Reason::IssuerCollision => SECOND_ISSUER_MEND.to_owned(),
+        Reason::IssuerCollision => format!("{SECOND_ISSUER_MEND}; {OWN_ISSUER_MEND}"),
+        Reason::IssuerKeysForbidden => {
+            let own_namespace = own_namespace.map_or("keyferry-system", Namespace::as_str);
+            let secret = format!("keyferry-issuer-{}", pair.target());
+            format!("Keyferry may not get, create or update Secret {secret} in {own_namespace}; apply examples/in-cluster/own-issuers.yaml with that name in it")
+        }
+        Reason::IssuerKeysInvalid => {
+            format!("Secret keyferry-issuer-{} holds no key set for this TargetCluster's issuer and audience; the log says what is wrong with it", pair.target())
+        }
+        Reason::IssuerKeysSettling => {
+            "the keys of the target's own issuer have been published for too short a time, so the target may not have them yet; try again in two minutes".to_owned()
+        }
         Reason::KeyNotPublished => "the hub signed with a key that its own key set does not hold yet; try again in a minute".to_owned(),
         Reason::MintForbidden => {
             let own_namespace = own_namespace.map_or("keyferry-system", Namespace::as_str);

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use keyferry_core::config::ServerConfiguration;
+use keyferry_core::config::{Overrides, ServerConfiguration};
 use keyferry_core::issuer::PublicUrl;
 use keyferry_core::lifetime;
 use keyferry_core::reason::Reason;
@@ -81,7 +81,8 @@ struct Exporter {
 
 impl Exporter {
     async fn of(args: &ExportArgs) -> Result<Exporter, String> {
-        let server = config_file::read(&args.config).map_err(|error| error.to_string())?.server;
+        let server =
+            config_file::read(&args.config, Overrides { enable_own_issuers: Some(true) }).map_err(|error| error.to_string())?.server;
         let public_url = match &args.public_url {
             Some(text) => PublicUrl::new(text).map_err(|error| format!("--public-url {error}"))?,
             None => server.public_url.clone(),
@@ -93,7 +94,7 @@ impl Exporter {
             let config = args.hub.access().config().await.map_err(|error| error.to_string())?;
             let client = HubClient::new(config).map_err(|error| error.to_string())?;
             let secrets = KubeSecretStore::new(client, server.cluster_resource_namespace.clone());
-            KeyRecords::shared(KeyRecordStore::reader(Arc::new(secrets)))
+            KeyRecords::shared(KeyRecordStore::existing(Arc::new(secrets)))
         };
         let publisher = Publisher::new(PublisherParts {
             source: Arc::new(KubeIssuerDocuments::new(args.hub.access(), server.hub_endpoints.clone())),

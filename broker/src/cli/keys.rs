@@ -1,11 +1,14 @@
 //! `keyferry keys`: what is published, since when, and what may leave.
 
+mod rotate;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
+use keyferry_core::config::Overrides;
 use keyferry_core::key_ledger::{KeyLedger, KeyRecord};
 use keyferry_core::lifetime;
 use keyferry_core::name::Namespace;
@@ -17,7 +20,10 @@ use crate::clock::{Clock, SystemClock};
 use crate::controller::config_file;
 
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct KeysArgs {
+    #[command(subcommand)]
+    command: Option<KeysCommand>,
     /// Keyferry's own namespace.
     #[arg(short, long, default_value = "keyferry-system")]
     namespace: String,
@@ -29,6 +35,12 @@ pub(super) struct KeysArgs {
     output: Output,
     #[command(flatten)]
     hub: HubArgs,
+}
+
+#[derive(Subcommand)]
+enum KeysCommand {
+    /// Ask the servers to let the next key of a target's own issuer sign. It has been published already, so no token is lost.
+    Rotate(rotate::RotateArgs),
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -55,7 +67,10 @@ struct Row {
 }
 
 pub(super) async fn run(args: KeysArgs) -> ExitCode {
-    let max_age = match args.config.as_deref().map(config_file::read) {
+    if let Some(KeysCommand::Rotate(args)) = &args.command {
+        return rotate::run(args).await;
+    }
+    let max_age = match args.config.as_deref().map(|path| config_file::read(path, Overrides { enable_own_issuers: Some(true) })) {
         None => Duration::from_secs(60),
         Some(Ok(configuration)) => configuration.server.max_age,
         Some(Err(error)) => return ui::fail(&error.to_string(), None),

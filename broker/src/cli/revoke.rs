@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use keyferry_core::config::{CertificateSource, Configuration, TargetCluster};
+use jiff::Timestamp;
+use keyferry_core::config::{CertificateSource, Configuration, Overrides, TargetCluster, TokenIssuer};
+use keyferry_core::issuer::Issuer;
 use keyferry_core::jwt::UnverifiedJwt;
 use secrecy::{ExposeSecret, SecretString};
 
@@ -20,7 +22,9 @@ use crate::ports::CertificateSecrets;
 
 /// How often a target is poked: within its last 30 s a cached key set can be replaced.
 const POKES_EVERY: Duration = Duration::from_secs(5);
-/// How much longer than `maxAge` a target is given: replicas follow within 10 s, a decision at a target stands for 10 s.
+/// How long replicas take to follow.
+const FOLLOWED: Duration = Duration::from_secs(15);
+/// How much longer than `maxAge` a target is given: a decision at a target stands for 10 s.
 const BEYOND_MAX_AGE: Duration = Duration::from_secs(60);
 
 #[derive(Args)]
@@ -46,6 +50,21 @@ struct Case {
     probe: Option<TargetProbe>,
     witness: Option<SecretString>,
     outcome: &'static str,
+    /// Whether it refused a poke when its copy of the keys could no longer be an old one.
+    reached_late: bool,
+}
+
+impl Case {
+    async fn poke(&mut self, issuer: &Issuer, now: Timestamp, late: bool) {
+        let Some(probe) = &self.probe else { return };
+        let refused = probe.poke(issuer, &self.target.audience, now).await == Verdict::Refused;
+        self.reached_late |= refused && late;
+        if let Some(witness) = &self.witness
+            && probe.takes(witness).await == Verdict::Refused
+        {
+            self.outcome = "forgotten: it refuses the witness";
+        }
+    }
 }
 
 pub(super) async fn run(args: RevokeArgs) -> ExitCode {
@@ -56,7 +75,12 @@ pub(super) async fn run(args: RevokeArgs) -> ExitCode {
 }
 
 async fn revoke(args: &RevokeArgs) -> Result<ExitCode, String> {
-    let configuration = args.config.as_deref().map(config_file::read).transpose().map_err(|error| error.to_string())?;
+    let configuration = args
+        .config
+        .as_deref()
+        .map(|path| config_file::read(path, Overrides { enable_own_issuers: Some(true) }))
+        .transpose()
+        .map_err(|error| error.to_string())?;
     let mut cases = match &configuration {
         Some(configuration) => cases(args, configuration).await?,
         None => Vec::new(),
@@ -74,6 +98,10 @@ async fn revoke(args: &RevokeArgs) -> Result<ExitCode, String> {
     }
     let client = KeyRecordsClient::connect(&args.hub.access(), keys::namespace(&args.namespace)?).await;
     let client = client.map_err(|error| error.to_string())?;
+    let known = client.read().await.map_err(|error| error.to_string())?;
+    if known.keys.len() == 1 && known.keys.contains_key(&args.kid) {
+        ui::note("it is the only key: nothing is handed out until another one of the hub has settled");
+    }
     let ledger = client.revoke(&args.kid, clock.now().wall).await.map_err(|error| error.to_string())?;
     ui::note(&format!("revoked {:?}: every replica stops publishing it within 10 s, and no token signed with it leaves", args.kid));
     let Some(configuration) = configuration else {
@@ -86,15 +114,10 @@ async fn revoke(args: &RevokeArgs) -> Result<ExitCode, String> {
     ui::note(&format!("making {} target(s) forget it; this takes up to {} s", cases.len(), patience.as_secs()));
     let from = clock.now().mono;
     while clock.now().mono.saturating_sub(from) < patience && cases.iter().any(|case| case.outcome.is_empty()) {
-        for case in cases.iter_mut().filter(|case| case.outcome.is_empty()) {
-            let Some(probe) = &case.probe else { continue };
-            probe.poke(&ledger.issuer, &case.target.audience, clock.now().wall).await;
-            if let Some(witness) = &case.witness
-                && probe.takes(witness).await == Verdict::Refused
-            {
-                case.outcome = "forgotten: it refuses the witness";
-            }
-        }
+        let late = clock.now().mono.saturating_sub(from) > configuration.server.max_age + FOLLOWED;
+        let now = clock.now().wall;
+        let open = cases.iter_mut().filter(|case| case.outcome.is_empty());
+        futures::future::join_all(open.map(|case| case.poke(&ledger.issuer, now, late))).await;
         tokio::time::sleep(POKES_EVERY).await;
     }
     Ok(report(&cases))
@@ -114,7 +137,8 @@ async fn cases(args: &RevokeArgs, configuration: &Configuration) -> Result<Vec<C
         witnesses.push((audiences, token));
     }
     let mut cases = Vec::new();
-    for target in configuration.policy.targets.values() {
+    // An own issuer's keys are not the hub's.
+    for target in configuration.policy.targets.values().filter(|target| target.issuer == TokenIssuer::Hub) {
         let names = |audiences: &serde_json::Value| {
             let audience = target.audience.as_str();
             audiences.as_str() == Some(audience)
@@ -123,7 +147,7 @@ async fn cases(args: &RevokeArgs, configuration: &Configuration) -> Result<Vec<C
         let witness = witnesses.iter().find(|(audiences, _)| names(audiences)).map(|(_, token)| token.clone());
         let probe = probe(args, configuration, target).await;
         let outcome = if probe.is_some() { "" } else { "not poked: it is behind a proxy, another name, or its CA cannot be read" };
-        cases.push(Case { target: target.clone(), probe, witness, outcome });
+        cases.push(Case { target: target.clone(), probe, witness, outcome, reached_late: false });
     }
     Ok(cases)
 }
@@ -148,7 +172,11 @@ fn report(cases: &[Case]) -> ExitCode {
     let mut proven = true;
     for case in cases {
         let outcome = match (case.outcome, &case.witness) {
-            ("", None) => "poked until its copy of the keys must be new; no witness, so not proven",
+            ("", None) if case.reached_late => "has read the keys anew; no witness, so not proven",
+            ("", None) => {
+                proven = false;
+                "NOT REACHED: restart its apiserver, or change a byte of its AuthenticationConfiguration"
+            }
             ("", Some(_)) => {
                 proven = false;
                 "STILL TAKES the witness: restart its apiserver, or change a byte of its AuthenticationConfiguration"

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use keyferry_core::config::Overrides;
 use tracing_subscriber::EnvFilter;
 
 use super::{HubArgs, ui};
@@ -16,6 +17,9 @@ pub(super) struct ServeArgs {
     /// The configuration: a ServerConfiguration, then TargetClusters and TargetAccesses.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: PathBuf,
+    /// Let targets have `issuer: Keyferry`: an issuer and a key set of their own, kept in Secrets of Keyferry's namespace.
+    #[arg(long, env = "KEYFERRY_ENABLE_KEYFERRY_ISSUER", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    enable_keyferry_issuer: Option<bool>,
     /// Check the configuration and leave.
     #[arg(long)]
     check: bool,
@@ -27,11 +31,13 @@ pub(super) struct ServeArgs {
 }
 
 pub(super) async fn run(args: ServeArgs) -> ExitCode {
+    let overrides = Overrides { enable_own_issuers: args.enable_keyferry_issuer };
     if args.check {
-        return check(&args.config);
+        return check(&args.config, overrides);
     }
     start_log();
-    let options = ServeOptions { config: args.config, hub: args.hub.access(), state_dir: args.state_dir, read_again: hang_ups() };
+    let ServeArgs { config, state_dir, hub, .. } = args;
+    let options = ServeOptions { config, hub: hub.access(), state_dir, overrides, read_again: hang_ups() };
     let outcome = match Server::bind(options).await {
         Ok(server) => server.run(stop_signal()).await,
         Err(error) => Err(error),
@@ -42,8 +48,8 @@ pub(super) async fn run(args: ServeArgs) -> ExitCode {
     }
 }
 
-fn check(path: &std::path::Path) -> ExitCode {
-    match config_file::read(path) {
+fn check(path: &std::path::Path, overrides: Overrides) -> ExitCode {
+    match config_file::read(path, overrides) {
         Ok(configuration) => {
             for (access, target) in configuration.policy.dangling() {
                 ui::note(&format!("warning: TargetAccess {access} names TargetCluster {target}, which the file does not hold"));

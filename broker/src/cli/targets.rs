@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use keyferry_core::config::Policy;
+use keyferry_core::config::{Overrides, Policy};
 use keyferry_core::on_paper::OnPaper;
 use serde::Serialize;
 
@@ -45,7 +45,7 @@ struct Row {
 }
 
 pub(super) fn run(args: &TargetsArgs) -> ExitCode {
-    let policy = match config_file::read(&args.config) {
+    let policy = match config_file::read(&args.config, Overrides { enable_own_issuers: Some(true) }) {
         Ok(configuration) => configuration.policy,
         Err(error) => return ui::fail(&error.to_string(), None),
     };

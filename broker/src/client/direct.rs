@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use keyferry_core::authorise::{self, Grant, Requester, Review};
 use keyferry_core::bound_token::BoundToken;
 use keyferry_core::ca_bundle::CaBundle;
-use keyferry_core::config::{CertificateSource, DeliveryType, Policy, TargetCluster};
+use keyferry_core::config::{CertificateSource, DeliveryType, Overrides, Policy, TargetCluster, TokenIssuer};
 use keyferry_core::kubeconfig::{self, KubeconfigParts};
 use keyferry_core::lifetime;
 use keyferry_core::name::AccessName;
@@ -30,7 +30,7 @@ use crate::live::LiveObjects;
 use crate::metrics::Metrics;
 use crate::ports::{CertificateSecrets, Hub, HubError};
 use crate::publication::{KeyRecords, Publisher, PublisherParts};
-use crate::settings::SECOND_ISSUER_MEND;
+use crate::settings::{OWN_ISSUER_MEND, SECOND_ISSUER_MEND};
 
 /// A configuration file and a hub kubeconfig.
 #[derive(Clone, Debug)]
@@ -89,13 +89,16 @@ impl Direct {
     }
 
     async fn obtain(&self, access: &AccessName, clock: &SystemClock) -> Result<Obtained, ClientError> {
-        let configuration = config_file::read(&self.config)?;
+        let configuration = config_file::read(&self.config, Overrides { enable_own_issuers: Some(true) })?;
         let config = self.hub.config().await?;
         let client = HubClient::new(config.clone())?;
         let live = look_up(&client, &configuration.policy, access).await?;
         let grant = grant(&configuration.policy, &live, access)?;
         let target = configuration.policy.targets.get(grant.pair().target()).cloned();
         let target = target.ok_or_else(|| refused(access, Reason::TargetNotGranted))?;
+        if target.issuer == TokenIssuer::Keyferry {
+            return Err(refused(access, Reason::TargetNotReady));
+        }
         let server = configuration.server;
         let publisher = Publisher::new(PublisherParts {
             source: Arc::new(KubeIssuerDocuments::new(self.hub.clone(), server.hub_endpoints)),
@@ -194,7 +197,10 @@ fn refused(access: &AccessName, reason: Reason) -> ClientError {
             "no TargetAccess of this name leads to a TargetCluster that allows its ServiceAccount; `keyferry targets` lists what the file allows".to_owned()
         }
         Reason::TargetSuspended => "the TargetCluster or the TargetAccess is suspended".to_owned(),
-        Reason::IssuerCollision => SECOND_ISSUER_MEND.to_owned(),
+        Reason::IssuerCollision => format!("{SECOND_ISSUER_MEND}; {OWN_ISSUER_MEND}"),
+        Reason::TargetNotReady => {
+            "the target trusts an issuer of Keyferry's own, whose keys only the server reads; ask the server, with --server".to_owned()
+        }
         Reason::AudienceIsHubs => "the hub's own apiserver accepts the target's audience; give the target another".to_owned(),
         Reason::MintForbidden => "your own account may not create tokens for this ServiceAccount on the hub".to_owned(),
         _ => "see the messages above".to_owned(),

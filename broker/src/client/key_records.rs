@@ -9,7 +9,6 @@ use keyferry_core::name::Namespace;
 use crate::key_record_store::{ATTEMPTS, Found, KeyRecordStore, RecordError};
 use crate::kube::client::{HubAccess, HubClient};
 use crate::kube::secret_store::KubeSecretStore;
-use crate::random::SystemRandomness;
 
 /// Why the record could not be read or changed.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +49,7 @@ impl KeyRecordsClient {
     pub async fn connect(hub: &HubAccess, namespace: Namespace) -> Result<KeyRecordsClient, KeysError> {
         let client = HubClient::new(hub.config().await?)?;
         let secrets = Arc::new(KubeSecretStore::new(client, namespace.clone()));
-        let store = KeyRecordStore::new(secrets, Arc::new(SystemRandomness::default()));
+        let store = KeyRecordStore::existing(secrets);
         Ok(KeyRecordsClient { store, namespace })
     }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use keyferry_core::config::{self, ConfigError, Configuration, MAX_CONFIG_BYTES, ServerConfiguration};
+use keyferry_core::config::{self, ConfigError, Configuration, MAX_CONFIG_BYTES, Overrides, ServerConfiguration};
 use keyferry_core::reason::Reason;
 
 use crate::metrics::Metrics;
@@ -40,8 +40,8 @@ pub enum ConfigFileError {
 ///
 /// # Errors
 /// [`ConfigFileError`].
-pub fn read(path: &Path) -> Result<Configuration, ConfigFileError> {
-    parse(path, &read_text(path)?)
+pub fn read(path: &Path, overrides: Overrides) -> Result<Configuration, ConfigFileError> {
+    parse(path, &read_text(path)?, overrides)
 }
 
 fn read_text(path: &Path) -> Result<String, ConfigFileError> {
@@ -60,12 +60,14 @@ async fn read_settled(path: &Path) -> Result<Option<String>, ConfigFileError> {
     Ok(Some(read_text(path)?).filter(|again| *again == text))
 }
 
-fn parse(path: &Path, text: &str) -> Result<Configuration, ConfigFileError> {
-    config::read(text).map_err(|error| ConfigFileError::Mistakes { path: path.to_owned(), error })
+fn parse(path: &Path, text: &str, overrides: Overrides) -> Result<Configuration, ConfigFileError> {
+    config::read_with(text, overrides).map_err(|error| ConfigFileError::Mistakes { path: path.to_owned(), error })
 }
 
 /// Follows the file until the task is dropped.
 pub async fn follow(path: PathBuf, in_force: ServerConfiguration, policy: PolicyWriter, metrics: Metrics, mut read_again: ReadAgain) {
+    // What runs was decided at the start: until a restart there are own issuers, or there are none.
+    let overrides = Overrides { enable_own_issuers: Some(in_force.own_issuers.enabled) };
     // The file may have changed since it was first read, so the first look takes it in again.
     let mut last = None;
     let mut ticks = tokio::time::interval(INTERVAL);
@@ -89,7 +91,7 @@ pub async fn follow(path: PathBuf, in_force: ServerConfiguration, policy: Policy
         if last.as_deref() == Some(text.as_str()) {
             continue;
         }
-        match parse(&path, &text).and_then(|configuration| check_in_force(&path, configuration, &in_force)) {
+        match parse(&path, &text, overrides).and_then(|configuration| check_in_force(&path, configuration, &in_force)) {
             Ok(configuration) => {
                 report_server_changes(&in_force, &configuration.server);
                 let mut policy_read = configuration.policy;

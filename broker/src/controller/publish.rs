@@ -63,7 +63,6 @@ impl Told {
     fn then(self, publisher: &Publisher, metrics: &Metrics, at: i64) -> Told {
         let Some(published) = publisher.reader().current() else { return self };
         metrics.published(published.keys.kids(), &published.jwks.sha256, at);
-        metrics.unconfirmed_keys(publisher.unconfirmed());
         if published.jwks.etag != self.etag {
             let kids: Vec<&str> = published.keys.kids().collect();
             tracing::info!(issuer = %published.issuer, ?kids, "these keys are published");

@@ -8,6 +8,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use axum::routing::any;
 
+use super::own_issuers;
+use crate::own_issuer::OwnIssuers;
 use crate::publication::{Document, PublicationReader, Published};
 
 /// Where the provider metadata is served.
@@ -30,11 +32,16 @@ struct Shared {
     cache_control: HeaderValue,
 }
 
-/// The routes of the discovery listener. `max_age` is the same in every answer.
-pub fn routes(published: PublicationReader, max_age: Duration) -> Router {
-    let cache_control = HeaderValue::from_str(&cache_control(max_age));
-    let shared = Shared { published, cache_control: cache_control.unwrap_or(HeaderValue::from_static("public, max-age=60")) };
-    Router::new().route(METADATA_PATH, any(metadata)).route(KEYS_PATH, any(jwks)).fallback(not_found).with_state(shared)
+/// The routes of the discovery listener: the hub's documents and those of own issuers. `max_age` is the same in every answer.
+pub fn routes(published: PublicationReader, own: OwnIssuers, max_age: Duration) -> Router {
+    let cache_control = HeaderValue::from_str(&cache_control(max_age)).unwrap_or(HeaderValue::from_static("public, max-age=60"));
+    let shared = Shared { published, cache_control: cache_control.clone() };
+    Router::new()
+        .route(METADATA_PATH, any(metadata))
+        .route(KEYS_PATH, any(jwks))
+        .with_state(shared)
+        .merge(own_issuers::routes(own, cache_control))
+        .fallback(async || not_found())
 }
 
 async fn metadata(State(shared): State<Shared>, method: Method, headers: HeaderMap) -> Response<Body> {
@@ -45,11 +52,11 @@ async fn jwks(State(shared): State<Shared>, method: Method, headers: HeaderMap) 
     answer(&shared, &method, &headers, KEYS_TYPE, |published| &published.jwks)
 }
 
-async fn not_found() -> Response<Body> {
+/// What is not there, for whatever reason.
+pub(super) fn not_found() -> Response<Body> {
     plain(StatusCode::NOT_FOUND, "not found\n")
 }
 
-/// Whatever the client accepts, it gets the one form there is: verifiers ask for all kinds of things here.
 fn answer(
     shared: &Shared,
     method: &Method,
@@ -57,22 +64,42 @@ fn answer(
     content_type: &'static str,
     document: impl Fn(&Published) -> &Document,
 ) -> Response<Body> {
-    if method != Method::GET && method != Method::HEAD {
-        let mut refused = plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
-        refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+    if let Some(refused) = refused_method(method) {
         return refused;
     }
-    let Some(published) = shared.published.current() else {
-        return plain(StatusCode::SERVICE_UNAVAILABLE, "no key set has been read from the hub yet\n");
-    };
-    let document = document(&published);
+    match shared.published.current() {
+        Some(published) => respond(document(&published), content_type, &shared.cache_control, method, headers),
+        None => plain(StatusCode::SERVICE_UNAVAILABLE, "no key set has been read from the hub yet\n"),
+    }
+}
+
+fn refused_method(method: &Method) -> Option<Response<Body>> {
+    if method == Method::GET || method == Method::HEAD {
+        return None;
+    }
+    let mut refused = plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
+    refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+    Some(refused)
+}
+
+/// Whatever the client accepts, it gets the one form there is: verifiers ask for all kinds of things here.
+pub(super) fn respond(
+    document: &Document,
+    content_type: &'static str,
+    cache_control: &HeaderValue,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Response<Body> {
+    if let Some(refused) = refused_method(method) {
+        return refused;
+    }
     let unchanged = headers.get_all(header::IF_NONE_MATCH).iter().any(|value| names(value, &document.etag));
     // hyper leaves the body away for HEAD and keeps its length.
     let (status, body) = if unchanged { (StatusCode::NOT_MODIFIED, Bytes::new()) } else { (StatusCode::OK, document.bytes.clone()) };
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.insert(header::CACHE_CONTROL, shared.cache_control.clone());
+    headers.insert(header::CACHE_CONTROL, cache_control.clone());
     if let Ok(etag) = HeaderValue::from_str(&document.etag) {
         headers.insert(header::ETAG, etag);
     }
@@ -90,7 +117,8 @@ fn names(if_none_match: &HeaderValue, etag: &str) -> bool {
     list.split(',').map(str::trim).any(|item| item == "*" || item.strip_prefix("W/").unwrap_or(item) == etag)
 }
 
-fn plain(status: StatusCode, text: &'static str) -> Response<Body> {
+/// A short text that no cache keeps.
+pub(super) fn plain(status: StatusCode, text: &'static str) -> Response<Body> {
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;
     let headers = response.headers_mut();

@@ -16,11 +16,10 @@ use crate::publication::PublicationReader;
 /// What readiness looks at.
 #[derive(Clone)]
 pub struct HealthParts {
-    /// Set once the token API may answer, and taken back at shutdown.
+    /// Set once the token API may answer.
     pub serving: Arc<AtomicBool>,
-    /// Set where the state directory gave documents to serve: targets need them most while the hub is away and the token API is closed.
-    /// Taken back at shutdown.
-    pub restored: Arc<AtomicBool>,
+    /// Set at shutdown.
+    pub stopping: Arc<AtomicBool>,
     /// The published documents.
     pub published: PublicationReader,
     /// The watches.
@@ -40,10 +39,13 @@ async fn live() -> &'static str {
 }
 
 async fn ready(State(parts): State<HealthParts>) -> (StatusCode, &'static str) {
-    if parts.restored.load(Ordering::Relaxed) && parts.published.current().is_some() {
-        (StatusCode::OK, "ok\n")
+    if parts.stopping.load(Ordering::Relaxed) {
+        (StatusCode::SERVICE_UNAVAILABLE, "not serving: stopping\n")
+    } else if parts.published.is_cut_off() && parts.published.current().is_some() {
+        // Targets need the documents most while the hub is away, whatever else has to wait for it.
+        (StatusCode::OK, "ok: the hub is away, the documents are served\n")
     } else if !parts.serving.load(Ordering::Relaxed) {
-        (StatusCode::SERVICE_UNAVAILABLE, "not serving: starting or stopping\n")
+        (StatusCode::SERVICE_UNAVAILABLE, "not serving yet\n")
     } else if parts.published.current().is_none() {
         (StatusCode::SERVICE_UNAVAILABLE, "no key set has been read from the hub yet\n")
     } else if !parts.live.is_complete() {

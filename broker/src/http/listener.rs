@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum_server::Handle;
-use axum_server::tls_rustls::RustlsConfig;
+use axum_server::accept::NoDelayAcceptor;
+use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use hyper_util::rt::TokioTimer;
 use keyferry_core::config::{Listener, TlsFiles};
 
@@ -95,7 +96,9 @@ impl TlsListener {
     /// What the system says.
     pub async fn serve(self, routes: Router, read_again: ReadAgain) -> std::io::Result<()> {
         let reload = tokio::spawn(reload(self.files, self.tls.clone(), read_again));
-        let mut server = axum_server::from_tcp_rustls(self.socket, self.tls)?.map(BoundedAcceptor::new).handle(self.handle);
+        // An answer must not wait until the client has acknowledged the session tickets before it: 40 ms on each new connection.
+        let tls = RustlsAcceptor::new(self.tls).acceptor(NoDelayAcceptor::new());
+        let mut server = axum_server::from_tcp(self.socket)?.acceptor(BoundedAcceptor::new(tls)).handle(self.handle);
         let http = server.http_builder();
         http.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_DEADLINE).max_buf_size(HEADER_BYTES);
         let mut http2 = http.http2();

@@ -121,20 +121,29 @@ impl HubClient {
     /// # Errors
     /// As [`HubClient::get_object`].
     pub async fn create<Q: Serialize, T: DeserializeOwned>(&self, path: &str, object: &Q, what: &'static str) -> Result<T, HubError> {
-        self.send(Method::POST, path, object, what).await
+        self.send(Method::POST, "application/json", path, object, what).await
     }
 
-    /// PUT of a JSON object, for the object that comes back.
+    /// PUT of a JSON object in the place of the one whose `resourceVersion` it holds.
+    ///
+    /// # Errors
+    /// As [`HubClient::get_object`]; [`HubError::Conflict`] if that one is not there any more.
+    pub async fn replace<Q: Serialize, T: DeserializeOwned>(&self, path: &str, object: &Q, what: &'static str) -> Result<T, HubError> {
+        self.send(Method::PUT, "application/json", path, object, what).await
+    }
+
+    /// PATCH by a JSON merge patch (RFC 7396).
     ///
     /// # Errors
     /// As [`HubClient::get_object`].
-    pub async fn replace<Q: Serialize, T: DeserializeOwned>(&self, path: &str, object: &Q, what: &'static str) -> Result<T, HubError> {
-        self.send(Method::PUT, path, object, what).await
+    pub async fn merge_patch<Q: Serialize, T: DeserializeOwned>(&self, path: &str, change: &Q, what: &'static str) -> Result<T, HubError> {
+        self.send(Method::PATCH, "application/merge-patch+json", path, change, what).await
     }
 
     async fn send<Q: Serialize, T: DeserializeOwned>(
         &self,
         method: Method,
+        content_type: &'static str,
         path: &str,
         object: &Q,
         what: &'static str,
@@ -143,7 +152,7 @@ impl HubClient {
         let request = Request::builder()
             .method(method)
             .uri(path)
-            .header(http::header::CONTENT_TYPE, "application/json")
+            .header(http::header::CONTENT_TYPE, content_type)
             .header(http::header::ACCEPT, "application/json")
             .body(Body::from(body.to_vec()));
         let bytes = self.call(request, what).await?;

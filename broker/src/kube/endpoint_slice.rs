@@ -4,6 +4,7 @@ use http::Uri;
 use serde::Deserialize;
 
 use super::client::HubClient;
+use crate::ports::HubError;
 
 const PATH: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes";
 /// A hub has three apiservers, or five.
@@ -34,13 +35,17 @@ struct Port {
 }
 
 /// The addresses; none where the object is absent, may not be read or names none.
-pub(super) async fn addresses(config: &kube::Config) -> Vec<Uri> {
-    let Ok(client) = HubClient::new(config.clone()) else { return Vec::new() };
+///
+/// # Errors
+/// The hub did not answer: then it is not known how many there are.
+pub(super) async fn addresses(config: &kube::Config) -> Result<Vec<Uri>, HubError> {
+    let client = HubClient::new(config.clone()).map_err(|error| HubError::Unreachable(error.to_string()))?;
     match client.get_object::<EndpointSlice>(PATH, "EndpointSlice").await {
-        Ok(slice) => slice.addresses(),
+        Ok(slice) => Ok(slice.addresses()),
+        Err(error) if error.proves_unreachable() => Err(error),
         Err(error) => {
             tracing::debug!(%error, "the hub's own endpoints are not known; its documents are read at the client's address");
-            Vec::new()
+            Ok(Vec::new())
         }
     }
 }

@@ -24,7 +24,14 @@ pub(super) struct PublishedKeys {
     documents: Gauges,
     first_seen: Gauges,
     last_seen: Gauges,
-    seen: Arc<Mutex<BTreeMap<String, i64>>>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// When each key was last seen.
+    seen: BTreeMap<String, i64>,
+    hash: String,
 }
 
 impl PublishedKeys {
@@ -60,8 +67,9 @@ impl PublishedKeys {
     }
 
     /// A good reading at `at` (seconds since 1970) left these keys published, with this hash of the key set's bytes.
-    pub(super) fn read<'a>(&self, kids: impl Iterator<Item = &'a str>, hash: &str, at: i64) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn read<'a>(&self, kids: impl Iterator<Item = &'a str>, now: &str, at: i64) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { seen, hash } = &mut *state;
         let mut count = 0;
         for kid in kids {
             count += 1;
@@ -80,8 +88,12 @@ impl PublishedKeys {
             self.last_seen.remove(&vec![("kid", oldest)]);
         }
         self.count.set(count);
-        self.documents.clear();
-        self.documents.get_or_create(&vec![("document", "jwks".to_owned()), ("hash", hash.to_owned())]).set(1);
+        if now != *hash {
+            let labels = |hash: &str| vec![("document", "jwks".to_owned()), ("hash", hash.to_owned())];
+            self.documents.get_or_create(&labels(now)).set(1);
+            self.documents.remove(&labels(hash));
+            now.clone_into(hash);
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use keyferry_core::reason::Reason;
 use moka::notification::RemovalCause;
 use moka::sync::Cache;
 
-use super::MintKey;
+use super::{Gate, MintKey};
 use crate::publication::Published;
 
 /// Tokens held at most.
@@ -65,8 +65,8 @@ impl Default for HeldTokens {
 
 impl HeldTokens {
     /// A token with at least `min_ttl` to use, whose key is settled: one that was revoked since is none.
-    pub(super) fn get(&self, key: &MintKey, min_ttl: Duration, now: Moment, published: &Published) -> Option<Arc<BoundToken>> {
-        let held = self.tokens.get(key).filter(|held| published.is_settled(held.token.kid(), now))?;
+    pub(super) fn get(&self, key: &MintKey, min_ttl: Duration, now: Moment, gate: &Gate) -> Option<Arc<BoundToken>> {
+        let held = self.tokens.get(key).filter(|held| gate.lets_out(&held.token, now))?;
         // A hub may shorten what it mints. Then a new token would not live as long as asked for either, and is not asked for.
         let young = held.token.age(now) < held.token.lifetime() / 2;
         if held.token.usable(now)? < min_ttl && !young {

@@ -61,6 +61,7 @@ impl Publisher {
     /// [`RecordError`]; then new keys do not settle, and half a minute later nothing is minted.
     pub async fn sync(&self) -> Result<(), RecordError> {
         let _alone = self.syncing.lock().await;
+        self.publish_again();
         let outcome = match &self.parts.records.shared {
             Some(store) => self.sync_with(store).await,
             None => Ok(()),
@@ -82,7 +83,7 @@ impl Publisher {
     async fn sync_with(&self, store: &KeyRecordStore) -> Result<(), RecordError> {
         for _ in 0..ATTEMPTS {
             let found = store.read().await?;
-            if store.only_reads() {
+            if !store.may_begin() {
                 let found = found.ok_or(RecordError::Absent)?;
                 found.believed().ok_or(RecordError::NotBelieved)?;
                 self.adopt(Some(&found));

@@ -25,6 +25,10 @@ pub(super) async fn check(
             match guard.check(&server.caller_audience).await {
                 Ok(()) => return Ok(()),
                 Err(Reason::HubUnreachable) => {}
+                // The token API stays closed; the published documents need none of this.
+                Err(reason @ (Reason::KeyNotPublished | Reason::KeyRevoked | Reason::ClockSkew)) => {
+                    tracing::warn!(%reason, "the token API waits: the hub's token for the canary cannot be used");
+                }
                 Err(Reason::AudienceIsHubs) => return Err(ServeError::CallerAudienceIsHubs(server.caller_audience.to_string())),
                 Err(reason) => return Err(ServeError::CallerAudienceUnchecked(reason)),
             }

@@ -1,10 +1,14 @@
 //! What every part of the server shares, and the tasks that keep it current.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use keyferry_core::config::{Policy, ServerConfiguration};
 use keyferry_core::lifetime;
+use keyferry_core::own_issuer::{RotationPolicy, settles_after};
 use keyferry_core::service_account::ServiceAccount;
+use tokio::sync::watch as watch_channel;
 use tokio::task::JoinSet;
 
 use super::{ServeError, ServeOptions};
@@ -12,25 +16,30 @@ use crate::audience_guard::AudienceGuard;
 use crate::authenticate::Authenticator;
 use crate::broker::{Broker, BrokerParts};
 use crate::clock::{Clock, SystemClock};
-use crate::controller::{canary, certificates, config_file, key_records, lead, publish, renew, self_check};
+use crate::controller::{canary, certificates, config_file, issuer_keys, key_records, lead, publish, renew, self_check};
 use crate::delegate::Delegations;
 use crate::key_record_store::KeyRecordStore;
 use crate::kube::certificate_secret::KubeCertificateSecrets;
 use crate::kube::client::HubClient;
 use crate::kube::hub::KubeHub;
 use crate::kube::issuer_documents::KubeIssuerDocuments;
+use crate::kube::issuer_keys::KubeIssuerKeys;
 use crate::kube::lease::Lease;
 use crate::kube::secret_store::KubeSecretStore;
 use crate::kube::watch;
 use crate::live::LiveObjects;
 use crate::metrics::Metrics;
 use crate::mint::{Mint, MintParts};
+use crate::own_issuer::{Keeper, KeeperParts, LocalSigner, OwnIssuers, OwnMint};
 use crate::policy_store::{PolicyReader, PolicyWriter};
 use crate::ports::{AuditSink, Hub};
 use crate::publication::{KeyRecords, Publisher, PublisherParts};
 use crate::random::{Random, SystemRandomness};
 use crate::settings::CallerSettings;
 use crate::targets::{TargetReader, TargetWriter};
+
+/// How long a start waits for the first look at the key sets of own issuers.
+const FIRST_ROUND: Duration = Duration::from_secs(10);
 
 /// See the module.
 pub(super) struct Shared {
@@ -39,11 +48,20 @@ pub(super) struct Shared {
     pub(super) metrics: Metrics,
     /// Ends only if a task died; then the state is no longer current.
     pub(super) background: JoinSet<()>,
+    pub(super) own_issuers: OwnIssuers,
+    own_keys: OwnKeys,
     server: ServerConfiguration,
     clock: Arc<dyn Clock>,
     hub: Arc<dyn Hub>,
     policy: PolicyReader,
     targets: TargetReader,
+}
+
+/// What is known of the task that keeps the keys of own issuers.
+struct OwnKeys {
+    may_write: Arc<AtomicBool>,
+    /// Nothing where own issuers are not enabled.
+    first_round: Option<watch_channel::Receiver<bool>>,
 }
 
 impl Shared {
@@ -87,18 +105,45 @@ impl Shared {
         background.spawn(certificates::follow(policy_reader.clone(), secrets, targets, Arc::clone(&clock), read_again()));
         background.spawn(config_file::follow(options.config.clone(), server.clone(), policy, metrics.clone(), read_again()));
         background.spawn(self_check::follow(client.clone(), policy_reader.clone()));
+        let own_issuers = OwnIssuers::default();
+        let mut own_keys = OwnKeys { may_write: Arc::default(), first_round: None };
+        if server.own_issuers.enabled {
+            let keeper = Keeper::new(KeeperParts {
+                store: Arc::new(KubeIssuerKeys::new(client.clone(), server.cluster_resource_namespace.clone())),
+                issuers: own_issuers.clone(),
+                clock: Arc::clone(&clock),
+                metrics: metrics.clone(),
+                public_url: server.public_url.clone(),
+                rotation: RotationPolicy { settles_after: settles_after(server.max_age), every: server.own_issuers.rotate_every },
+                may_write: Arc::clone(&own_keys.may_write),
+            });
+            let (first, done) = watch_channel::channel(false);
+            own_keys.first_round = Some(done);
+            background.spawn(issuer_keys::follow(keeper, policy_reader.clone(), first, read_again()));
+        }
         let hub: Arc<dyn Hub> = Arc::new(KubeHub::new(client, Arc::clone(&clock)));
         Ok(Shared {
             live,
             publisher,
             metrics,
             background,
+            own_issuers,
+            own_keys,
             server: server.clone(),
             clock,
             hub,
             policy: policy_reader,
             targets: target_reader,
         })
+    }
+
+    /// Lets key sets be made and rotated, now that the start's checks have found the clock and the hub to be right; and waits for a
+    /// first look at all of them, so that a replica that is ready serves what the others do.
+    pub(super) async fn own_keys_may_be_written(&mut self) {
+        self.own_keys.may_write.store(true, Ordering::Relaxed);
+        if let Some(first_round) = &mut self.own_keys.first_round {
+            let _ = tokio::time::timeout(FIRST_ROUND, first_round.wait_for(|done| *done)).await;
+        }
     }
 
     /// What tries audiences.
@@ -122,9 +167,11 @@ impl Shared {
             require_pod_bound: self.server.require_pod_bound,
             max_stale: self.server.max_stale_authorization,
         };
+        let signer = LocalSigner::new(self.own_issuers.clone(), clock(), Arc::clone(&random));
         let mint = Mint::new(MintParts {
             hub: hub(),
             publisher: publisher.clone(),
+            own: OwnMint::new(self.own_issuers.clone(), Arc::new(signer)),
             guard,
             clock: clock(),
             random: Arc::clone(&random),

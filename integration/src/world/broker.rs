@@ -73,13 +73,21 @@ impl BrokerSpec {
         &self.name
     }
 
+    /// Its `publicURL`, unless it is published elsewhere.
+    ///
+    /// # Errors
+    /// No port is free.
+    pub fn own_url(&self) -> Result<String, TestError> {
+        let [discovery, ..] = self.ports.ok_or("no port is free")?;
+        Ok(format!("https://127.0.0.1:{discovery}"))
+    }
+
     /// Where its provider metadata document will be.
     ///
     /// # Errors
     /// No port is free.
     pub fn discovery_url(&self) -> Result<String, TestError> {
-        let [discovery, ..] = self.ports.ok_or("no port is free")?;
-        Ok(format!("https://127.0.0.1:{discovery}/.well-known/openid-configuration"))
+        Ok(format!("{}/.well-known/openid-configuration", self.own_url()?))
     }
 
     /// By way of a proxy.
@@ -93,6 +101,13 @@ impl BrokerSpec {
     #[must_use]
     pub fn alone(mut self) -> BrokerSpec {
         self.namespace = format!("keyferry-{}", self.name);
+        self
+    }
+
+    /// A further replica of an installation that is there.
+    #[must_use]
+    pub fn replica_in(mut self, namespace: &str) -> BrokerSpec {
+        namespace.clone_into(&mut self.namespace);
         self
     }
 

@@ -7,7 +7,7 @@ use http::{HeaderValue, Method};
 use keyferry_integration::chaos_proxy::{ChaosProxy, Fault, Rule};
 use keyferry_integration::control_plane::ControlPlaneSpec;
 use keyferry_integration::runner::{TestError, TestResult};
-use keyferry_integration::world::{Ground, caller_token};
+use keyferry_integration::world::{BrokerSpec, Ground, caller_token};
 use serde_json::{Value, json};
 
 use super::stage::{Judge, Stage, TENANT, hub_kids, published, sign_anew};
@@ -49,7 +49,7 @@ pub(super) async fn lagging(ground: Arc<Ground>) -> TestResult {
     stage.hub.set_signing(signing).await;
     stage.hub.restart().await?;
     stage.broker.kubeconfig().rewrite_token(3600).await?;
-    assert_eq!(hub_kids(&stage.hub).await?, [second.clone()]);
+    assert_eq!(hub_kids(&stage.hub).await?, std::slice::from_ref(&second));
     stays(&stage, &union, Duration::from_secs(35)).await?;
     Ok(())
 }
@@ -60,6 +60,57 @@ async fn stays(stage: &Stage, expected: &[u8], during: Duration) -> TestResult {
         assert_eq!(published(&stage.broker).await?, expected, "after {:?}", from.elapsed());
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
+    Ok(())
+}
+
+/// The hub signs with a key that it does not list, as some installers have it: nothing that it signs leaves, and what was handed out goes
+/// on. Once it is listed, both replicas publish it within half a minute, as the same bytes.
+pub(super) async fn signs_first(ground: Arc<Ground>) -> TestResult {
+    let hub = ground.hub(ControlPlaneSpec::named("early-hub")).await?;
+    let proxy = ChaosProxy::in_front_of(&hub).await?;
+    let endpoints = format!("hub:\n  endpoints: [\"{}\"]\n", proxy.url());
+    let accounts = ["reconciler", "newcomer"].map(str::to_owned);
+    let stage = Stage::on(&ground, hub, "early", 30, &accounts, |spec| spec.with_server_lines(&endpoints)).await?;
+    let spec = BrokerSpec::of_hub("early-two", &stage.hub).replica_in("keyferry-early").with_server_lines(&endpoints);
+    let two = ground.start_broker(&stage.hub, spec.published_at(&stage.broker.discovery_url())).await?;
+    let (before, listed) = (published(&stage.broker).await?, stage.hub.admin().get(KEYS).await?);
+    assert_eq!(published(&two).await?, before);
+    let caller = caller_token(&stage.hub, TENANT, "reconciler").await?;
+    let held = stage.broker.exchange_in_time(&caller, &format!("{TENANT}/reconciler-0")).await?.token()?;
+
+    let rule = proxy.add(answer(&listed));
+    sign_anew(&stage.hub, "second").await?;
+    let newcomer = caller_token(&stage.hub, TENANT, "newcomer").await?;
+    let from = Instant::now();
+    while from.elapsed() < Duration::from_secs(20) {
+        let answer = stage.broker.exchange(&newcomer, &format!("{TENANT}/newcomer-0")).await?;
+        assert_ne!(answer.status, 200, "a token of a key that nobody can know left");
+        let answer = stage.broker.exchange(&caller, &format!("{TENANT}/reconciler-0")).await?;
+        assert_eq!(answer.token()?, held, "what is held goes on");
+        assert_eq!(published(&stage.broker).await?, before);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    proxy.remove(rule);
+    let both = hub_kids(&stage.hub).await?;
+    stage.until_published(&both.iter().map(String::as_str).collect::<Vec<_>>(), Duration::from_secs(45)).await?;
+    let (changed, after) = (Instant::now(), published(&stage.broker).await?);
+    while published(&two).await? != after {
+        assert!(changed.elapsed() < Duration::from_secs(30), "the replicas differ for half a minute");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    // What leaves in the end, the targets take at once.
+    let newcomer = loop {
+        let caller = caller_token(&stage.hub, TENANT, "newcomer").await?;
+        let answer = stage.broker.exchange(&caller, &format!("{TENANT}/newcomer-0")).await?;
+        if answer.status == 200 {
+            break answer.token()?;
+        }
+        assert!(changed.elapsed() < Duration::from_secs(130), "{}", answer.body);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    };
+    assert!(changed.elapsed() > Duration::from_secs(60), "it left {:?} after it was published", changed.elapsed());
+    let target = stage.targets.first().ok_or("no target")?;
+    assert_eq!(Judge::of(target)?.status(&newcomer).await?, 201);
     Ok(())
 }
 

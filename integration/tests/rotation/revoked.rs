@@ -1,13 +1,15 @@
 //! A key is stolen: revoked, it is gone from what is published, from what is handed out, and from each target.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::{Ground, caller_token};
 use serde_json::{Value, json};
 
 use super::stage::{Judge, Stage, TENANT, hub_kids, kid, published, sign_anew};
+
+const SECRET: &str = "/api/v1/namespaces/keyferry-revoked/secrets/keyferry-keys";
 
 pub(super) async fn revoked(ground: Arc<Ground>) -> TestResult {
     let stage = Stage::start(&ground, "revoked", 30, &["reconciler".to_owned()], |spec| spec).await?;
@@ -31,6 +33,7 @@ pub(super) async fn revoked(ground: Arc<Ground>) -> TestResult {
         table["keys"].as_array().into_iter().flatten().filter_map(|key| Some((key["kid"].as_str()?, key["state"].as_str()?))).collect();
     assert!(states.contains(&(stolen.as_str(), "settled")) && states.contains(&(clean.as_str(), "settling")), "{states:?}");
 
+    let before = stage.hub.admin().get(SECRET).await?;
     // Without a key of that name nothing changes.
     let (ok, said) = revoke(&ground, &stage, "nobody", &[]).await?;
     assert!(!ok && said.contains("there is no kid"), "{said}");
@@ -45,6 +48,16 @@ pub(super) async fn revoked(ground: Arc<Ground>) -> TestResult {
         let token = std::fs::read_to_string(file)?;
         assert_eq!(Judge::of(target)?.status(&token).await?, 401, "{}", target.name());
     }
+    // The record of before, with its seal, as a backup would bring it back.
+    stage.hub.admin().patch(SECRET, &json!({ "data": before["data"] })).await?;
+    let limit = Instant::now() + Duration::from_secs(25);
+    while !stage.broker.log()?.lines().any(|line| line.contains("KeyRecordTampered") && line.contains("an older one")) {
+        assert!(Instant::now() < limit, "the alarm was not raised");
+        assert!(!String::from_utf8(published(&stage.broker).await?)?.contains(&stolen));
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert!(stage.broker.metric("keyferry_key_alarms_total{reason=\"KeyRecordTampered\"}").await? >= 1.0);
+    assert!(!String::from_utf8(published(&stage.broker).await?)?.contains(&stolen));
     // The hub is set back to the stolen key: nothing that it signs leaves.
     stage.hub.set_signing(thief).await;
     stage.hub.restart().await?;

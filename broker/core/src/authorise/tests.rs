@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Grant, HubView, Pair, Requester, Review, Via, check_live, grant, issuer_collides, pair, still_holds};
 use crate::caller::tests::verified;
-use crate::config::{DeliveryType, Policy, read};
+use crate::config::{DeliveryType, Policy, TargetCluster, TokenIssuer, read};
 use crate::issuer::Issuer;
 use crate::name::{AccessName, Namespace, ObjectName};
 use crate::reason::Reason;
@@ -362,4 +362,24 @@ fn a_target_refuses_tokens_of_its_own_issuer() {
     let unstated = of("");
     assert!(issuer_collides(&issuer("https://kubernetes.default.svc.cluster.local"), &unstated));
     assert!(!issuer_collides(&issuer("https://hub.example.com"), &unstated));
+    let own = TargetCluster { issuer: TokenIssuer::Keyferry, ..unstated };
+    assert!(!issuer_collides(&issuer("https://kubernetes.default.svc.cluster.local"), &own), "the hub's issuer is not in its tokens");
+}
+
+#[test]
+fn another_signer_is_another_grant() {
+    let before = policy(&format!("{}{}", target(&format!("  audience: prod\n{RULE}")), access("tenant-a", "prod", "")));
+    let live = Hub {
+        accounts: [("tenant-a/reconciler".to_owned(), "uid-1".to_owned())].into(),
+        namespaces: [("tenant-a".to_owned(), BTreeMap::new())].into(),
+    };
+    let name = AccessName::parse("tenant-a/prod").unwrap();
+    let found = pair(&before, &live, &Requester::Operator, &name, DeliveryType::HTTP).unwrap();
+    let granted = grant(&before, Requester::Operator, found, Review::NotAsked).unwrap();
+    assert_eq!(granted.pair().issuer(), TokenIssuer::Hub);
+    // Of the same generation, so that nothing but the signer tells them apart.
+    let mut after = before.clone();
+    after.targets.get_mut(&ObjectName::new("prod").unwrap()).unwrap().issuer = TokenIssuer::Keyferry;
+    assert_eq!(still_holds(&before, &live, &granted), Ok(()));
+    assert_eq!(still_holds(&after, &live, &granted), Err(Reason::GrantSuperseded));
 }

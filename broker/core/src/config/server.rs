@@ -9,16 +9,19 @@ use serde::Deserialize;
 use super::check::Check;
 use super::document::Document;
 use super::mistake::Mistake;
-use super::span;
+use super::{Overrides, span};
 use crate::audience::Audience;
 use crate::issuer::{Issuer, PublicUrl, PublicUrlError};
 use crate::name::{self, Namespace, ObjectName};
+use crate::own_issuer::INERT_AUDIENCE;
 
 /// The API group and version of the ServerConfiguration.
 pub(super) const API_VERSION: &str = "config.keyferry.dev/v1alpha1";
 
 /// The audience of callers' tokens where none is configured.
 pub(super) const DEFAULT_CALLER_AUDIENCE: &str = "keyferry.dev";
+
+const HOUR: u64 = 3600;
 
 /// A ServerConfiguration, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +52,8 @@ pub struct ServerConfiguration {
     pub max_stale_authorization: Duration,
     /// Whether callers' tokens must be bound to a Pod.
     pub require_pod_bound: bool,
+    /// Issuers of Keyferry's own.
+    pub own_issuers: OwnIssuers,
     /// The file that audit records are appended to; standard output where absent.
     pub audit_file: Option<PathBuf>,
 }
@@ -70,6 +75,15 @@ impl HubEndpoint {
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
+}
+
+/// Issuers of Keyferry's own, one per TargetCluster with `issuer: Keyferry`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnIssuers {
+    /// Whether there may be any. Default no.
+    pub enabled: bool,
+    /// How long a key signs before the next one does: 24 h to 8760 h, default 720 h.
+    pub rotate_every: Duration,
 }
 
 /// An address and its certificate.
@@ -115,6 +129,8 @@ struct Object {
     #[serde(default)]
     require_pod_bound: bool,
     #[serde(default)]
+    own_issuers: OwnIssuersSpec,
+    #[serde(default)]
     audit: Audit,
 }
 
@@ -156,19 +172,30 @@ struct Health {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct OwnIssuersSpec {
+    #[serde(default)]
+    enabled: bool,
+    rotate_every: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Audit {
     file: Option<PathBuf>,
 }
 
 /// Reads the ServerConfiguration.
-pub(super) fn read(document: &Document, mistakes: &mut Vec<Mistake>) -> Option<ServerConfiguration> {
+pub(super) fn read(document: &Document, overrides: Overrides, mistakes: &mut Vec<Mistake>) -> Option<ServerConfiguration> {
     let mut check = Check::new(document, mistakes);
     let object: Object = check.read()?;
     let hub_name = name::label(&object.hub_name).map(|()| object.hub_name.clone());
     let hub_name = check.take("hubName", hub_name, "write a short name such as hub; it begins every username at the targets");
     let public_url = check.take("publicURL", PublicUrl::new(&object.public_url), "write the origin that targets reach");
     let caller_audience = object.caller_audience.unwrap_or_else(|| DEFAULT_CALLER_AUDIENCE.to_owned());
+    if caller_audience == INERT_AUDIENCE {
+        check.wrong("callerAudience", "is the audience of tokens that are good nowhere", "choose another audience");
+    }
     let caller_audience = check.take("callerAudience", Audience::new(caller_audience), "write one audience");
     let namespace = object.cluster_resource_namespace.unwrap_or_else(|| "keyferry-system".to_owned());
     let namespace = check.take("clusterResourceNamespace", Namespace::new(namespace), "name Keyferry's own namespace");
@@ -186,6 +213,8 @@ pub(super) fn read(document: &Document, mistakes: &mut Vec<Mistake>) -> Option<S
     let api = listener(object.api, "api", 9443, &mut check);
     let health_address = address(object.health.address.as_deref(), "health.address", SocketAddr::from(([127, 0, 0, 1], 8080)), &mut check);
     let stale = duration(object.max_stale_authorization.as_deref(), "maxStaleAuthorization", 300, 0..=3600, &mut check);
+    let OwnIssuersSpec { enabled, rotate_every } = object.own_issuers;
+    let rotate_every = duration(rotate_every.as_deref(), "ownIssuers.rotateEvery", 720 * HOUR, 24 * HOUR..=8760 * HOUR, &mut check);
     Some(ServerConfiguration {
         hub_name: hub_name?,
         public_url: public_url?,
@@ -200,6 +229,7 @@ pub(super) fn read(document: &Document, mistakes: &mut Vec<Mistake>) -> Option<S
         max_age: max_age?,
         max_stale_authorization: stale?,
         require_pod_bound: object.require_pod_bound,
+        own_issuers: OwnIssuers { enabled: overrides.enable_own_issuers.unwrap_or(enabled), rotate_every: rotate_every? },
         audit_file: object.audit.file,
     })
 }

@@ -10,12 +10,13 @@ use super::allow::{AllowRule, Rule};
 use super::check::Check;
 use super::document::{Document, LocalReference, Metadata};
 use super::mistake::Mistake;
-use super::server::DEFAULT_CALLER_AUDIENCE;
+use super::server::{DEFAULT_CALLER_AUDIENCE, ServerConfiguration};
 use super::{Generation, Policy, address, allow, span};
 use crate::audience::Audience;
 use crate::issuer::Issuer;
 use crate::lifetime;
 use crate::name::ObjectName;
+use crate::own_issuer::{self, INERT_AUDIENCE};
 
 /// The API group and version of TargetCluster and TargetAccess.
 pub(super) const API_VERSION: &str = "keyferry.dev/v1alpha1";
@@ -37,6 +38,8 @@ pub struct TargetCluster {
     pub certificate: CertificateSource,
     /// The one audience of every token for this target.
     pub audience: Audience,
+    /// Who signs its tokens.
+    pub issuer: TokenIssuer,
     /// The target's own issuer, where its admin stated it.
     pub target_issuer: Option<Issuer>,
     /// Lifetimes of its tokens.
@@ -45,6 +48,15 @@ pub struct TargetCluster {
     pub allow: Arc<[AllowRule]>,
     /// Whether nothing is minted for the time being.
     pub suspend: bool,
+}
+
+/// Who signs the tokens for one target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TokenIssuer {
+    /// The hub, by TokenRequest; its issuer is republished.
+    Hub,
+    /// Keyferry, with a key set of the target's own, after a TokenRequest that the hub has granted.
+    Keyferry,
 }
 
 /// Where a target's CA certificates come from.
@@ -137,7 +149,7 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         proxy_url.and_then(|text| check.take("spec.proxyURL", address::proxy(&text), "write http, https or socks5://host:port"));
     let certificate = certificate(cert_secret_ref, ca_bundle, &mut check);
     let audience = check.take("spec.audience", Audience::new(audience), "give the target one audience that no other target has");
-    read_issuer(&issuer, &mut check);
+    let issuer = read_issuer(&issuer, &mut check);
     let target_issuer = target_issuer
         .and_then(|text| check.take("spec.targetIssuer", Issuer::new(text), "write the target's own --service-account-issuer"));
     let lifetime = read_lifetime(&token_lifetime, &mut check);
@@ -145,7 +157,8 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
     if !check.clean() {
         return;
     }
-    let (Some(name), Some(address), Some(certificate), Some(audience), Some(lifetime)) = (name, address, certificate, audience, lifetime)
+    let (Some(name), Some(address), Some(certificate), Some(audience), Some(issuer), Some(lifetime)) =
+        (name, address, certificate, audience, issuer, lifetime)
     else {
         return;
     };
@@ -158,12 +171,45 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         proxy_url,
         certificate,
         audience,
+        issuer,
         target_issuer,
         lifetime,
         allow,
         suspend,
     };
     policy.targets.insert(name, target);
+}
+
+/// Targets whose tokens Keyferry signs itself: whether it may, and whether their issuers can be.
+pub(super) fn check_issuers(documents: &[Document], server: Option<&ServerConfiguration>, mistakes: &mut Vec<Mistake>) {
+    let Some(server) = server else { return };
+    let own = |document: &&Document| document.kind() == "TargetCluster" && document.text("/spec/issuer") == "Keyferry";
+    for document in documents.iter().filter(own) {
+        if !server.own_issuers.enabled {
+            mistakes.push(document.mistake(
+                "spec.issuer",
+                "Keyferry signs nothing itself: its own issuers are not enabled",
+                "start it with --enable-keyferry-issuer, or set ownIssuers.enabled, or use Hub with an https --service-account-issuer on the hub",
+            ));
+        }
+        let Ok(name) = ObjectName::new(document.text("/metadata/name")) else { continue };
+        match own_issuer::issuer(&server.public_url, &name) {
+            Ok(issuer) if own_issuer::secret_name(&name).is_ok() => {
+                if document.text("/spec/targetIssuer") == issuer.as_str() {
+                    mistakes.push(document.mistake(
+                        "spec.targetIssuer",
+                        "is the issuer that Keyferry makes for this target",
+                        "write the target's own --service-account-issuer",
+                    ));
+                }
+            }
+            _ => mistakes.push(document.mistake(
+                "metadata.name",
+                "is too long for an issuer of its own: it stands in the issuer's URL and in the name of a Secret",
+                "choose a name of at most 200 characters",
+            )),
+        }
+    }
 }
 
 /// Two targets with one audience could not tell their tokens apart, and Keyferry's own audience would let a target's token in.
@@ -177,6 +223,13 @@ pub(super) fn check_audiences(documents: &[Document], mistakes: &mut Vec<Mistake
         let (name, audience) = (document.text("/metadata/name"), document.text("/spec/audience"));
         if audience.is_empty() {
             continue;
+        }
+        if audience == INERT_AUDIENCE {
+            mistakes.push(document.mistake(
+                "spec.audience",
+                "is the audience of tokens that are good nowhere, by which Keyferry asks the hub",
+                "choose another audience",
+            ));
         }
         if audience == own {
             mistakes.push(document.mistake(
@@ -218,13 +271,14 @@ fn certificate(reference: Option<LocalReference>, inline: Option<String>, check:
     }
 }
 
-fn read_issuer(issuer: &str, check: &mut Check<'_>) {
+fn read_issuer(issuer: &str, check: &mut Check<'_>) -> Option<TokenIssuer> {
     match issuer {
-        "Hub" => {}
-        "Keyferry" => {
-            check.wrong("spec.issuer", "Keyferry is not available yet", "use Hub, with an https --service-account-issuer on the hub")
+        "Hub" => Some(TokenIssuer::Hub),
+        "Keyferry" => Some(TokenIssuer::Keyferry),
+        _ => {
+            check.wrong("spec.issuer", format!("{issuer:?} is no issuer"), "use Hub or Keyferry");
+            None
         }
-        _ => check.wrong("spec.issuer", format!("{issuer:?} is no issuer"), "use Hub"),
     }
 }
 

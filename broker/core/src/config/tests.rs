@@ -6,7 +6,8 @@ use std::time::Duration;
 use proptest::prelude::{any, prop, prop_assert, proptest};
 
 use super::{
-    CertificateSource, ConfigError, DeliveryType, MAX_CONFIG_BYTES, Mistake, NamespaceRule, Policy, TargetAccess, TargetCluster, read,
+    CertificateSource, ConfigError, DeliveryType, MAX_CONFIG_BYTES, Mistake, NamespaceRule, Overrides, OwnIssuers, Policy, TargetAccess,
+    TargetCluster, TokenIssuer, read, read_with,
 };
 use crate::name::{AccessName, Namespace, ObjectName};
 
@@ -133,6 +134,39 @@ fn the_server_has_its_defaults() {
     assert_eq!((server.max_age, server.max_stale_authorization), (Duration::from_secs(60), Duration::from_secs(300)));
     assert!(!server.require_pod_bound);
     assert_eq!(server.audit_file, None);
+    assert_eq!(server.own_issuers, OwnIssuers { enabled: false, rotate_every: Duration::from_secs(720 * 3600) });
+}
+
+#[test]
+fn own_issuers_are_enabled_by_the_file_or_before_it() {
+    let enabled = |setting: &str, overrides| {
+        let text = GOOD.replace("hubName: hub\n", &format!("hubName: hub\n{setting}")).replace("issuer: Hub", "issuer: Keyferry");
+        read_with(&text, Overrides { enable_own_issuers: overrides })
+    };
+    let configuration = enabled("ownIssuers: {enabled: true, rotateEvery: 48h}\n", None).unwrap();
+    assert_eq!(configuration.server.own_issuers, OwnIssuers { enabled: true, rotate_every: Duration::from_secs(48 * 3600) });
+    assert_eq!(target(&configuration.policy, "staging").issuer, TokenIssuer::Keyferry);
+    assert_eq!(target(&configuration.policy, "prod").issuer, TokenIssuer::Hub);
+    assert!(enabled("", Some(true)).is_ok());
+    for (setting, overrides) in [("", None), ("ownIssuers: {enabled: true}\n", Some(false)), ("ownIssuers: {}\n", None)] {
+        let ConfigError { mistakes } = enabled(setting, overrides).unwrap_err();
+        let [mistake] = mistakes.as_slice() else { panic!("{mistakes:?}") };
+        assert_eq!((mistake.object.as_str(), mistake.path.as_str()), ("TargetCluster/staging", "spec.issuer"));
+    }
+}
+
+#[test]
+fn an_own_issuer_is_the_targets_and_nobody_elses() {
+    let mistake = |from: &str, to: &str| {
+        let text = GOOD.replace("issuer: Hub", "issuer: Keyferry").replace(from, to);
+        let ConfigError { mistakes } = read_with(&text, Overrides { enable_own_issuers: Some(true) }).unwrap_err();
+        let [mistake] = mistakes.as_slice() else { panic!("{mistakes:?}") };
+        mistake.path.clone()
+    };
+    let own = "targetIssuer: https://keyferry.example.com/issuers/staging";
+    assert_eq!(mistake("targetIssuer: https://issuer.staging.example.com", own), "spec.targetIssuer");
+    assert_eq!(mistake("name: staging\n  labels", &format!("name: {}\n  labels", ["a"; 120].join("."))), "metadata.name");
+    assert_eq!(mistake("audience: staging", "audience: keyferry.dev/inert"), "spec.audience");
 }
 
 #[test]
@@ -165,7 +199,8 @@ fn a_long_max_age_needs_long_lifetimes() {
     assert_eq!(told, ["TargetCluster/prod", "TargetCluster/staging"]);
     assert!(mistakes[0].problem.contains("1h1m") && mistakes[0].mend.contains("2h4m20s"), "{mistakes:?}");
     let longer = text.replace("default: 30m", "default: 4h").replace("max: 2h", "max: 12h");
-    let longer = longer.replace("  audience: https://prod.example.com\n", "  audience: https://prod.example.com\n  tokenLifetime: {default: 4h}\n");
+    let longer =
+        longer.replace("  audience: https://prod.example.com\n", "  audience: https://prod.example.com\n  tokenLifetime: {default: 4h}\n");
     assert!(read(&longer).is_ok(), "{:?}", read(&longer).err());
 }
 

@@ -80,6 +80,24 @@ impl PublicKey {
         serde_json::from_str(&self.to_json()).unwrap_or_default()
     }
 
+    /// The ES256 key of an uncompressed point of P-256 (SEC 1 section 2.3.3), under the `kid` that kube-apiserver would give it: base64url
+    /// of the SHA-256 of its SubjectPublicKeyInfo. Nothing if that is no point of the curve.
+    pub fn es256(point: &[u8]) -> Option<PublicKey> {
+        ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).ok()?;
+        let (x, y) = point.strip_prefix(&[4])?.split_at_checked(Curve::P256.coordinate_bytes())?;
+        let kid = encode(digest(&SHA256, &[&P256_SPKI_HEAD, point].concat()).as_ref());
+        let material = KeyMaterial::Ec { curve: Curve::P256, x: x.to_vec(), y: y.to_vec() };
+        Some(PublicKey { kid, algorithm: SigningAlgorithm::Es256, material })
+    }
+
+    /// Its uncompressed point; empty for RSA.
+    pub fn point(&self) -> Vec<u8> {
+        match &self.material {
+            KeyMaterial::Rsa { .. } => Vec::new(),
+            KeyMaterial::Ec { x, y, .. } => KeyMaterial::point(x, y),
+        }
+    }
+
     /// Its `kid`, 1 to 1024 bytes.
     pub fn kid(&self) -> &str {
         &self.kid
@@ -116,6 +134,12 @@ impl PublicKey {
         format!(r#"{{"kty":"{kty}","use":"sig","alg":"{}","kid":{kid},{numbers}}}"#, self.algorithm)
     }
 }
+
+/// RFC 5480 section 2: a SubjectPublicKeyInfo of id-ecPublicKey on secp256r1, up to its 65 bytes of point.
+const P256_SPKI_HEAD: [u8; 26] = [
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01,
+    0x07, 0x03, 0x42, 0x00,
+];
 
 impl KeyMaterial {
     /// SEC 1 section 2.3.3, uncompressed: 4, x, y.

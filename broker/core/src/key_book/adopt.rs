@@ -20,6 +20,13 @@ pub enum Origin {
     StateDirectory,
 }
 
+/// How far the clocks of replicas may be apart.
+const SKEW: Duration = Duration::from_secs(60);
+
+fn apart(one: Timestamp, other: Timestamp) -> Duration {
+    one.duration_since(other).unsigned_abs()
+}
+
 /// How a record was come by.
 #[derive(Clone, Copy)]
 struct Reading {
@@ -37,33 +44,45 @@ impl KeyBook {
             let known = self.entries.values().any(|entry| entry.recorded);
             return if known { vec![KeyEvent::RecordTampered("it is gone")] } else { Vec::new() };
         }
-        self.nothing_before = true;
+        self.knows_record = true;
+        self.nothing_before = self.sequence == 0 && self.revoked.is_empty();
+        let nothing_before = self.nothing_before;
         for entry in self.entries.values_mut().filter(|entry| entry.in_first_set) {
-            entry.record.first = true;
+            entry.record.first = nothing_before;
         }
         Vec::new()
     }
 
     /// The shared record was read, and its bytes are none.
     pub fn adopt_unreadable(&mut self, now: Moment) -> Vec<KeyEvent> {
-        self.read_at = Some(now);
-        vec![KeyEvent::RecordTampered("it cannot be read")]
+        self.adopt_unbelievable("it cannot be read", now)
+    }
+
+    /// A process that knows what the record said writes it anew. One that does not cannot tell what was revoked: it waits for another.
+    fn adopt_unbelievable(&mut self, why: &'static str, now: Moment) -> Vec<KeyEvent> {
+        if self.knows_record {
+            self.read_at = Some(now);
+        }
+        vec![KeyEvent::RecordTampered(why)]
     }
 
     /// Takes in a record that was read.
     pub fn adopt(&mut self, ledger: &KeyLedger, origin: Origin, now: Moment) -> Vec<KeyEvent> {
         let mut events = Vec::new();
         let before = self.read_at;
-        if origin != Origin::StateDirectory {
-            self.read_at = Some(now);
-        }
         if origin == Origin::Unsealed {
-            return vec![KeyEvent::RecordTampered("its seal is missing or wrong")];
+            return self.adopt_unbelievable("its seal is missing or wrong", now);
         }
-        if ledger.issuer != self.issuer {
-            return vec![KeyEvent::RecordTampered("it names another issuer")];
+        if origin == Origin::Sealed {
+            self.read_at = Some(now);
+            self.knows_record = true;
         }
+        // Whatever else is wrong with it, what it revokes stays revoked.
         self.adopt_revocations(ledger, &mut events);
+        if ledger.issuer != self.issuer {
+            events.push(KeyEvent::RecordTampered("it names another issuer"));
+            return events;
+        }
         if ledger.sequence < self.sequence {
             events.push(KeyEvent::RecordRolledBack);
             return events;
@@ -76,7 +95,7 @@ impl KeyBook {
             }
         }
         if origin == Origin::Sealed {
-            self.drop_retired(ledger, &mut events);
+            self.drop_retired(ledger, now, &mut events);
         }
         self.sequence = ledger.sequence;
         events
@@ -97,69 +116,101 @@ impl KeyBook {
         self.listed = revoked;
     }
 
-    fn adopt_key(
-        &mut self,
-        kid: &str,
-        stored: &KeyRecord,
-        Reading { before: read_before, blank, origin }: Reading,
-        now: Moment,
-        events: &mut Vec<KeyEvent>,
-    ) {
-        if let Some(own) = self.entries.get_mut(kid) {
-            if own.record.key != stored.key {
+    fn adopt_key(&mut self, kid: &str, stored: &KeyRecord, found: Reading, now: Moment, events: &mut Vec<KeyEvent>) {
+        if self.retired.get(kid).is_some_and(|retired| stored.confirmed_at <= *retired) {
+            // This process has retired it and not yet written that.
+            return;
+        }
+        match self.entries.get(kid) {
+            Some(own) if own.record.key != stored.key && own.recorded => {
                 events.push(KeyEvent::RecordTampered("it holds other bytes under a known kid"));
-                return;
             }
-            if !self.listed.contains_key(kid) {
-                own.record.withdrawn_at = own.record.withdrawn_at.or(stored.withdrawn_at);
+            // What this process alone saw, or had in its directory, gives way to what all replicas agreed on.
+            Some(own) if own.record.key != stored.key => {
+                events.push(KeyEvent::Replaced(kid.to_owned()));
+                self.entries.remove(kid);
+                self.insert_stored(kid, stored, found, now, events);
             }
-            own.record.signed_until = own.record.signed_until.max(stored.signed_until);
-            own.record.confirmed_at = own.record.confirmed_at.max(stored.confirmed_at.min(now.wall));
-            if own.recorded && own.record.published_at != stored.published_at {
-                events.push(KeyEvent::RecordTampered("it gives a key another time of publication"));
-                return;
-            }
-            if own.recorded || origin == Origin::StateDirectory {
-                return;
-            }
-            own.recorded = true;
-        }
-        // A replica may have published it before this process saw it, but not before this process last saw it missing.
-        let earliest = read_before.filter(|_| origin == Origin::Sealed).map_or(Timestamp::MIN, |read| read.wall);
-        let dated_back =
-            stored.published_at < earliest || stored.published_at > now.wall.saturating_add(Duration::from_secs(60)).unwrap_or(now.wall);
-        if dated_back {
-            events.push(KeyEvent::RecordTampered("it gives a new key a time of publication that cannot be"));
-        }
-        let published_at = if dated_back { now.wall } else { stored.published_at };
-        // Or a replica was faster with the first set of all, which this process had in hand too, or nothing yet.
-        let beaten = self.nothing_before && self.entries.get(kid).is_some_and(|own| own.record.first);
-        let first = stored.first && (read_before.is_none() || beaten || blank) && !dated_back;
-        let age = Duration::try_from(now.wall.duration_since(published_at)).unwrap_or_default();
-        match self.entries.get_mut(kid) {
-            Some(own) => {
-                own.record.published_at = published_at;
-                own.record.first = first;
-                (own.age, own.since) = (age, now.mono);
-            }
-            None => {
-                let record = KeyRecord { published_at, first, ..stored.clone() };
-                let recorded = origin == Origin::Sealed || !self.shared;
-                let confirmed = self.listed.get(kid) == Some(&stored.key);
-                let entry = Entry { record, in_first_set: false, age, since: now.mono, confirmed, recorded };
-                self.entries.insert(kid.to_owned(), entry);
-                self.candidates.retain(|(_, candidate), _| candidate != kid);
-                events.push(KeyEvent::Published(kid.to_owned()));
-            }
+            Some(own) if own.recorded || found.origin == Origin::StateDirectory => self.merge(kid, stored, now, events),
+            _ => self.insert_stored(kid, stored, found, now, events),
         }
     }
 
+    /// Takes in what other replicas know of a key that is recorded already.
+    fn merge(&mut self, kid: &str, stored: &KeyRecord, now: Moment, events: &mut Vec<KeyEvent>) {
+        let listed = self.is_listed(kid, now);
+        let Some(own) = self.entries.get_mut(kid) else { return };
+        let confirmed_at = stored.confirmed_at.min(now.wall);
+        if confirmed_at > own.record.confirmed_at {
+            // Another replica has seen it since.
+            own.record.confirmed_at = confirmed_at;
+            own.missing_since = None;
+            own.record.withdrawn_at = stored.withdrawn_at;
+        } else if !listed {
+            own.record.withdrawn_at = own.record.withdrawn_at.or(stored.withdrawn_at);
+        }
+        own.record.signed_until = own.record.signed_until.max(stored.signed_until);
+        if apart(own.record.published_at, stored.published_at) > SKEW {
+            events.push(KeyEvent::RecordTampered("it gives a key another time of publication"));
+        }
+        // The later time wins, so that replicas whose clocks differ agree. How old the key is here is counted here.
+        if stored.published_at <= now.wall.saturating_add(SKEW).unwrap_or(now.wall) {
+            own.record.published_at = own.record.published_at.max(stored.published_at);
+        }
+    }
+
+    /// A key that the record holds and this process did not have, or did not know to be recorded.
+    fn insert_stored(&mut self, kid: &str, stored: &KeyRecord, found: Reading, now: Moment, events: &mut Vec<KeyEvent>) {
+        let sealed = found.origin == Origin::Sealed;
+        // A replica may have published it before this process saw it, but not before this process last saw it missing.
+        let earliest = found.before.filter(|_| sealed).map_or(Timestamp::MIN, |read| read.wall);
+        let dated_back = found.before.is_some() && stored.published_at < earliest && apart(stored.published_at, earliest) > SKEW;
+        let dated_on = stored.published_at > now.wall && apart(stored.published_at, now.wall) > SKEW;
+        let impossible = dated_back || dated_on;
+        if impossible {
+            events.push(KeyEvent::RecordTampered("it gives a new key a time of publication that cannot be"));
+        }
+        let published_at = if impossible { now.wall } else { stored.published_at };
+        let own = self.entries.remove(kid);
+        // Or a replica was faster with the first set of all, which this process had in hand too, or nothing yet.
+        let beaten = self.nothing_before && own.as_ref().is_some_and(|own| own.record.first);
+        let first = stored.first && (found.before.is_none() || beaten || found.blank) && !impossible;
+        let age = Duration::try_from(now.wall.duration_since(published_at.max(earliest))).unwrap_or_default();
+        let confirmed = self.listed.get(kid) == Some(&stored.key);
+        let confirmed_at = stored.confirmed_at.min(now.wall);
+        let record = KeyRecord {
+            published_at,
+            first,
+            confirmed_at: own.as_ref().map_or(confirmed_at, |own| own.record.confirmed_at.max(confirmed_at)),
+            signed_until: stored.signed_until.max(own.as_ref().and_then(|own| own.record.signed_until)),
+            withdrawn_at: stored.withdrawn_at.filter(|_| !self.is_listed(kid, now)),
+            key: stored.key.clone(),
+        };
+        if own.is_none() {
+            events.push(KeyEvent::Published(kid.to_owned()));
+        }
+        let entry = Entry {
+            record,
+            in_first_set: own.as_ref().is_some_and(|own| own.in_first_set),
+            age,
+            since: now.mono,
+            confirmed: confirmed || own.is_some_and(|own| own.confirmed),
+            recorded: sealed || !self.shared,
+            restored: !sealed,
+            missing_since: None,
+        };
+        self.entries.insert(kid.to_owned(), entry);
+        self.retired.remove(kid);
+        self.candidates.retain(|(_, candidate), _| candidate != kid);
+    }
+
     /// What the leader retired goes here too, unless the hub still shows it to this process.
-    fn drop_retired(&mut self, ledger: &KeyLedger, events: &mut Vec<KeyEvent>) {
+    fn drop_retired(&mut self, ledger: &KeyLedger, now: Moment, events: &mut Vec<KeyEvent>) {
+        self.retired.retain(|kid, _| ledger.keys.contains_key(kid));
         let gone: Vec<String> = self
             .entries
             .iter()
-            .filter(|(kid, entry)| entry.recorded && !ledger.keys.contains_key(*kid) && !self.listed.contains_key(*kid))
+            .filter(|(kid, entry)| entry.recorded && !ledger.keys.contains_key(*kid) && !self.is_listed(kid, now))
             .map(|(kid, _)| kid.clone())
             .collect();
         for kid in gone {

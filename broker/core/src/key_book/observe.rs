@@ -10,6 +10,9 @@ use crate::moment::Moment;
 /// How long an endpoint must have listed a new key before it is published unasked: one that flashes up once is not.
 const CANDIDACY: Duration = Duration::from_secs(10);
 
+/// How long complete readings must lack a key before it is withdrawn: behind a load balancer each may reach another apiserver.
+pub(super) const ABSENCE: Duration = Duration::from_secs(60);
+
 /// One look at every endpoint of the hub.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
@@ -42,7 +45,8 @@ impl KeyBook {
         candidates.extend(std::mem::take(&mut self.candidates).into_iter().filter(|((endpoint, _), _)| !heard(endpoint)));
         self.candidates = candidates;
         self.listed = listed;
-        self.publish_candidates(first_set, now, &mut events);
+        self.listed_at = now.mono;
+        self.publish_candidates(first_set, &heard, now, &mut events);
         // Never down to nothing: as long as no key that the hub lists is published, the others stay.
         let replaced = self.listed.keys().any(|kid| self.entries.contains_key(kid));
         if leads && reading.silent == 0 && replaced {
@@ -80,6 +84,7 @@ impl KeyBook {
             entry.confirmed = true;
             entry.record.confirmed_at = now.wall;
             entry.record.withdrawn_at = None;
+            entry.missing_since = None;
             return;
         }
         let place = (endpoint.to_owned(), key.kid().to_owned());
@@ -89,10 +94,13 @@ impl KeyBook {
     }
 
     /// The first set is published whole: there is nothing older that it could be told from.
-    fn publish_candidates(&mut self, first_set: bool, now: Moment, events: &mut Vec<KeyEvent>) {
-        let ripe = |candidate: &&Candidate| first_set || now.mono.saturating_sub(candidate.since) >= CANDIDACY;
+    fn publish_candidates(&mut self, first_set: bool, heard: &impl Fn(&String) -> bool, now: Moment, events: &mut Vec<KeyEvent>) {
+        // A second sight is needed: time alone ripens nothing.
+        let ripe = |((endpoint, _), candidate): &(&(String, String), &Candidate)| {
+            first_set || heard(endpoint) && now.mono.saturating_sub(candidate.since) >= CANDIDACY
+        };
         let keys: BTreeMap<String, PublicKey> =
-            self.candidates.values().filter(ripe).map(|candidate| (candidate.key.kid().to_owned(), candidate.key.clone())).collect();
+            self.candidates.iter().filter(ripe).map(|((_, kid), candidate)| (kid.clone(), candidate.key.clone())).collect();
         for (kid, key) in keys {
             self.insert(key, first_set, now);
             events.push(KeyEvent::Published(kid));
@@ -104,12 +112,19 @@ impl KeyBook {
         let gone: BTreeSet<String> = self.entries.keys().filter(|kid| !self.listed.contains_key(*kid)).cloned().collect();
         for kid in gone {
             let Some(entry) = self.entries.get_mut(&kid) else { continue };
+            let missing_since = *entry.missing_since.get_or_insert(now.mono);
+            // Another replica may have seen it since.
+            let unseen = Duration::try_from(now.wall.duration_since(entry.record.confirmed_at)).unwrap_or_default();
+            if entry.record.withdrawn_at.is_none() && now.mono.saturating_sub(missing_since).min(unseen) < ABSENCE {
+                continue;
+            }
             if entry.record.withdrawn_at.is_none() {
                 entry.record.withdrawn_at = Some(now.wall);
                 events.push(KeyEvent::Withdrawn(kid.clone()));
             }
             if !entry.is_served(now.wall) {
                 self.entries.remove(&kid);
+                self.retired.insert(kid.clone(), now.wall);
                 events.push(KeyEvent::Retired(kid));
             }
         }

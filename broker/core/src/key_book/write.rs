@@ -45,22 +45,26 @@ impl KeyBook {
     pub fn draft(&self, stored: Option<&KeyLedger>, now: Moment) -> Option<Draft> {
         let mut ledger = KeyLedger::empty(self.issuer.clone());
         ledger.revoked.clone_from(&self.revoked);
-        for (kid, entry) in &self.entries {
+        // What lay in a directory alone, and the hub has not shown, is not for other replicas.
+        for (kid, entry) in self.entries.iter().filter(|(_, entry)| entry.recorded || entry.confirmed) {
             let mut record = entry.record.clone();
             if !entry.recorded {
                 record.published_at = now.wall;
             }
             ledger.keys.insert(kid.clone(), record);
         }
-        if ledger.keys.is_empty() && ledger.revoked.is_empty() {
+        if !self.knows_record || ledger.keys.is_empty() && ledger.revoked.is_empty() {
             return None;
         }
         let seen = stored.map_or(0, |stored| stored.sequence).max(self.sequence);
         match stored {
             Some(stored) if stored.sequence >= self.sequence && is_worth_keeping(stored, &ledger) => None,
             _ => {
-                for record in ledger.keys.values_mut() {
-                    record.signed_until = record.signed_until.and_then(|until| until.saturating_add(SIGNED_STEP).ok());
+                for (kid, record) in &mut ledger.keys {
+                    let written = stored.and_then(|stored| stored.keys.get(kid)?.signed_until);
+                    if record.signed_until > written {
+                        record.signed_until = record.signed_until.and_then(|until| until.saturating_add(SIGNED_STEP).ok());
+                    }
                 }
                 ledger.sequence = seen.saturating_add(1);
                 Some(Draft { ledger })
@@ -72,10 +76,12 @@ impl KeyBook {
     pub fn written(&mut self, draft: &Draft, now: Moment) {
         self.sequence = self.sequence.max(draft.ledger.sequence);
         self.read_at = Some(now);
+        self.retired.retain(|kid, _| draft.ledger.keys.contains_key(kid));
         for (kid, record) in &draft.ledger.keys {
             let Some(entry) = self.entries.get_mut(kid) else { continue };
             if !entry.recorded && entry.record.key == record.key {
                 entry.recorded = true;
+                entry.restored = false;
                 entry.record.published_at = record.published_at;
                 (entry.age, entry.since) = (Duration::ZERO, now.mono);
             }
@@ -93,11 +99,11 @@ fn is_worth_keeping(stored: &KeyLedger, wanted: &KeyLedger) -> bool {
     let same_keys = stored.revoked == wanted.revoked && stored.issuer == wanted.issuer && stored.keys.keys().eq(wanted.keys.keys());
     same_keys
         && stored.keys.iter().zip(&wanted.keys).all(|((_, stored), (_, wanted))| {
-            let confirmed = wanted.confirmed_at.duration_since(stored.confirmed_at);
+            let newer = Duration::try_from(wanted.confirmed_at.duration_since(stored.confirmed_at)).unwrap_or_default();
             stored.key == wanted.key
                 && stored.published_at == wanted.published_at
                 && stored.withdrawn_at == wanted.withdrawn_at
-                && Duration::try_from(confirmed).is_ok_and(|newer| newer < CONFIRMATION_STEP)
+                && newer < CONFIRMATION_STEP
                 && stored.signed_until >= wanted.signed_until
         })
 }

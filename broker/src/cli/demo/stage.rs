@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use keyferry_core::config::Overrides;
 use secrecy::{ExposeSecret, SecretString};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
@@ -64,6 +65,7 @@ impl Stage {
             config: folder.path().join("config.yaml"),
             hub: HubAccess { kubeconfig: Some(folder.path().join("hub.kubeconfig")), context: None },
             state_dir: None,
+            overrides: Overrides::default(),
             read_again: ReadAgain::never(),
         };
         let server = Server::bind(options).await?;

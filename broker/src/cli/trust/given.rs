@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use keyferry_core::audience::Audience;
 use keyferry_core::ca_bundle::{CaBundle, MAX_CA_BUNDLE_BYTES};
-use keyferry_core::config::{AllowRule, Configuration, NamespaceRule, TargetCluster};
+use keyferry_core::config::{AllowRule, Configuration, NamespaceRule, Overrides, TargetCluster};
 use keyferry_core::issuer::Issuer;
 use keyferry_core::service_account::ServiceAccount;
 
@@ -31,7 +31,12 @@ pub(super) struct Given {
 /// # Errors
 /// A line: what is missing, wrong, or cannot be read.
 pub(super) fn read(args: &TrustArgs) -> Result<Given, String> {
-    let configuration = args.config.as_deref().map(config_file::read).transpose().map_err(|error| error.to_string())?;
+    let configuration = args
+        .config
+        .as_deref()
+        .map(|path| config_file::read(path, Overrides { enable_own_issuers: Some(true) }))
+        .transpose()
+        .map_err(|error| error.to_string())?;
     let found = match &configuration {
         Some(configuration) => Some((configuration, target(configuration, args)?)),
         None => None,

@@ -106,7 +106,7 @@ pub(super) fn jwks_uri(document: &Fetched) -> Option<String> {
     Some(document.get("jwks_uri")?.as_str()?.to_owned()).filter(|uri| !uri.is_empty())
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "embedded"))]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::sync::Arc;

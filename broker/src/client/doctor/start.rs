@@ -1,6 +1,6 @@
 //! What is held at the start, turned into what is to be asked.
 
-use keyferry_core::config::CertificateSource;
+use keyferry_core::config::{CertificateSource, Overrides};
 use keyferry_core::name::{AccessName, Namespace};
 use keyferry_core::reason::Reason;
 use keyferry_trust::Code;
@@ -124,7 +124,7 @@ impl Plan {
 /// A plan from an access of a configuration file, with your own rights on the hub.
 pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
     let mut plan = Plan::named(format!("access/{access}"));
-    let configuration = match config_file::read(&direct.config) {
+    let configuration = match config_file::read(&direct.config, Overrides { enable_own_issuers: Some(true) }) {
         Ok(configuration) => configuration,
         Err(error) => return Plan { problem: Some(problem(Reason::ConfigurationInvalid, error.to_string())), ..plan },
     };

@@ -52,6 +52,9 @@ fn of_the_server() {
         set("clusterResourceNamespace: a/b", "clusterResourceNamespace", "lower-case", "namespace"),
         set("canaryServiceAccount: keyferry-system/bird", "canaryServiceAccount", "lower-case", "ServiceAccount"),
         set("hub: {issuer: 'http://hub'}", "hub.issuer", "not an https URL", "--service-account-issuer"),
+        set("callerAudience: keyferry.dev/inert", "callerAudience", "good nowhere", "another"),
+        set("ownIssuers: {rotateEvery: 23h}", "ownIssuers.rotateEvery", "out of range", "24h to 8760h"),
+        set("ownIssuers: {enable: true}", "ownIssuers.enable", "unknown field", "spelling"),
         set("hub: {issuers: 'http://hub'}", "hub.issuers", "unknown field", "spelling"),
         set("hub: {endpoints: ['https://a', 'https://a/b']}", "hub.endpoints[1]", "not an https origin", "each apiserver"),
         set("health: {address: localhost}", "health.address", "not an address", "ip:port"),
@@ -177,8 +180,8 @@ fn of_an_issuer_and_a_lifetime() {
         |to: &str, problem, mend| case("default: 30m", format!("default: {to} #here"), "spec.tokenLifetime.default", problem, mend);
     let max = |to: &str, problem, mend| case("max: 2h", format!("max: {to} #here"), "spec.tokenLifetime.max", problem, mend);
     check(vec![
-        issuer("Keyferry", "not available yet", "use Hub"),
-        issuer("hub", "no issuer", "use Hub"),
+        issuer("Keyferry", "not enabled", "--enable-keyferry-issuer"),
+        issuer("hub", "no issuer", "use Hub or Keyferry"),
         issuer("''", "no issuer", "use Hub"),
         target_issuer("kubernetes/serviceaccount", "not an https URL"),
         target_issuer("https://a.example.com?x", "query"),
@@ -501,7 +504,7 @@ fn are_all_told_at_once() {
 #[test]
 fn stand_in_the_order_of_place_path_problem_mend() {
     let found = mistakes_of(&edited("issuer: Hub", "issuer: X"));
-    assert_eq!(found[0].to_string(), "line 38: TargetCluster/staging: spec.issuer: \"X\" is no issuer; use Hub");
+    assert_eq!(found[0].to_string(), "line 38: TargetCluster/staging: spec.issuer: \"X\" is no issuer; use Hub or Keyferry");
     let found = mistakes_of(&edited("probe: Report", "probe: X"));
     assert!(found[0].to_string().starts_with("line 79: TargetAccess/tenant-a/staging: spec.probe: "), "{}", found[0]);
 }

@@ -1,0 +1,87 @@
+//! The published documents beside an empty handler and beside SPIRE's oidc-discovery-provider:
+//! `cargo bench -p keyferry --bench discovery`, with `-- --markdown` for the text of `docs/benchmarks.md`.
+//!
+//! Every server is a process of its own, so that its CPU time and memory can be told apart, and so is the load. Everything is on
+//! loopback, bounded in count and time, and stops by itself in three minutes. Where the peer cannot be built, its rows say why.
+
+#![allow(unreachable_pub, reason = "a benchmark has no outside")]
+
+// The other benchmark's, of which not all is needed here.
+#[allow(dead_code)]
+#[path = "exchange/answer_time.rs"]
+mod answer_time;
+#[allow(dead_code)]
+#[path = "exchange/driver.rs"]
+mod driver;
+#[allow(dead_code)]
+#[path = "exchange/generator.rs"]
+mod generator;
+#[allow(dead_code)]
+#[path = "exchange/keyferry_process.rs"]
+mod keyferry_process;
+#[allow(dead_code)]
+#[path = "exchange/policy.rs"]
+mod policy;
+#[allow(dead_code)]
+#[path = "exchange/process.rs"]
+mod process;
+#[allow(dead_code)]
+#[path = "exchange/spread.rs"]
+mod spread;
+#[allow(dead_code)]
+#[path = "exchange/stage.rs"]
+mod stage;
+#[allow(dead_code)]
+#[path = "exchange/table.rs"]
+mod table;
+#[allow(dead_code)]
+#[path = "exchange/tls_connection.rs"]
+mod tls_connection;
+
+#[path = "discovery/empty.rs"]
+mod empty;
+#[path = "discovery/figures.rs"]
+mod figures;
+#[path = "discovery/load.rs"]
+mod load;
+#[path = "discovery/measure.rs"]
+mod measure;
+#[path = "discovery/peer.rs"]
+mod peer;
+#[path = "discovery/report.rs"]
+mod report;
+#[path = "discovery/server.rs"]
+mod server;
+
+use std::process::ExitCode;
+
+/// What can go wrong in a benchmark ends it with a sentence.
+pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let has = |name: &str| arguments.iter().any(|argument| argument == name);
+    let outcome = if has(load::LOAD) {
+        load::main()
+    } else if has(empty::SERVE) {
+        empty::main()
+    } else if has("--bench") {
+        measured(has("--markdown"))
+    } else {
+        // `cargo test --all-targets` starts benchmarks too, without this argument.
+        process::say("nothing is measured without `cargo bench`\n")
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = process::complain(&format!("benchmark: {error}\n"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measured(markdown: bool) -> Outcome<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let figures = runtime.block_on(measure::all())?;
+    process::say(&if markdown { report::markdown(&figures) } else { report::text(&figures) })
+}

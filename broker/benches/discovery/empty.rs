@@ -1,0 +1,49 @@
+//! An empty handler behind Keyferry's own TLS listener, as a process of its own: what is left when nothing is decided.
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::Response;
+use axum::routing::any;
+use keyferry::http::listener::TlsListener;
+use keyferry::read_again::ReadAgain;
+use keyferry_core::config::{Listener, TlsFiles};
+use serde::{Deserialize, Serialize};
+
+use super::process;
+use crate::Outcome;
+
+/// The argument that makes this binary such a server.
+pub const SERVE: &str = "--serve-empty";
+
+/// What to serve.
+#[derive(Deserialize, Serialize)]
+pub struct Order {
+    /// Its certificate.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// Bytes of the body.
+    pub bytes: usize,
+}
+
+/// Reads an [`Order`] from standard input, says where it listens, and serves until it is killed.
+pub fn main() -> Outcome<()> {
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text)?;
+    let order: Order = serde_json::from_str(&text)?;
+    // The runtime of `keyferry serve`.
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let tls = TlsFiles { certificate: order.certificate, key: order.key };
+        let listener = TlsListener::bind(&Listener { address: SocketAddr::from(([127, 0, 0, 1], 0)), tls }).await?;
+        process::say(&format!("{}\n", listener.address()?))?;
+        let answer = Bytes::from(vec![b'x'; order.bytes]);
+        let handler = any(async move || Response::new(Body::from(answer.clone())));
+        listener.serve(Router::new().route("/openid/v1/jwks", handler), ReadAgain::never()).await?;
+        Ok(())
+    })
+}

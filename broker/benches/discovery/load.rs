@@ -1,0 +1,185 @@
+//! The load, in a process of its own: connections that are kept, or a new one for each request, with slow clients beside them or not.
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, OnceLock};
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt, TryStreamExt, stream};
+use rustls::ClientConfig;
+use rustls::client::Resumption;
+use serde::{Deserialize, Serialize};
+
+use super::answer_time::AnswerTime;
+use super::generator::{Answered, BEGINS, ENDS};
+use super::process;
+use super::tls_connection::{self, TlsConnection};
+use crate::Outcome;
+
+/// The argument that makes this binary the load.
+pub const LOAD: &str = "--send-discovery-load";
+/// A slow client sends its request in so many parts ...
+const PARTS: usize = 5;
+/// ... and rests so long after each: it is within the time that servers give for a request's head.
+const REST: Duration = Duration::from_secs(1);
+/// Handshakes of slow clients under way at once, in each thread.
+const OPENING: usize = 16;
+
+/// What to send.
+#[derive(Clone, Deserialize, Serialize)]
+pub struct Load {
+    /// To whom.
+    pub address: SocketAddr,
+    /// Whose certificate to expect.
+    pub ca_pem: String,
+    /// The whole request.
+    pub request: String,
+    /// Senders at once.
+    pub senders: usize,
+    /// Whether each request gets a connection of its own, with a full handshake, as a verifier without a session cache makes it.
+    pub new_connections: bool,
+    /// Slow clients, connected all the time.
+    pub slow: usize,
+    /// How long before anything counts.
+    pub warm_up: Duration,
+    /// How long to measure.
+    pub duration: Duration,
+}
+
+/// What came back.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub struct Received {
+    /// Answers to the senders within the measured time.
+    pub answered: Answered,
+    /// Answers to slow clients, from first to last.
+    pub slow_answers: u64,
+    /// Slow clients whose connection the server ended.
+    pub slow_lost: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Window {
+    from: Instant,
+    until: Instant,
+}
+
+#[derive(Default)]
+struct Slow {
+    answers: AtomicU64,
+    lost: AtomicU64,
+}
+
+/// What the threads share.
+struct Shared {
+    load: Load,
+    config: Arc<ClientConfig>,
+    connected: Barrier,
+    window: OnceLock<Window>,
+    slow: Slow,
+}
+
+/// Reads a [`Load`] from standard input, carries it out and writes [`Received`].
+pub fn main() -> Outcome<()> {
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text)?;
+    let load: Load = serde_json::from_str(&text)?;
+    let mut config = Arc::unwrap_or_clone(tls_connection::trusting(&load.ca_pem)?);
+    config.resumption = Resumption::disabled();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(load.senders);
+    let connected = Barrier::new(threads + 1);
+    let shared = Arc::new(Shared { load, config: Arc::new(config), connected, window: OnceLock::new(), slow: Slow::default() });
+    let workers: Vec<_> = (0..threads)
+        .map(|thread| {
+            let shared = Arc::clone(&shared);
+            std::thread::spawn(move || work(&shared, thread, threads))
+        })
+        .collect();
+    shared.connected.wait();
+    let from = process::now() + shared.load.warm_up;
+    let window = *shared.window.get_or_init(|| Window { from, until: from + shared.load.duration });
+    shared.connected.wait();
+    std::thread::sleep(window.from.saturating_duration_since(process::now()));
+    process::say(&format!("{BEGINS}\n"))?;
+    std::thread::sleep(window.until.saturating_duration_since(process::now()));
+    process::say(&format!("{ENDS}\n"))?;
+    let mut times = Vec::new();
+    for worker in workers {
+        times.extend(worker.join().map_err(|_| "a thread of the load panicked")??);
+    }
+    let answered = Answered { count: times.len() as u64, time: AnswerTime::of(times) };
+    let slow = |number: &AtomicU64| number.load(Ordering::Relaxed);
+    let received = Received { answered, slow_answers: slow(&shared.slow.answers), slow_lost: slow(&shared.slow.lost) };
+    process::say(&format!("{}\n", serde_json::to_string(&received)?))
+}
+
+/// One thread with its share of senders and slow clients.
+fn work(shared: &Arc<Shared>, thread: usize, threads: usize) -> Outcome<Vec<Duration>> {
+    let share = |all: usize| (thread..all).step_by(threads);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let times = runtime.block_on(async {
+        let opened = connect(shared, share(shared.load.slow).count(), share(shared.load.senders).count()).await;
+        shared.connected.wait();
+        shared.connected.wait();
+        let window = *shared.window.get().ok_or("there is no window")?;
+        let (slow, senders) = opened?;
+        for (index, connection) in slow.into_iter().enumerate() {
+            tokio::spawn(be_slow(Arc::clone(shared), connection, index));
+        }
+        let times = futures::future::try_join_all(senders.into_iter().map(|connection| send(shared, connection, window))).await?;
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(times.into_iter().flatten().collect())
+    });
+    // The slow clients end with it.
+    runtime.shutdown_background();
+    times
+}
+
+async fn connect(shared: &Shared, slow: usize, senders: usize) -> Outcome<(Vec<TlsConnection>, Vec<Option<TlsConnection>>)> {
+    let open = || TlsConnection::open(shared.load.address, Arc::clone(&shared.config));
+    let slow = stream::iter(0..slow).map(|_| open()).buffer_unordered(OPENING).try_collect().await?;
+    let mut ready = Vec::new();
+    for _ in 0..senders {
+        ready.push(if shared.load.new_connections { None } else { Some(open().await?) });
+    }
+    Ok((slow, ready))
+}
+
+async fn send(shared: &Shared, mut kept: Option<TlsConnection>, window: Window) -> Outcome<Vec<Duration>> {
+    let mut times = Vec::new();
+    loop {
+        let sent = process::now();
+        if sent >= window.until {
+            return Ok(times);
+        }
+        let request = shared.load.request.as_bytes();
+        match &mut kept {
+            Some(connection) => connection.ask(request).await?,
+            None => TlsConnection::open(shared.load.address, Arc::clone(&shared.config)).await?.ask(request).await?,
+        };
+        let answered = process::now();
+        if sent >= window.from && answered <= window.until {
+            times.push(answered - sent);
+        }
+    }
+}
+
+/// Asks without haste, again and again.
+async fn be_slow(shared: Arc<Shared>, mut connection: TlsConnection, index: usize) {
+    // Not all in the same moment.
+    tokio::time::sleep(REST.mul_f64((index % 100) as f64 / 100.0)).await;
+    let request = shared.load.request.as_bytes();
+    loop {
+        for part in request.chunks(request.len().div_ceil(PARTS)) {
+            if connection.send(part).await.is_err() {
+                shared.slow.lost.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+            tokio::time::sleep(REST).await;
+        }
+        let counter = if connection.answer().await.is_ok() { &shared.slow.answers } else { &shared.slow.lost };
+        counter.fetch_add(1, Ordering::Relaxed);
+        if std::ptr::eq(counter, &shared.slow.lost) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The shipped binary as a process of its own, ended with its value.
+
+use std::process::{Child, Command, Stdio};
+
+use super::policy::Ports;
+use super::stage::Ground;
+use crate::Outcome;
+
+/// See the module.
+pub struct Keyferry(Child);
+
+impl Keyferry {
+    /// `keyferry serve` by the files of the ground; ready when it comes back.
+    pub async fn start(ground: &Ground, ports: Ports) -> Outcome<Keyferry> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_keyferry"));
+        command.arg("serve").arg("--config").arg(ground.file("config.yaml"));
+        command.arg("--kubeconfig").arg(ground.file("hub.kubeconfig"));
+        let keyferry = Keyferry(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
+        ground.until_ready(ports).await?;
+        Ok(keyferry)
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Keyferry {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,46 @@
+//! When a key set is to be changed.
+
+use std::time::Duration;
+
+use super::key_set::{KeySet, MAX_PREVIOUS};
+use super::sightings::Sightings;
+use crate::moment::Moment;
+
+/// A key that began to sign further ahead than this was promoted by a clock that was wrong.
+const AHEAD: Duration = Duration::from_secs(24 * 3600);
+
+/// How keys are rotated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RotationPolicy {
+    /// How long a key must have been published before it signs ([`super::settles_after`]).
+    pub settles_after: Duration,
+    /// How long a key signs before the next one does.
+    pub every: Duration,
+}
+
+/// What is to be done to a key set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The next key becomes the current one.
+    Promote,
+    /// Keys that are over go, keys that were taken out too early come back.
+    Tidy,
+}
+
+/// What is to be done now. `asked_for` is the request by hand that stands at the stored set, if any.
+///
+/// A replica promotes only a key that it has published itself for the whole time, whatever the stored times say.
+pub fn due(set: &KeySet, seen: &Sightings, asked_for: Option<&str>, policy: &RotationPolicy, now: Moment) -> Option<Change> {
+    let by_hand = asked_for.is_some() && asked_for != set.handled_rotation.as_deref();
+    let at = set.current.signs_since;
+    let by_schedule = now.wall >= at.saturating_add(policy.every).unwrap_or(jiff::Timestamp::MAX)
+        || now.wall.saturating_add(AHEAD).is_ok_and(|limit| at > limit);
+    let room = set.previous.iter().filter(|key| !seen.is_over(key.key.kid(), now)).count() + seen.missing(now).count() < MAX_PREVIOUS;
+    let observed = seen.published_for(set.next.key.kid(), now).is_some_and(|span| span >= policy.settles_after);
+    if (by_hand || by_schedule) && room && observed {
+        return Some(Change::Promote);
+    }
+    let over = set.previous.iter().any(|key| seen.is_over(key.key.kid(), now));
+    let missing = set.previous.len() < MAX_PREVIOUS && seen.missing(now).next().is_some();
+    (over || missing).then_some(Change::Tidy)
+}

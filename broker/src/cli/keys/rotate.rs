@@ -1,0 +1,48 @@
+//! `keyferry keys rotate`: the next key of an own issuer signs.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use keyferry_core::name::{Namespace, ObjectName};
+
+use crate::cli::{HubArgs, ui};
+use crate::clock::{Clock, SystemClock};
+use crate::kube::client::HubClient;
+use crate::kube::issuer_keys::KubeIssuerKeys;
+use crate::ports::HubError;
+
+#[derive(Args)]
+pub(in crate::cli) struct RotateArgs {
+    /// The TargetCluster, one with `issuer: Keyferry`.
+    #[arg(long, value_name = "NAME")]
+    target: String,
+    /// Keyferry's namespace.
+    #[arg(short, long, default_value = "keyferry-system")]
+    namespace: String,
+    #[command(flatten)]
+    hub: HubArgs,
+}
+
+pub(super) async fn run(args: &RotateArgs) -> ExitCode {
+    match rotate(args).await {
+        Ok(text) => ui::finish(&text),
+        Err(problem) => ui::fail(&problem, None),
+    }
+}
+
+async fn rotate(args: &RotateArgs) -> Result<String, String> {
+    let target = ObjectName::new(args.target.clone()).map_err(|error| format!("--target {:?} {error}", args.target))?;
+    let namespace = Namespace::new(args.namespace.clone()).map_err(|error| format!("--namespace {:?} {error}", args.namespace))?;
+    let config = args.hub.access().config().await.map_err(|error| error.to_string())?;
+    let client = HubClient::new(config).map_err(|error| error.to_string())?;
+    let request = SystemClock::start().now().wall.to_string();
+    match KubeIssuerKeys::new(client, namespace.clone()).request_rotation(&target, &request).await {
+        Ok(()) => Ok(format!(
+            "a rotation of the keys of {target} is asked for: the next key signs within 10 s, or once it has been published for long enough"
+        )),
+        Err(HubError::NotFound(_)) => {
+            Err(format!("target {target} has no key set: there is no Secret keyferry-issuer-{target} in {namespace}"))
+        }
+        Err(error) => Err(format!("marking the Secret keyferry-issuer-{target} in {namespace}: {error}")),
+    }
+}

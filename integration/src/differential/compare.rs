@@ -1,0 +1,300 @@
+//! One ruling held against one oracle's answer.
+
+use std::fmt;
+
+use super::class;
+use super::verdict::{FieldFault, Ruling, User, Verdict};
+use crate::oracle::{Answer, OracleVerdict};
+
+/// How often the two sides agree. One judgement for a configuration that is refused, else one for each token and entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Tally {
+    pub(crate) agreed: usize,
+    /// Of the agreed ones: the texts differ, the classes do not.
+    pub(crate) other_words: usize,
+    pub(crate) undetermined: usize,
+    pub(crate) disagreed: usize,
+    /// The issuer's documents could not be fetched, so there is nothing to compare.
+    pub(crate) unpublished: usize,
+    /// The authenticator panicked, so there is nothing to compare either.
+    pub(crate) panicked: usize,
+}
+
+/// What one case on one release came to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Comparison {
+    pub(crate) tally: Tally,
+    pub(crate) differences: Vec<Difference>,
+    /// Why something is undetermined.
+    pub(crate) reasons: Vec<String>,
+    /// Both texts, where only words differ.
+    pub(crate) words: Vec<(String, String)>,
+}
+
+/// Two sides that do not agree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Difference {
+    /// Which token, when it is about one.
+    pub(crate) token: Option<usize>,
+    /// What kind, without values.
+    pub(crate) kind: String,
+    pub(crate) ours: String,
+    pub(crate) theirs: String,
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { agreed, other_words, undetermined, disagreed, unpublished, panicked } = self;
+        write!(
+            f,
+            "agreed {agreed} (in other words {other_words}), undetermined {undetermined}, disagreed {disagreed}, without documents {unpublished}, panics of theirs {panicked}"
+        )
+    }
+}
+
+impl Tally {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.agreed += other.agreed;
+        self.other_words += other.other_words;
+        self.undetermined += other.undetermined;
+        self.disagreed += other.disagreed;
+        self.unpublished += other.unpublished;
+        self.panicked += other.panicked;
+    }
+
+    /// Of a thousand judgements, how many were decided, rightly or not.
+    pub(crate) fn decided_per_mille(&self) -> usize {
+        let decided = self.agreed + self.disagreed;
+        decided * 1000 / (decided + self.undetermined).max(1)
+    }
+}
+
+/// Compares.
+pub(crate) fn compare(ours: &Ruling, theirs: &Answer) -> Comparison {
+    let mut found = Comparison::default();
+    if theirs.failure.is_some() {
+        found.tally.panicked += 1;
+        return found;
+    }
+    match (ours, &theirs.load_error, theirs.validation_errors.as_slice()) {
+        (Ruling::Undetermined { why }, _, _) => found.undetermined(why),
+        (Ruling::NotLoaded { text, exact }, Some(load_error), _) => {
+            let (our_class, their_class) = (class::of_load_error(text), class::of_load_error(load_error));
+            if !exact || (our_class == their_class && *text == load_error_of_a_server(load_error)) {
+                found.agree(text, load_error)
+            } else {
+                found.differ(None, format!("load error: ours {our_class}, theirs {their_class}"), text, load_error)
+            }
+        }
+        (Ruling::NotValid { errors, complete }, None, [_, ..]) => compare_faults(errors, *complete, theirs, &mut found),
+        (Ruling::Verdicts(verdicts), None, []) => compare_tokens(verdicts, theirs, &mut found),
+        _ => found.differ(
+            None,
+            format!("configuration: ours {}, theirs {}", our_stage(ours), their_stage(theirs)),
+            &format!("{ours:?}"),
+            &their_stage_text(theirs),
+        ),
+    }
+    found
+}
+
+impl Comparison {
+    fn agree(&mut self, ours: &str, theirs: &str) {
+        self.tally.agreed += 1;
+        if ours != theirs {
+            self.tally.other_words += 1;
+            self.words.push((ours.to_owned(), theirs.to_owned()));
+        }
+    }
+
+    fn undetermined(&mut self, why: &str) {
+        self.tally.undetermined += 1;
+        self.reasons.push(why.to_owned());
+    }
+
+    fn differ(&mut self, token: Option<usize>, kind: String, ours: &str, theirs: &str) {
+        self.tally.disagreed += 1;
+        self.differences.push(Difference { token, kind, ours: ours.to_owned(), theirs: theirs.to_owned() });
+    }
+}
+
+fn compare_faults(ours: &[FieldFault], complete: bool, theirs: &Answer, found: &mut Comparison) {
+    let place = |field: &str, kind: &str| format!("{field} {kind}");
+    let mut our_places: Vec<String> = ours.iter().map(|fault| place(&fault.field, &fault.kind)).collect();
+    let mut their_places: Vec<String> = theirs.validation_errors.iter().map(|error| place(&error.field, &error.kind)).collect();
+    our_places.sort();
+    their_places.sort();
+    let lines = |texts: Vec<&str>| texts.join("\n");
+    let our_text = lines(ours.iter().map(|fault| fault.text.as_str()).collect());
+    let their_text = lines(theirs.validation_errors.iter().map(|error| error.text.as_str()).collect());
+    let found_by_both = if complete { our_places == their_places } else { our_places.iter().all(|place| their_places.contains(place)) };
+    if found_by_both {
+        found.agree(&our_text, if complete { &their_text } else { &our_text });
+    } else {
+        found.differ(None, "validation errors of other fields".to_owned(), &our_text, &their_text);
+    }
+}
+
+fn compare_tokens(ours: &[Vec<Verdict>], theirs: &Answer, found: &mut Comparison) {
+    for (token, their_verdicts) in theirs.tokens.iter().enumerate() {
+        for (entry, their_verdict) in their_verdicts.iter().enumerate() {
+            let state = theirs.authenticators.get(entry);
+            if state.is_some_and(|state| state.not_ready.is_some()) {
+                found.tally.unpublished += 1;
+                continue;
+            }
+            let their_verdict = neutral(their_verdict);
+            match ours.get(token).and_then(|verdicts| verdicts.get(entry)) {
+                Some(Verdict::Undetermined { why }) => found.undetermined(why),
+                Some(our_verdict) => compare_verdicts(token, our_verdict, &their_verdict, found),
+                None => found.differ(Some(token), "no verdict of ours".to_owned(), "", &format!("{their_verdict:?}")),
+            }
+        }
+    }
+}
+
+fn compare_verdicts(token: usize, ours: &Verdict, theirs: &Verdict, found: &mut Comparison) {
+    let possible = if let Verdict::OneOf(possible) = ours { possible.as_slice() } else { std::slice::from_ref(ours) };
+    let their_class = theirs.name();
+    for verdict in possible {
+        match (verdict, theirs) {
+            (Verdict::Rejected { text, .. }, Verdict::Rejected { text: their_text, .. }) if text == their_text => {
+                return found.agree("", "");
+            }
+            (Verdict::Rejected { text, exact: false }, Verdict::Rejected { text: their_text, .. }) if verdict.name() == their_class => {
+                return found.agree(text, their_text);
+            }
+            (Verdict::Accepted(_) | Verdict::Skipped, _) if verdict == theirs => return found.agree("", ""),
+            _ => {}
+        }
+    }
+    let kind = match (ours, theirs) {
+        (Verdict::Accepted(ours), Verdict::Accepted(theirs)) => format!("another user: {}", other_parts(ours, theirs)),
+        _ if possible.iter().any(|verdict| verdict.name() == their_class) => format!("other words: {their_class}"),
+        _ => format!("verdict: ours {}, theirs {their_class}", ours.name()),
+    };
+    found.differ(Some(token), kind, &format!("{ours:?}"), &format!("{theirs:?}"));
+}
+
+/// A scheme is named after the line that made it: kube-apiserver's is another than the oracle's.
+fn load_error_of_a_server(text: &str) -> String {
+    match text.split_once(" in scheme \"") {
+        Some((before, _)) => format!("{before} in scheme \"pkg/kubeapiserver/options/authentication.go\""),
+        None => text.to_owned(),
+    }
+}
+
+fn other_parts(ours: &User, theirs: &User) -> String {
+    let parts = [
+        ("name", ours.name != theirs.name),
+        ("uid", ours.uid != theirs.uid),
+        ("groups", ours.groups != theirs.groups),
+        ("extra", ours.extra != theirs.extra),
+    ];
+    parts.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect::<Vec<_>>().join(" ")
+}
+
+fn neutral(verdict: &OracleVerdict) -> Verdict {
+    match (&verdict.user, &verdict.error) {
+        (Some(user), _) => Verdict::Accepted(User {
+            name: user.name.clone(),
+            uid: user.uid.clone(),
+            groups: user.groups.clone(),
+            extra: user.extra.clone(),
+        }),
+        (None, Some(text)) => Verdict::Rejected { text: text.clone(), exact: true },
+        (None, None) => Verdict::Skipped,
+    }
+}
+
+fn our_stage(ours: &Ruling) -> &'static str {
+    match ours {
+        Ruling::NotLoaded { .. } => "not loaded",
+        Ruling::NotValid { .. } => "not valid",
+        Ruling::Verdicts(_) => "taken",
+        Ruling::Undetermined { .. } => "undetermined",
+    }
+}
+
+fn their_stage(theirs: &Answer) -> &'static str {
+    match (&theirs.load_error, theirs.validation_errors.as_slice()) {
+        (Some(_), _) => "not loaded",
+        (None, [_, ..]) => "not valid",
+        (None, []) => "taken",
+    }
+}
+
+fn their_stage_text(theirs: &Answer) -> String {
+    match (&theirs.load_error, theirs.validation_errors.as_slice()) {
+        (Some(text), _) => text.clone(),
+        (None, []) => "taken".to_owned(),
+        (None, errors) => errors.iter().map(|error| error.text.as_str()).collect::<Vec<_>>().join("\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    fn answer(json: &str) -> Answer {
+        serde_json::from_str(json).unwrap()
+    }
+
+    fn rejected(text: &str) -> Verdict {
+        Verdict::Rejected { text: text.to_owned(), exact: false }
+    }
+
+    fn user(name: &str) -> Verdict {
+        Verdict::Accepted(User { name: name.to_owned(), uid: String::new(), groups: Vec::new(), extra: std::collections::BTreeMap::new() })
+    }
+
+    fn kinds(ours: &[Verdict], theirs: &str) -> Vec<String> {
+        let theirs = answer(&format!(r#"{{"id":1,"authenticators":[{{}}],"tokens":[[{theirs}]]}}"#));
+        compare(&Ruling::Verdicts(vec![ours.to_vec()]), &theirs).differences.into_iter().map(|difference| difference.kind).collect()
+    }
+
+    #[test]
+    fn verdicts_are_told_apart() {
+        let none: Vec<String> = Vec::new();
+        assert_eq!(kinds(&[user("a")], r#"{"user":{"name":"a"}}"#), none);
+        assert_eq!(kinds(&[user("a")], r#"{"user":{"name":"b"}}"#), ["another user: name"]);
+        assert_eq!(kinds(&[Verdict::Skipped], r#"{"skipped":true}"#), none);
+        assert_eq!(kinds(&[Verdict::Skipped], r#"{"user":{"name":"b"}}"#), ["verdict: ours skipped, theirs accepted"]);
+        assert_eq!(kinds(&[rejected("oidc: email not verified")], r#"{"error":"oidc: email not verified"}"#), none);
+        assert_eq!(
+            kinds(&[rejected("oidc: email not verified")], r#"{"error":"oidc: token is expired"}"#),
+            ["verdict: ours rejected: email not verified, theirs rejected: expired"]
+        );
+        assert_eq!(kinds(&[Verdict::OneOf(vec![user("a"), rejected("x")])], r#"{"user":{"name":"a"}}"#), none);
+        let exact = Verdict::Rejected { text: "oidc: email not verified".to_owned(), exact: true };
+        assert_eq!(kinds(std::slice::from_ref(&exact), r#"{"error":"oidc: email not verified"}"#), none);
+        assert_eq!(kinds(&[exact], r#"{"error":"oidc: email not verified!"}"#), ["other words: rejected: email not verified"]);
+        assert_eq!(kinds(&[], r#"{"skipped":true}"#), ["no verdict of ours"]);
+    }
+
+    #[test]
+    fn words_and_gaps_are_counted() {
+        let theirs = answer(r#"{"id":1,"authenticators":[{}],"tokens":[[{"error":"oidc: token is expired (x)"}]]}"#);
+        let ours = |verdict: Verdict| compare(&Ruling::Verdicts(vec![vec![verdict]]), &theirs).tally;
+        assert_eq!(ours(rejected("oidc: token is expired (y)")), Tally { agreed: 1, other_words: 1, ..Tally::default() });
+        assert_eq!(ours(Verdict::Undetermined { why: String::new() }), Tally { undetermined: 1, ..Tally::default() });
+        let half = Tally { agreed: 1, undetermined: 1, ..Tally::default() };
+        assert_eq!(half.decided_per_mille(), 500);
+    }
+
+    #[test]
+    fn configurations_are_compared_by_fields() {
+        let theirs = answer(r#"{"id":1,"validation_errors":[{"field":"a","type":"FieldValueInvalid","text":"t"}]}"#);
+        let fault = |field: &str| FieldFault { field: field.to_owned(), kind: "FieldValueInvalid".to_owned(), text: "t".to_owned() };
+        let not_valid =
+            |fields: &[&str], complete| Ruling::NotValid { errors: fields.iter().map(|field| fault(field)).collect(), complete };
+        assert_eq!(compare(&not_valid(&[], false), &theirs).tally.agreed, 1);
+        assert_eq!(compare(&not_valid(&["b"], false), &theirs).tally.disagreed, 1);
+        assert_eq!(compare(&not_valid(&["a"], true), &theirs).tally.agreed, 1);
+        assert_eq!(compare(&not_valid(&["b"], true), &theirs).tally.disagreed, 1);
+        assert_eq!(compare(&not_valid(&["a", "a"], true), &theirs).tally.disagreed, 1);
+        assert_eq!(compare(&Ruling::Verdicts(Vec::new()), &theirs).tally.disagreed, 1);
+        assert_eq!(compare(&Ruling::NotLoaded { text: "t".to_owned(), exact: true }, &theirs).tally.disagreed, 1);
+    }
+}

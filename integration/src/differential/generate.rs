@@ -1,0 +1,110 @@
+//! The case of a seed and a number.
+
+mod claims;
+mod config;
+mod expression;
+mod grammar;
+pub(crate) mod key_set;
+mod mutation;
+mod token;
+
+use super::case::{Case, ConfigText, Form, Published};
+use super::keys::SigningKeys;
+use super::node::Node;
+use super::random::Random;
+use config::{AUDIENCE, HUB, OTHER_ISSUER, Wealth};
+use token::Aim;
+
+/// The same for the same seed and number, but for the keys.
+pub(crate) fn case(seed: u64, number: u64, keys: &SigningKeys) -> Case {
+    let mut random = Random::of(seed, number);
+    match random.below(100) {
+        0..30 => configuration(&mut random, keys),
+        30..70 => expressions(&mut random, keys),
+        70..90 => tokens(&mut random, keys),
+        _ => key_sets(&mut random, keys),
+    }
+}
+
+fn configuration(random: &mut Random, keys: &SigningKeys) -> Case {
+    let mut case = plain(random, keys, Wealth::Claims);
+    mutation::change(random, &mut case.config, keys);
+    case.disallowed_issuers = match random.below(4) {
+        0 => vec!["https://disallowed.test".to_owned(), "https://a".to_owned()],
+        1 => vec![HUB.to_owned()],
+        _ => Vec::new(),
+    };
+    let aim = Aim { issuer: HUB, audience: AUDIENCE };
+    case.tokens = vec![token::sound(random, aim)];
+    case
+}
+
+fn expressions(random: &mut Random, keys: &SigningKeys) -> Case {
+    let mut case = plain(random, keys, Wealth::Expressions);
+    let aim = Aim { issuer: HUB, audience: AUDIENCE };
+    case.tokens = (0..3).map(|_| token::sound(random, aim)).collect();
+    if random.percent(20) {
+        case.tokens.push(token::changed(random, aim));
+    }
+    case
+}
+
+fn tokens(random: &mut Random, keys: &SigningKeys) -> Case {
+    let mut case = plain(random, keys, Wealth::Claims);
+    for _ in 0..5 {
+        let aim =
+            Aim { issuer: random.pick(&[HUB, HUB, HUB, OTHER_ISSUER]), audience: random.pick(&[AUDIENCE, AUDIENCE, AUDIENCE, "aud-2"]) };
+        case.tokens.push(token::changed(random, aim));
+    }
+    case
+}
+
+fn key_sets(random: &mut Random, keys: &SigningKeys) -> Case {
+    let mut case = plain(random, keys, Wealth::Claims);
+    for published in &mut case.issuers {
+        published.key_set = key_set::odd(random, keys);
+    }
+    case.tokens = (0..4).map(|_| token::of_any_key(random, Aim { issuer: HUB, audience: AUDIENCE })).collect();
+    case
+}
+
+/// A sound configuration whose issuers publish what they should; no tokens.
+fn plain(random: &mut Random, keys: &SigningKeys, wealth: Wealth) -> Case {
+    let mut config = ConfigText { tree: config::sound(random, wealth), form: Form::Yaml, before: String::new(), after: String::new() };
+    if random.percent(50) {
+        config.form = Form::Json;
+    }
+    let sound = |issuer: &str| Published { issuer: issuer.to_owned(), discovery_url: None, key_set: key_set::sound(keys) };
+    let mut case = Case { config, disallowed_issuers: Vec::new(), issuers: vec![sound(HUB), sound(OTHER_ISSUER)], tokens: Vec::new() };
+    if random.percent(8) {
+        elsewhere(&mut case, random);
+    }
+    case
+}
+
+/// The first issuer's discovery document lies at another URL.
+fn elsewhere(case: &mut Case, random: &mut Random) {
+    let url = random.pick(&["https://broker.test/.well-known/openid-configuration", "https://broker.test/doc", "https://hub.test/doc"]);
+    if let (Some(Node::List(entries)), Some(published)) = (case.config.tree.get_mut("jwt"), case.issuers.first_mut())
+        && let Some(issuer) = entries.first_mut().and_then(|entry| entry.get_mut("issuer"))
+    {
+        issuer.set("discoveryURL", Node::text(url));
+        published.discovery_url = Some(url.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    #[test]
+    fn a_number_names_a_case() {
+        let keys = SigningKeys::generate().unwrap();
+        for number in 0..200 {
+            assert_eq!(case(7, number, &keys), case(7, number, &keys));
+        }
+        assert_ne!(case(7, 1, &keys), case(7, 2, &keys));
+        assert_ne!(case(7, 1, &keys), case(8, 1, &keys));
+    }
+}

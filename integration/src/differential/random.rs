@@ -1,0 +1,59 @@
+//! A small generator of pseudo-random numbers, so that a seed names a case for ever.
+
+/// SplitMix64 (Steele, Lea and Flood, 2014): every seed is good, and a new stream costs nothing.
+#[derive(Debug, Clone)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// The stream of one case of one run.
+    pub(crate) fn of(seed: u64, case: u64) -> Self {
+        let mut random = Self(seed ^ case.wrapping_mul(0xd1b5_4a32_d192_ed03));
+        random.next();
+        random
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Less than `end`; 0 when `end` is 0.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        let end = end.max(1) as u64;
+        usize::try_from(self.next() % end).unwrap_or_default()
+    }
+
+    /// True in so many of a hundred.
+    pub(crate) fn percent(&mut self, chance: usize) -> bool {
+        self.below(100) < chance
+    }
+
+    /// One of them; the slice must hold something.
+    pub(crate) fn pick<'a, T: ?Sized>(&mut self, from: &'a [&'a T]) -> &'a T {
+        from[self.below(from.len())]
+    }
+
+    /// One of them by value.
+    pub(crate) fn one<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_names_a_stream() {
+        let draw = |seed, case| {
+            let mut random = Random::of(seed, case);
+            (random.next(), random.below(10), random.percent(50))
+        };
+        assert_eq!(draw(7, 1), draw(7, 1));
+        assert_ne!(draw(7, 1), draw(7, 2));
+        assert_ne!(draw(7, 1), draw(8, 1));
+    }
+}

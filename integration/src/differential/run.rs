@@ -1,0 +1,216 @@
+//! A run over many cases, and its report.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::case::Case;
+use super::class;
+use super::compare::{Comparison, Difference, Tally, compare};
+use super::generate;
+use super::judge;
+use super::keys::SigningKeys;
+use super::minimise::minimise;
+use super::verdict::Ruling;
+use crate::oracle::{Oracle, OracleError, Oracles, Question};
+use crate::parts::OracleRelease;
+use crate::runner::{TestError, TestResult};
+
+const CHUNK: u64 = 200;
+/// Fewer decided judgements of a thousand fail the run.
+const DECIDED_PER_MILLE: usize = 980;
+/// So many cases meet every class of refusals.
+const ENOUGH_FOR_ALL: u64 = 5000;
+
+/// Which cases, and how much is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// How many cases.
+    pub cases: u64,
+    /// Which stream of cases.
+    pub seed: u64,
+    /// The number of the first case.
+    pub first: u64,
+    /// How many disagreements are shrunk and shown.
+    pub shown: usize,
+}
+
+impl Settings {
+    /// `KEYFERRY_DIFFERENTIAL_CASES`, `_SEED`, `_FIRST` and `_SHOWN`; 5,000 cases of seed 1 without them.
+    pub fn from_environment() -> Self {
+        let number = |name: &str, otherwise: u64| {
+            std::env::var(format!("KEYFERRY_DIFFERENTIAL_{name}")).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+        };
+        Self {
+            cases: number("CASES", 5000),
+            seed: number("SEED", 1),
+            first: number("FIRST", 0),
+            shown: usize::try_from(number("SHOWN", 12)).unwrap_or(usize::MAX),
+        }
+    }
+}
+
+/// One disagreement that is shown.
+#[derive(Debug)]
+struct Found {
+    release: usize,
+    number: u64,
+    kind: String,
+}
+
+#[derive(Debug, Default)]
+struct Report {
+    tallies: Vec<Tally>,
+    /// How often each kind was seen, by release.
+    kinds: BTreeMap<(String, usize), usize>,
+    reasons: BTreeMap<String, usize>,
+    words: BTreeSet<(String, String)>,
+    found: Vec<Found>,
+    /// The classes of the oracles' refusals.
+    classes: BTreeSet<&'static str>,
+}
+
+/// Asks both sides about every case and fails on any disagreement, or when too little is decided.
+///
+/// # Errors
+/// The report, with the shrunk disagreements.
+pub async fn differ(oracles: &Oracles, settings: Settings) -> TestResult {
+    let keys = Arc::new(SigningKeys::generate().map_err(|_| "no signing keys")?);
+    let mut report = Report { tallies: vec![Tally::default(); oracles.all().len()], ..Report::default() };
+    let mut first = settings.first;
+    let end = settings.first + settings.cases;
+    while first < end {
+        let last = end.min(first + CHUNK);
+        chunk(oracles, &keys, settings, first..last, &mut report).await?;
+        first = last;
+    }
+    print(oracles, &report);
+    let mut shown = String::new();
+    for found in report.found.iter().take(settings.shown) {
+        shown.push_str(&shrunk(oracles, &keys, settings.seed, found).await?);
+    }
+    let disagreed: usize = report.tallies.iter().map(|tally| tally.disagreed).sum();
+    if disagreed > 0 {
+        return Err(format!("{disagreed} disagreements\n{shown}").into());
+    }
+    let unmet: Vec<&str> = class::of_rejections().filter(|class| !report.classes.contains(class)).collect();
+    if settings.cases >= ENOUGH_FOR_ALL && !unmet.is_empty() {
+        return Err(format!("no case was refused as {unmet:?}: the generator misses something").into());
+    }
+    match report.tallies.iter().map(Tally::decided_per_mille).min() {
+        Some(least) if least < DECIDED_PER_MILLE => Err(format!("only {least} of 1000 judgements are decided").into()),
+        _ => Ok(()),
+    }
+}
+
+async fn chunk(
+    oracles: &Oracles,
+    keys: &Arc<SigningKeys>,
+    settings: Settings,
+    numbers: std::ops::Range<u64>,
+    report: &mut Report,
+) -> TestResult {
+    let cases: Vec<(Case, u64)> = numbers.map(|number| (generate::case(settings.seed, number, keys), number)).collect();
+    let questions: Arc<Vec<Question>> = Arc::new(cases.iter().map(|(case, number)| case.question(*number, keys)).collect());
+    let releases: Vec<OracleRelease> = oracles.all().iter().map(Oracle::release).collect();
+    let ours = tokio::task::spawn_blocking({
+        let (questions, releases) = (Arc::clone(&questions), releases.clone());
+        move || -> Vec<Vec<Ruling>> {
+            let both = |release: &OracleRelease| {
+                cases.iter().zip(questions.iter()).map(|((case, _), question)| judge::rule(case, question, *release)).collect()
+            };
+            releases.iter().map(both).collect()
+        }
+    });
+    let (ours, theirs) = tokio::join!(ours, oracles.ask(&questions));
+    let (ours, theirs) = (ours?, theirs?);
+    for (release, (rulings, answers)) in ours.iter().zip(&theirs).enumerate() {
+        for (question, (ruling, answer)) in questions.iter().zip(rulings.iter().zip(answers)) {
+            report.add(release, question.id, compare(ruling, answer));
+            let refusals = answer.tokens.iter().flatten().filter_map(|verdict| verdict.error.as_deref());
+            report.classes.extend(refusals.map(class::of_rejection));
+        }
+    }
+    Ok(())
+}
+
+impl Report {
+    fn add(&mut self, release: usize, number: u64, comparison: Comparison) {
+        if let Some(tally) = self.tallies.get_mut(release) {
+            tally.add(comparison.tally);
+        }
+        for why in comparison.reasons {
+            // What is said about an expression stands after it.
+            let cause = why.rsplit(": ").next().unwrap_or_default();
+            *self.reasons.entry(cause.to_owned()).or_default() += 1;
+        }
+        if self.words.len() < 2000 {
+            self.words.extend(comparison.words);
+        }
+        for difference in comparison.differences {
+            let seen = self.kinds.entry((difference.kind.clone(), release)).or_default();
+            *seen += 1;
+            // One kind may have several causes; the same case on another release is rarely one of them.
+            let elsewhere = self.found.iter().any(|found| found.number == number && found.kind == difference.kind);
+            if *seen <= 12 && !elsewhere {
+                self.found.push(Found { release, number, kind: difference.kind });
+            }
+        }
+    }
+}
+
+fn print(oracles: &Oracles, report: &Report) {
+    for (oracle, tally) in oracles.all().iter().zip(&report.tallies) {
+        eprintln!("{:?}: {tally}; decided {} of 1000", oracle.release(), tally.decided_per_mille());
+    }
+    for ((kind, release), count) in &report.kinds {
+        eprintln!("  {count} x {kind} ({:?})", oracles.all().get(*release).map(Oracle::release));
+    }
+    let mut reasons: Vec<_> = report.reasons.iter().collect();
+    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    for (why, count) in reasons.iter().take(30) {
+        eprintln!("  undetermined {count} x {why}");
+    }
+    if std::env::var_os("KEYFERRY_DIFFERENTIAL_WORDS").is_some() {
+        for (ours, theirs) in &report.words {
+            eprintln!("  in other words:\n    ours   {ours}\n    theirs {theirs}");
+        }
+    }
+}
+
+/// The disagreement made small, as text.
+async fn shrunk(oracles: &Oracles, keys: &Arc<SigningKeys>, seed: u64, found: &Found) -> Result<String, TestError> {
+    let oracle = oracles.all().get(found.release).ok_or("no such oracle")?;
+    let whole = generate::case(seed, found.number, keys);
+    let still = |case: Case| async move { difference(oracle, keys, &case, &found.kind).await.is_ok_and(|difference| difference.is_some()) };
+    let small = minimise(whole, still).await;
+    let difference = difference(oracle, keys, &small, &found.kind).await?;
+    let (ours, theirs) = difference.map(|difference| (difference.ours, difference.theirs)).unwrap_or_default();
+    let mut text = format!("\n--- {} ({:?}, seed {seed}, case {})\n{}\n", found.kind, oracle.release(), found.number, small.config.text());
+    for token in &small.tokens {
+        text.push_str(&format!(
+            "token {} . {} (signed {:?} {}, {:?})\n",
+            token.header.json(),
+            token.claims.json(),
+            token.key,
+            token.algorithm,
+            token.damage
+        ));
+    }
+    if !small.disallowed_issuers.is_empty() {
+        text.push_str(&format!("disallowed {:?}\n", small.disallowed_issuers));
+    }
+    if found.kind.contains("key") || found.kind.contains("signature") {
+        for published in &small.issuers {
+            text.push_str(&format!("keys of {}: {}\n", published.issuer, published.key_set.json()));
+        }
+    }
+    text.push_str(&format!("ours   {ours}\ntheirs {theirs}\n"));
+    Ok(text)
+}
+
+async fn difference(oracle: &Oracle, keys: &SigningKeys, case: &Case, kind: &str) -> Result<Option<Difference>, OracleError> {
+    let question = case.question(0, keys);
+    let answers = oracle.ask(std::slice::from_ref(&question)).await?;
+    let ruling = judge::rule(case, &question, oracle.release());
+    Ok(answers.first().and_then(|answer| compare(&ruling, answer).differences.into_iter().find(|difference| difference.kind == kind)))
+}

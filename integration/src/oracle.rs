@@ -1,0 +1,179 @@
+//! The authenticator of kube-apiserver itself, as a child process that is asked about many cases.
+
+mod protocol;
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::Mutex;
+
+use crate::parts::{OracleRelease, Part, PartError, Parts};
+use crate::runner::{Fixture, NotStarted};
+pub use protocol::{Answer, AuthenticatorState, Document, OracleUser, OracleVerdict, Question, ValidationError};
+
+/// An expression may run to its cost limit several times in one case.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Why an oracle did not answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OracleError {
+    /// The program is not here.
+    #[error(transparent)]
+    Part(#[from] PartError),
+    /// The child process or a pipe to it failed.
+    #[error("talk to the oracle {release}: {source}")]
+    Pipe {
+        /// The release.
+        release: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A line is not what the protocol says.
+    #[error("the oracle {release} answered {line:?}: {source}")]
+    Answer {
+        /// The release.
+        release: &'static str,
+        /// The line.
+        line: String,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// An answer belongs to another case, or never came.
+    #[error("the oracle {release} on case {id}: {why}")]
+    Case {
+        /// The release.
+        release: &'static str,
+        /// The case that was asked about.
+        id: u64,
+        /// What happened.
+        why: String,
+    },
+}
+
+/// One running oracle.
+#[derive(Debug)]
+pub struct Oracle {
+    release: OracleRelease,
+    pipes: Mutex<Pipes>,
+    // Killed when dropped.
+    _child: Child,
+}
+
+#[derive(Debug)]
+struct Pipes {
+    questions: ChildStdin,
+    answers: Lines<BufReader<ChildStdout>>,
+}
+
+impl Oracle {
+    /// Starts it, built first when it is in no cache.
+    pub async fn start(parts: &Parts, release: OracleRelease) -> Result<Self, OracleError> {
+        let program = parts.locate(Part::Oracle(release)).await?;
+        let pipe_error = |source| OracleError::Pipe { release: Part::Oracle(release).version(), source };
+        let mut child = Command::new(program)
+            // It does nothing for long; fewer collections are faster.
+            .env("GOGC", "400")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(pipe_error)?;
+        let no_pipe = || pipe_error(std::io::Error::other("no pipe"));
+        let questions = child.stdin.take().ok_or_else(no_pipe)?;
+        let answers = BufReader::with_capacity(1 << 20, child.stdout.take().ok_or_else(no_pipe)?).lines();
+        Ok(Self { release, pipes: Mutex::new(Pipes { questions, answers }), _child: child })
+    }
+
+    /// Which release it is.
+    pub fn release(&self) -> OracleRelease {
+        self.release
+    }
+
+    /// One answer for each question, in order.
+    pub async fn ask(&self, questions: &[Question]) -> Result<Vec<Answer>, OracleError> {
+        let mut lines = Vec::new();
+        for question in questions {
+            serde_json::to_writer(&mut lines, question).map_err(|error| self.pipe_error(error.into()))?;
+            lines.push(b'\n');
+        }
+        let mut pipes = self.pipes.lock().await;
+        let Pipes { questions: writer, answers: reader } = &mut *pipes;
+        // Both at once: neither pipe holds everything.
+        let write = async {
+            writer.write_all(&lines).await.map_err(|source| self.pipe_error(source))?;
+            writer.flush().await.map_err(|source| self.pipe_error(source))
+        };
+        let read = async {
+            let mut answers = Vec::with_capacity(questions.len());
+            for question in questions {
+                answers.push(self.next_answer(reader, question.id).await?);
+            }
+            Ok(answers)
+        };
+        let ((), answers) = tokio::try_join!(write, read)?;
+        Ok(answers)
+    }
+
+    async fn next_answer(&self, reader: &mut Lines<BufReader<ChildStdout>>, id: u64) -> Result<Answer, OracleError> {
+        let release = self.version();
+        let line = tokio::time::timeout(ANSWERED_WITHIN, reader.next_line())
+            .await
+            .map_err(|_| OracleError::Case { release, id, why: format!("no answer within {} s", ANSWERED_WITHIN.as_secs()) })?
+            .map_err(|source| self.pipe_error(source))?
+            .ok_or_else(|| self.pipe_error(std::io::ErrorKind::UnexpectedEof.into()))?;
+        let answer: Answer = serde_json::from_str(&line).map_err(|source| OracleError::Answer { release, line, source })?;
+        if answer.id != id {
+            return Err(OracleError::Case { release, id, why: format!("the answer is of case {}", answer.id) });
+        }
+        Ok(answer)
+    }
+
+    fn version(&self) -> &'static str {
+        Part::Oracle(self.release).version()
+    }
+
+    fn pipe_error(&self, source: std::io::Error) -> OracleError {
+        OracleError::Pipe { release: self.version(), source }
+    }
+}
+
+/// An oracle of every release.
+#[derive(Debug)]
+pub struct Oracles {
+    all: Vec<Oracle>,
+}
+
+impl Oracles {
+    /// Starts all, building what is in no cache.
+    pub async fn start() -> Result<Self, NotStarted> {
+        let parts = Parts::from_environment();
+        let mut all = Vec::new();
+        for release in OracleRelease::ALL {
+            match Oracle::start(&parts, release).await {
+                Ok(oracle) => all.push(oracle),
+                Err(OracleError::Part(part @ PartError::Unavailable { .. })) => return Err(NotStarted::Missing(part.to_string())),
+                Err(error) => return Err(NotStarted::failed(error)),
+            }
+        }
+        Ok(Self { all })
+    }
+
+    /// The oracles, oldest release first.
+    pub fn all(&self) -> &[Oracle] {
+        &self.all
+    }
+
+    /// What each says to the same questions, oldest release first.
+    pub async fn ask(&self, questions: &[Question]) -> Result<Vec<Vec<Answer>>, OracleError> {
+        futures::future::try_join_all(self.all.iter().map(|oracle| oracle.ask(questions))).await
+    }
+}
+
+impl Fixture for Oracles {
+    fn log_tails(&self) -> String {
+        String::new()
+    }
+}

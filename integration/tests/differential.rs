@@ -1,0 +1,22 @@
+//! keyferry-trust held against kube-apiserver's own authenticator, on random cases.
+//!
+//! A longer run, or another one: `KEYFERRY_DIFFERENTIAL_CASES=100000 KEYFERRY_DIFFERENTIAL_SEED=7 cargo test -p keyferry-integration --test differential`.
+//! `KEYFERRY_DIFFERENTIAL_FIRST` starts at another case, `_SHOWN` says how many disagreements are shrunk and printed with both answers (12),
+//! and `_WORDS=1` prints texts that differ where none is said to be kube-apiserver's own.
+//!
+//! The run fails on any disagreement, when less than 98 % of the judgements are decided, and when a class of refusals was never met.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use keyferry_integration::differential::{self, Settings};
+use keyferry_integration::oracle::Oracles;
+use keyferry_integration::runner::Suite;
+
+fn main() -> ExitCode {
+    Suite::new(Oracles::start)
+        .limit(Duration::from_secs(3600))
+        .test("the_oracles_say_what_real_servers_said", |oracles| async move { differential::hold(&oracles).await })
+        .test("both_say_the_same", |oracles| async move { differential::differ(&oracles, Settings::from_environment()).await })
+        .run()
+}
