@@ -5,6 +5,8 @@
 mod cases;
 #[path = "doctor/federation.rs"]
 mod federation;
+#[path = "doctor/identity.rs"]
+mod identity;
 #[path = "doctor/starts.rs"]
 mod starts;
 #[path = "doctor/table.rs"]
@@ -24,5 +26,6 @@ fn main() -> ExitCode {
         .test_alone("targets_and_documents_that_are_broken", table::configurations)
         .test_alone("an_issuer_that_is_also_the_targets_own", table::collision)
         .test_alone("an_access_a_secret_and_objects_of_flux", starts::what_users_hold)
+        .test_alone("whoami_and_can_i_at_a_target", identity::whoami_and_can_i)
         .run()
 }

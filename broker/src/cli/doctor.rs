@@ -23,7 +23,7 @@ pub(super) struct DoctorArgs {
     #[arg(long, value_name = "FILE")]
     auth_config: Option<std::path::PathBuf>,
     /// The target's release, like 1.33, where it does not say it to the anonymous.
-    #[arg(long, value_name = "MINOR")]
+    #[arg(long = "kubernetes", value_name = "VERSION")]
     target_version: Option<keyferry_trust::Minor>,
     /// A kubeconfig of somebody who may create tokenreviews at the target.
     #[arg(long, value_name = "FILE")]

@@ -91,7 +91,7 @@ pub(super) struct WayArgs {
     #[arg(long, value_name = "NAME")]
     tls_server_name: Option<String>,
     /// The target's own ServiceAccount issuer.
-    #[arg(long, value_name = "URL")]
+    #[arg(long = "own-issuer", value_name = "URL")]
     target_issuer: Vec<String>,
     /// The token for the target.
     #[arg(long, value_name = "FILE")]

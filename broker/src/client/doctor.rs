@@ -116,7 +116,7 @@ async fn ask_target(calls: &TargetCalls, plan: &Plan, means: &Means, evidence: &
     if !matches!(target.identity, Identity::Known(_)) {
         return;
     }
-    if target.in_force.is_none() {
+    if means.auth_config.is_some() {
         target.in_force = calls.hashes_in_force().await;
     }
     let user = plan.impersonated_user();
@@ -159,7 +159,7 @@ async fn review(client: &HubClient, token: &SecretString) -> Review {
     let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": { "token": token.expose_secret() } });
     let answer: Result<Value, HubError> = client.create("/apis/authentication.k8s.io/v1/tokenreviews", &review, "TokenReview").await;
     match answer {
-        Err(error) => Review::Failed(error.to_string()),
+        Err(error) => Review::Failed(error.to_string().replace("the hub", "the target")),
         Ok(answer) if answer["status"]["authenticated"] == json!(true) => {
             Review::Authenticated(answer["status"]["user"]["username"].as_str().unwrap_or_default().to_owned())
         }

@@ -82,10 +82,13 @@ pub fn needs(object: &Value, served: &Served, default_namespace: &str) -> Vec<Ne
     VERBS.into_iter().map(need).collect()
 }
 
+/// Verbs by group and resource.
+type Rules<'a> = BTreeMap<(&'a str, &'a str), BTreeSet<&'a str>>;
+
 /// A Role for each namespace, and a ClusterRole, with what is missing. For review: names of objects are left out.
 #[must_use]
 pub fn roles(missing: &[Need]) -> Vec<Value> {
-    let mut places: BTreeMap<Option<&str>, BTreeMap<(&str, &str), BTreeSet<&str>>> = BTreeMap::new();
+    let mut places: BTreeMap<Option<&str>, Rules<'_>> = BTreeMap::new();
     for need in missing {
         let rules = places.entry(need.namespace.as_deref()).or_default();
         rules.entry((&need.group, &need.resource)).or_default().insert(need.verb);
@@ -93,7 +96,7 @@ pub fn roles(missing: &[Need]) -> Vec<Value> {
     places.into_iter().map(|(namespace, rules)| role(namespace, &rules)).collect()
 }
 
-fn role(namespace: Option<&str>, rules: &BTreeMap<(&str, &str), BTreeSet<&str>>) -> Value {
+fn role(namespace: Option<&str>, rules: &Rules<'_>) -> Value {
     let rules: Vec<Value> =
         rules.iter().map(|((group, resource), verbs)| json!({ "apiGroups": [group], "resources": [resource], "verbs": verbs })).collect();
     let (kind, mut metadata) = (if namespace.is_some() { "Role" } else { "ClusterRole" }, json!({ "name": "flux-apply" }));

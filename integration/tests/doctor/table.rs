@@ -152,7 +152,7 @@ pub(super) async fn collision(federation: Arc<Federation>) -> TestResult {
     let issuer = "https://hub.keyferry.test".to_owned();
     let twin = it.ground.control_plane(ControlPlaneSpec { issuers: vec![issuer.clone()], ..ControlPlaneSpec::named("twin") }).await?;
     let discovery = (it.discovery_url.as_str(), it.ground.ca().cert_pem());
-    let stated = vec!["--target-issuer".to_owned(), issuer];
+    let stated = vec!["--own-issuer".to_owned(), issuer];
     let mut wrong = Vec::new();
     for (name, flags, says) in [
         ("the target's own issuer is not known", vec![], [Undetermined, Undetermined, Broken(HIDDEN, "IssuerIsTargets")]),

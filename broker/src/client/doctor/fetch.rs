@@ -87,12 +87,14 @@ fn certificate_fault(error: &reqwest::Error) -> Option<String> {
     // A chain of errors has no cycle, but may be long.
     for _ in 0..16 {
         let current = next?;
-        let inner = current.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        let tls = current.downcast_ref::<rustls::Error>().or_else(|| inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()));
-        if let Some(rustls::Error::InvalidCertificate(fault)) = tls {
+        if let Some(rustls::Error::InvalidCertificate(fault)) = current.downcast_ref() {
             return Some(format!("its certificate is not accepted: {fault:?}").chars().take(300).collect());
         }
-        next = current.source().or_else(|| inner.and_then(|inner| inner.source()));
+        // The source of an I/O error is that of the error within; the error within is only to be had like this.
+        next = match current.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+            Some(within) => Some(within),
+            None => current.source(),
+        };
     }
     None
 }
@@ -102,4 +104,48 @@ pub(super) fn jwks_uri(document: &Fetched) -> Option<String> {
     let Fetched::Answer(Answer { status: 200, body }) = document else { return None };
     let document: serde_json::Value = serde_json::from_slice(body).ok()?;
     Some(document.get("jwks_uri")?.as_str()?.to_owned()).filter(|uri| !uri.is_empty())
+}
+
+#[cfg(all(test, feature = "embedded"))]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+
+    use keyferry_trust::doctor::Fetched;
+    use rustls_pki_types::pem::PemObject;
+    use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+    use super::Fetcher;
+
+    fn pair() -> (String, String) {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+        (certificate.pem(), key.serialize_pem())
+    }
+
+    #[tokio::test]
+    async fn a_wrong_certificate_is_told_from_a_dead_address() {
+        let (certificate, key) = pair();
+        let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let config = axum_server::tls_rustls::RustlsConfig::from_config(Arc::new(
+            config.with_no_client_auth().with_single_cert(chain, key).unwrap(),
+        ));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = axum_server::from_tcp_rustls(listener, config).unwrap();
+        let running = tokio::spawn(server.serve(axum::Router::new().into_make_service()));
+        let url = format!("https://localhost:{port}/");
+        let other = Fetcher::new(Some(pair().0.as_bytes())).unwrap().get(&url).await;
+        assert!(matches!(other, Fetched::Untrusted(_)), "{other:?}");
+        let same = Fetcher::new(Some(certificate.as_bytes())).unwrap().get(&url).await;
+        assert!(matches!(&same, Fetched::Answer(answer) if answer.status == 404), "{same:?}");
+        running.abort();
+        let _ = running.await;
+        let dead = Fetcher::new(Some(certificate.as_bytes())).unwrap().get(&url).await;
+        assert!(matches!(dead, Fetched::Unreachable(_)), "{dead:?}");
+    }
 }

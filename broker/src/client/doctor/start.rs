@@ -46,8 +46,10 @@ pub struct Plan {
     pub issuer: Option<String>,
     /// The audiences of which the token must have one.
     pub audiences: Vec<String>,
-    /// The discovery document's URL.
+    /// The discovery document's URL, where a flag says it.
     pub discovery_url: Option<String>,
+    /// Where the start says that it is published.
+    pub published_at: Option<String>,
     /// The CA certificates of its server.
     pub discovery_ca: Option<Vec<u8>>,
     /// The target.
@@ -100,7 +102,7 @@ impl Plan {
         }
     }
 
-    /// A flag, else the target's file, else where the issuer has it by itself.
+    /// A flag, else the target's file, else what the start says, else where the issuer has it by itself.
     pub(super) fn discovery_place(&self, entry: Option<Entry>, issuer: Option<&str>) -> Option<DiscoveryPlace> {
         if let Some(url) = &self.discovery_url {
             return Some(DiscoveryPlace { url: url.clone(), ca_pem: self.discovery_ca.clone(), stated: true });
@@ -108,6 +110,10 @@ impl Plan {
         if let Some(entry) = entry {
             let ca_pem = entry.certificate_authority.map(String::into_bytes).or_else(|| self.discovery_ca.clone());
             return Some(DiscoveryPlace { url: entry.discovery_url, ca_pem, stated: true });
+        }
+        if let Some(url) = &self.published_at {
+            // By which CA the target trusts it, the start does not say.
+            return Some(DiscoveryPlace { url: url.clone(), ca_pem: self.discovery_ca.clone(), stated: self.discovery_ca.is_some() });
         }
         let issuer = issuer.or(self.issuer.as_deref())?;
         let url = format!("{}{DISCOVERY}", issuer.strip_suffix('/').unwrap_or(issuer));
@@ -122,7 +128,7 @@ pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
         Ok(configuration) => configuration,
         Err(error) => return Plan { problem: Some(problem(Reason::ConfigurationInvalid, error.to_string())), ..plan },
     };
-    plan.discovery_url = Some(format!("{}{DISCOVERY}", configuration.server.public_url.as_str().trim_end_matches('/')));
+    plan.published_at = Some(format!("{}{DISCOVERY}", configuration.server.public_url.as_str().trim_end_matches('/')));
     plan.issuer =
         hub_issuer(&direct.hub).await.or_else(|| configuration.server.hub_issuer.as_ref().map(|issuer| issuer.as_str().to_owned()));
     let found = configuration.policy.accesses.get(access);

@@ -24,7 +24,8 @@ pub(super) fn discovery(evidence: &Evidence, seen: &Seen) -> Finding {
         }
     };
     if found.status == super::Status::Broken && !evidence.discovery_stated {
-        let detail = format!("{}; the target may read it elsewhere, give --discovery-url", found.detail);
+        let detail =
+            format!("{}; the target may read it elsewhere, or by another CA: give --discovery-url and --discovery-ca", found.detail);
         return Finding::open(hop, detail);
     }
     soften(found, Code::DiscoveryUnreachable, evidence)

@@ -15,7 +15,7 @@ pub struct Problem {
 }
 
 /// The token, or why there is none.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub enum Held {
     /// None was given and none could be asked for; why.
     #[default]
@@ -24,6 +24,16 @@ pub enum Held {
     Failed(Problem),
     /// Its bytes. Never printed.
     Token(Vec<u8>),
+}
+
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::None => f.write_str("None"),
+            Self::Failed(problem) => f.debug_tuple("Failed").field(problem).finish(),
+            Self::Token(_) => f.write_str("Token(..)"),
+        }
+    }
 }
 
 /// What came of fetching a document anonymously.

@@ -19,8 +19,11 @@ pub(super) fn trust(evidence: &Evidence, seen: &Seen) -> (Finding, Finding) {
     if let Some(Review::Refused(words)) = &evidence.target.review {
         return by_review(words);
     }
-    let asked = "only a TokenReview there would say; give --target-kubeconfig";
-    (configuration(evidence, seen), keys(asked))
+    let asked = match &evidence.target.review {
+        Some(Review::Failed(how)) => format!("the TokenReview could not be had: {how}"),
+        _ => "only a TokenReview there would say; give --target-kubeconfig".to_owned(),
+    };
+    (configuration(evidence, seen), keys(&asked))
 }
 
 fn by_review(words: &str) -> (Finding, Finding) {
@@ -47,7 +50,7 @@ fn configuration(evidence: &Evidence, seen: &Seen) -> Finding {
     };
     let Some(token) = &seen.token else { return Finding::open(hop, "there is no token to try on the file") };
     let Some(minor) = evidence.target.minor else {
-        return Finding::open(hop, "the target's release is not known, or not one of 1.30 to 1.37; give --target-version");
+        return Finding::open(hop, "the target's release is not known, or not one of 1.30 to 1.37; give --kubernetes");
     };
     let jwks = match &evidence.keys {
         Fetched::Answer(answer) if answer.status == 200 => Some(answer.body.as_slice()),

@@ -183,6 +183,15 @@ fn a_review_names_the_cause_of_a_refusal() {
 }
 
 #[test]
+fn evidence_does_not_print_the_token() {
+    let Held::Token(bytes) = token(|_| {}) else { panic!("no token") };
+    let text = String::from_utf8(bytes).unwrap();
+    let printed = format!("{:?}", sound());
+    assert!(text.split('.').filter(|part| part.len() > 8).all(|part| !printed.contains(part)), "{printed}");
+    assert!(!printed.contains(&format!("{:?}", text.as_bytes()).trim_matches(['[', ']']).to_owned()), "as numbers");
+}
+
+#[test]
 fn what_only_we_cannot_reach_is_no_break_while_the_target_takes_the_token() {
     let mut evidence = sound();
     evidence.discovery = Fetched::Unreachable("no route".to_owned());
