@@ -227,7 +227,9 @@ impl TargetCalls {
 /// The hashes of `last_config_info` in the text of the metrics.
 pub(super) fn hashes(metrics: &str) -> Vec<String> {
     let found = metrics.lines().filter(|line| line.starts_with(IN_FORCE));
-    found.filter_map(|line| Some(line.split_once("hash=\"sha256:")?.1.split_once('"')?.0)).map(|hex| format!("sha256:{hex}")).collect()
+    // The id of the apiserver is a hash too, under a longer name.
+    let label = |line: &str| line.split(['{', ',']).find_map(|label| Some(label.strip_prefix("hash=\"")?.split_once('"')?.0.to_owned()));
+    found.filter_map(label).filter(|hash| hash.starts_with("sha256:")).collect()
 }
 
 /// The release in the answer of /version.
