@@ -158,7 +158,7 @@ async fn allow_key_sets(hub: &ControlPlane, folder: &std::path::Path) -> Result<
 
 /// The shipped AuthenticationConfiguration, for this target and every account that makes load.
 fn authentication_configuration(public_url: &str, target: &str, ca_pem: &str) -> Result<String, TestError> {
-    let text = std::fs::read_to_string(shipped("auth-configs/keyferry.yaml"))?;
+    let text = std::fs::read_to_string(shipped("auth-configs/own-issuer.yaml"))?;
     let (before, rest) = text.split_once("        -----BEGIN CERTIFICATE-----").ok_or("the file holds no certificate")?;
     let (_, after) = rest.split_once("-----END CERTIFICATE-----\n").ok_or("the file holds no certificate")?;
     let indented: String = ca_pem.lines().map(|line| format!("        {line}\n")).collect();
