@@ -39,12 +39,6 @@ pub const READ_EVERY: Duration = Duration::from_secs(10);
 /// How old a replica's last good reading may be for it to sign.
 pub const READING_GOOD_FOR: Duration = Duration::from_secs(30);
 
-/// How long a key must have been published before it signs: until every replica publishes it, and then until no verifier's copy is
-/// older. `max_age` is that of the published documents.
-pub fn settles_after(max_age: Duration) -> Duration {
-    READING_GOOD_FOR + max_age + Duration::from_secs(30)
-}
-
 /// `<publicURL>/issuers/<target>`: what `iss` says, and where the target looks for the keys.
 ///
 /// # Errors

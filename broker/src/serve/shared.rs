@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use keyferry_core::config::{Policy, ServerConfiguration};
 use keyferry_core::lifetime;
-use keyferry_core::own_issuer::{RotationPolicy, settles_after};
+use keyferry_core::own_issuer::RotationPolicy;
 use keyferry_core::service_account::ServiceAccount;
 use tokio::sync::watch as watch_channel;
 use tokio::task::JoinSet;
@@ -114,7 +114,7 @@ impl Shared {
                 clock: Arc::clone(&clock),
                 metrics: metrics.clone(),
                 public_url: server.public_url.clone(),
-                rotation: RotationPolicy { settles_after: settles_after(server.max_age), every: server.own_issuers.rotate_every },
+                rotation: RotationPolicy { settles_after: lifetime::settle(server.max_age), every: server.own_issuers.rotate_every },
                 may_write: Arc::clone(&own_keys.may_write),
             });
             let (first, done) = watch_channel::channel(false);
