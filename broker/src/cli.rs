@@ -92,25 +92,25 @@ impl HubArgs {
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    let command = match offline(Cli::parse().command) {
-        Ok(code) => return code,
-        Err(command) => command,
-    };
+    let command = Cli::parse().command;
+    if let Some(code) = offline(&command) {
+        return code;
+    }
     match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(online(command)),
         Err(error) => ui::fail(&format!("starting: {error}"), None),
     }
 }
 
-/// Runs a command that reads files and prints, without starting anything else. Gives any other back.
-fn offline(command: Command) -> Result<ExitCode, Command> {
+/// Runs a command that reads files and prints, without starting anything else. No other.
+fn offline(command: &Command) -> Option<ExitCode> {
     match command {
-        Command::Targets(args) => Ok(targets::run(&args)),
-        Command::Verify(args) => Ok(verify::run(&args)),
-        Command::Lint(args) => Ok(lint::run(&args)),
-        Command::Trust(args) => Ok(trust::run(&args)),
-        Command::Explain(args) => Ok(explain::run(&args)),
-        other => Err(other),
+        Command::Targets(args) => Some(targets::run(args)),
+        Command::Verify(args) => Some(verify::run(args)),
+        Command::Lint(args) => Some(lint::run(args)),
+        Command::Trust(args) => Some(trust::run(args)),
+        Command::Explain(args) => Some(explain::run(args)),
+        _ => None,
     }
 }
 
@@ -128,6 +128,6 @@ async fn online(command: Command) -> ExitCode {
         Command::Export(args) => export::run(args).await,
         #[cfg(feature = "embedded")]
         Command::Demo(args) => demo::run(args).await,
-        command => offline(command).unwrap_or(ExitCode::FAILURE),
+        command => offline(&command).unwrap_or(ExitCode::FAILURE),
     }
 }
