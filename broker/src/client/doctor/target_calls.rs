@@ -226,8 +226,10 @@ impl TargetCalls {
 
 /// The hashes of `last_config_info` in the text of the metrics.
 pub(super) fn hashes(metrics: &str) -> Vec<String> {
-    let found = metrics.lines().filter(|line| line.starts_with(IN_FORCE));
-    found.filter_map(|line| Some(line.split_once("hash=\"sha256:")?.1.split_once('"')?.0)).map(|hex| format!("sha256:{hex}")).collect()
+    let labels = metrics.lines().filter_map(|line| line.strip_prefix(IN_FORCE)?.split_once('}')).map(|(labels, _)| labels);
+    // Another label ends in the same letters: the apiserver's own identity.
+    let values = labels.flat_map(|labels| labels.split(',')).filter_map(|label| label.strip_prefix("hash=\"")?.strip_suffix('"'));
+    values.map(str::to_owned).collect()
 }
 
 /// The release in the answer of /version.
