@@ -88,7 +88,29 @@ pub(super) async fn tokens(federation: Arc<Federation>) -> TestResult {
     let (code, report) = it.doctor(&arguments, &refused).await?;
     // The TokenReview has the exact cause, and goes before the hash.
     wrong.extend(super::cases::differs(Broken(HIDDEN, "ClaimRuleFalse"), code, &report));
+    wrong.extend(in_force(it).await?);
     conclude(wrong)
+}
+
+/// Whether the file is the one in force is compared by the target's metrics.
+async fn in_force(it: &Federation) -> Result<Vec<String>, TestError> {
+    let good = it.token("reconciler", &[AUDIENCE]).await?;
+    let token = it.file("token", &good)?.display().to_string();
+    let kubeconfig = it.target.admin_kubeconfig().display().to_string();
+    let mut wrong = Vec::new();
+    for (text, status, said) in [
+        (it.configuration.clone(), "Well", "this file is in force"),
+        (format!("{}# another byte\n", it.configuration), "Warning", "by another file"),
+    ] {
+        let file = it.file("in-force.yaml", &text)?.display().to_string();
+        let further = ["--token-file", &token, "--auth-config", &file, "--target-kubeconfig", &kubeconfig].map(str::to_owned);
+        let (_, report) = it.doctor(&[it.target_flags(&it.target)?, further.to_vec()].concat(), &good).await?;
+        let hop = report["hops"].as_array().and_then(|hops| hops.iter().find(|hop| hop["hop"] == HIDDEN)).cloned().unwrap_or_default();
+        if hop["status"] != status || !hop["detail"].as_str().is_some_and(|detail| detail.contains(said)) {
+            wrong.push(format!("{said}: {hop:#}"));
+        }
+    }
+    Ok(wrong)
 }
 
 /// What the target is told, or what it reads, is broken.

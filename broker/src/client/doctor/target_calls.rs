@@ -226,10 +226,10 @@ impl TargetCalls {
 
 /// The hashes of `last_config_info` in the text of the metrics.
 pub(super) fn hashes(metrics: &str) -> Vec<String> {
-    let found = metrics.lines().filter(|line| line.starts_with(IN_FORCE));
-    // The id of the apiserver is a hash too, under a longer name.
-    let label = |line: &str| line.split(['{', ',']).find_map(|label| Some(label.strip_prefix("hash=\"")?.split_once('"')?.0.to_owned()));
-    found.filter_map(label).filter(|hash| hash.starts_with("sha256:")).collect()
+    let labels = metrics.lines().filter_map(|line| line.strip_prefix(IN_FORCE)?.split_once('}')).map(|(labels, _)| labels);
+    // Another label ends in the same letters: the apiserver's own identity.
+    let values = labels.flat_map(|labels| labels.split(',')).filter_map(|label| label.strip_prefix("hash=\"")?.strip_suffix('"'));
+    values.map(str::to_owned).collect()
 }
 
 /// The release in the answer of /version.
