@@ -10,7 +10,7 @@ use crate::Minor;
 const LIMIT: u64 = 1_000_000;
 
 /// Work beyond which a run is given up: it is far more than any expression within the limit needs.
-const MAX_STEPS: u64 = 20_000_000;
+const MAX_STEPS: u64 = 10_000_000;
 
 /// The cost so far.
 #[derive(Debug, Default)]
@@ -18,6 +18,8 @@ pub(super) struct Tracker {
     cost: u64,
     steps: u64,
     stack: Vec<(u32, Val)>,
+    /// How often each id is on the stack.
+    present: Vec<u32>,
     muted: bool,
 }
 
@@ -53,6 +55,13 @@ impl Tracker {
             return Ok(());
         }
         self.stack.push((id, value));
+        let index = id as usize;
+        if self.present.len() <= index {
+            self.present.resize(index + 1, 0);
+        }
+        if let Some(count) = self.present.get_mut(index) {
+            *count += 1;
+        }
         if self.cost > LIMIT { Err(Stop::Cost) } else { Ok(()) }
     }
 
@@ -60,17 +69,28 @@ impl Tracker {
     pub(super) fn drop_ids(&mut self, ids: &[u32]) -> Run<()> {
         for id in ids {
             if let Some(at) = self.find(*id)? {
-                self.stack.truncate(at);
+                self.truncate(at);
             }
         }
         Ok(())
     }
 
     fn find(&mut self, id: u32) -> Run<Option<usize>> {
+        if self.present.get(id as usize).is_none_or(|count| *count == 0) {
+            return Ok(None);
+        }
         let found = self.stack.iter().rposition(|(i, _)| *i == id);
         let looked = self.stack.len() - found.unwrap_or(0);
         self.step(looked as u64 / 8)?;
         Ok(found)
+    }
+
+    fn truncate(&mut self, at: usize) {
+        for (id, _) in self.stack.drain(at..) {
+            if let Some(count) = self.present.get_mut(id as usize) {
+                *count = count.saturating_sub(1);
+            }
+        }
     }
 
     /// Takes the arguments of a call off the stack. Nothing if one of them never got there.
@@ -80,7 +100,7 @@ impl Tracker {
             let Some(at) = self.find(*id)? else { return Ok(None) };
             let Some((_, value)) = self.stack.get(at) else { return Ok(None) };
             values.push(value.clone());
-            self.stack.truncate(at);
+            self.truncate(at);
         }
         values.reverse();
         Ok(Some(values))

@@ -30,7 +30,9 @@ impl Runner<'_> {
         if !lenient && let Some(error) = args.iter().find(|a| a.is_error()) {
             return Ok(error.clone());
         }
-        self.tracker.step(args.iter().map(Val::cost_size).fold(0, u64::saturating_add) / 16)?;
+        // Lists are copied when they grow, which cel-go spares itself; texts are copied faster.
+        let sizes = args.iter().map(|a| if matches!(a, Val::List(_) | Val::Map(_)) { a.cost_size() } else { a.cost_size() / 16 });
+        self.tracker.step(sizes.fold(0, u64::saturating_add))?;
         let undecided = |reason: String| Stop::Beyond(reason);
         let context = library::Context { minor: self.minor, pattern: call.pattern.as_deref() };
         if library::is_single(&call.function) {
