@@ -278,7 +278,7 @@ impl Publisher {
             None => {
                 let metadata = discovery::render(book.issuer().as_str(), &self.parts.public_url.jwks_uri(), &keys);
                 let jwks = Document::new(keys.to_bytes());
-                tracing::info!(issuer = %book.issuer(), keys = keys.len(), sha256 = %jwks.sha256, "publishing the hub's keys");
+                tracing::info!(issuer = %book.issuer(), keys = keys.len(), sha256 = %jwks.sha256, "the published key set is another one");
                 (Document::new(metadata), jwks)
             }
         };

@@ -143,7 +143,7 @@ impl Part {
 
     /// The folder above [`Self::directory`]: pinned tools, or programs of ours with their source.
     fn shelf(self) -> &'static str {
-        if self.is_ours() { "clients" } else { "parts" }
+        if self.is_ours() && !matches!(self, Self::Oracle(_)) { "clients" } else { "parts" }
     }
 
     fn is_ours(self) -> bool {

@@ -23,12 +23,12 @@ pub async fn follow(publisher: Publisher, clock: Arc<dyn Clock>, metrics: Metric
     let mut told = Told::default();
     loop {
         let outcome = publisher.refresh().await;
-        metrics
-            .issuer_read(outcome.as_ref().map(|()| clock.now().wall.as_second()).map_err(super::super::publication::PublishError::reason));
+        publisher.sync_if_changed().await;
         if outcome.is_ok() {
             told = told.then(&publisher, &metrics, clock.now().wall.as_second());
         }
-        publisher.sync_if_changed().await;
+        metrics
+            .issuer_read(outcome.as_ref().map(|()| clock.now().wall.as_second()).map_err(super::super::publication::PublishError::reason));
         match outcome {
             Ok(()) if failing.is_some() => {
                 tracing::info!("the hub's discovery documents are read again");

@@ -1,6 +1,7 @@
 //! A hub with more keys than some clouds read.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderValue, Method};
 use keyferry_integration::chaos_proxy::{Fault, Rule};
@@ -26,6 +27,9 @@ pub(super) async fn are_an_alarm(world: Arc<World>) -> TestResult {
     let content_type = HeaderValue::from_static("application/jwk-set+json");
     let body = json!({ "keys": keys }).to_string().into_bytes();
     behind.proxy.add(Rule::on(Method::GET, KEYS, Fault::ReplaceBody { body, content_type }));
+    behind.read_again("success", "Ready").await?;
+    // Seen once, they might be a flash.
+    tokio::time::sleep(Duration::from_secs(11)).await;
     for _ in 0..2 {
         behind.read_again("success", "Ready").await?;
     }

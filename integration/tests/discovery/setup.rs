@@ -32,7 +32,14 @@ impl Behind {
     pub(super) async fn start(world: &World, name: &str) -> Result<Behind, TestError> {
         let proxy = ChaosProxy::in_front_of(world.hub()).await?;
         let broker = world.start_broker(world.hub(), BrokerSpec::of_hub(name, world.hub()).alone().through(&proxy.url())).await?;
-        Ok(Behind { proxy, broker })
+        let behind = Behind { proxy, broker };
+        // It is ready a moment before its first reading is counted.
+        let limit = Instant::now() + Duration::from_secs(13);
+        while behind.broker.metric("keyferry_issuer_reads_total{result=\"success\",reason=\"Ready\"}").await? < 1.0 {
+            assert!(Instant::now() < limit, "no reading is counted");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(behind)
     }
 
     /// Orders a reading of the hub's documents and waits until one has ended like this.
