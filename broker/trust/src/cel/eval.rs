@@ -72,6 +72,10 @@ impl<'r> Runner<'r> {
                 let answer = match self.eval(left, scope)? {
                     Val::Optional(None) => self.eval(right, scope)?,
                     Val::Optional(Some(inner)) if *unwrap => (*inner).clone(),
+                    // Until 1.36 whatever else it is comes through.
+                    other if *unwrap && self.minor >= Minor::V1_37 && !other.is_error() && !matches!(other, Val::Optional(_)) => {
+                        Val::error("no such overload")
+                    }
                     other => other,
                 };
                 self.tracker.push(*id, answer.clone())?;
