@@ -30,7 +30,7 @@ fn read(text: &str) -> Reading {
         return Reading::IsNot("empty url");
     }
     // Escapes, users, fragments and what is not ASCII have rules of their own.
-    if !text.is_ascii() || text.contains(['%', '@', '#', '\\', '"', '<', '>', '^', '`', '{', '|', '}', ' ', '[', ']', '*']) {
+    if !text.is_ascii() || text.contains(['%', '@', '#', '\\', '"', '<', '>', '^', '`', '{', '|', '}', ' ', '*']) {
         return Reading::Odd;
     }
     let (scheme, rest) = match scheme(text) {
@@ -45,13 +45,26 @@ fn read(text: &str) -> Reading {
         Some(tail) => tail.split_at(tail.find('/').unwrap_or(tail.len())),
         None => ("", rest),
     };
-    if host.matches(':').count() > 1 || (scheme.is_empty() && rest.starts_with("//")) {
+    let brackets = |text: &str| text.contains(['[', ']']);
+    let literal = ipv6_literal(host);
+    if (brackets(host) && literal.is_none()) || brackets(path) || query.as_deref().is_some_and(brackets) {
         return Reading::Odd;
     }
-    if host.split_once(':').is_some_and(|(_, port)| !port.bytes().all(|b| b.is_ascii_digit())) {
+    let after_name = literal.map_or(host, |(_, after)| after);
+    if after_name.matches(':').count() > 1 || (scheme.is_empty() && rest.starts_with("//")) {
+        return Reading::Odd;
+    }
+    if after_name.split_once(':').is_some_and(|(_, port)| !port.bytes().all(|b| b.is_ascii_digit())) {
         return Reading::IsNot("invalid port");
     }
     Reading::Is(Url { scheme: scheme.to_ascii_lowercase(), host: host.to_owned(), path: path.to_owned(), query, fragment: String::new() })
+}
+
+/// A plain IPv6 address in brackets, and what follows it: nothing or a port. Other literals are read in different ways by releases of Go.
+fn ipv6_literal(host: &str) -> Option<(&str, &str)> {
+    let (address, after) = host.strip_prefix('[')?.split_once(']')?;
+    let plain = !address.contains('.') && address.parse::<std::net::Ipv6Addr>().is_ok();
+    (plain && (after.is_empty() || after.starts_with(':')) && !after.contains(['[', ']'])).then_some((address, after))
 }
 
 /// The scheme and what follows it.
@@ -70,7 +83,10 @@ fn scheme(text: &str) -> Result<(&str, &str), &'static str> {
 
 pub(super) fn call(overload: &str, args: &[Val]) -> Option<Called> {
     let text = |s: &str| Some(Ok(Val::from(s)));
-    let name_and_port = |host: &str| host.split_once(':').map_or((host.to_owned(), String::new()), |(h, p)| (h.to_owned(), p.to_owned()));
+    let name_and_port = |host: &str| match ipv6_literal(host) {
+        Some((address, after)) => (address.to_owned(), after.trim_start_matches(':').to_owned()),
+        None => host.split_once(':').map_or((host.to_owned(), String::new()), |(h, p)| (h.to_owned(), p.to_owned())),
+    };
     match (overload, args) {
         ("string_to_url", [Val::Str(s)]) => Some(match read(s) {
             Reading::Is(url) => Ok(Val::Url(url.into())),
