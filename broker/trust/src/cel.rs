@@ -105,7 +105,7 @@ impl Environment {
             Outcome::Refused(issues) => return Err(refused(issues)),
             Outcome::Beyond(reason) => return Err(beyond(&reason)),
         };
-        let issues = validate::validate(&parsed.root, &checked).map_err(|reason| beyond(&reason))?;
+        let issues = validate::validate(&parsed.root, &checked, self.minor).map_err(|reason| beyond(&reason))?;
         if !issues.is_empty() {
             return Err(refused(issues));
         }
@@ -154,7 +154,8 @@ impl Expression {
     /// Its static type in cel-go's notation.
     #[must_use]
     pub fn output_type(&self) -> String {
-        self.output.to_string()
+        let shown = self.output.to_string();
+        if self.minor == Minor::V1_30 { shown.replace("optional_type", "optional") } else { shown }
     }
 
     /// Whether it selects a field of a variable, as the rule on `claims.email` looks for it: with a dot, also in `has()`, `.?`,
@@ -182,7 +183,6 @@ impl Expression {
     }
 
     /// Evaluates it, and says what the run cost in the units of the API server, whose limit is 1,000,000.
-    #[must_use]
     pub fn evaluate_with_cost(&self, input: Input<'_>) -> (Result<Value, EvaluateFault>, u64) {
         let beyond = |reason: &str| EvaluateFault::Undetermined(Undetermined::new(&self.text, reason));
         let variable = match input::variable(input, self.scope, self.minor) {

@@ -140,7 +140,11 @@ impl Checker<'_> {
             Kind::Message { name, .. } => self.message(e, name),
             Kind::Fold(fold) => self.fold(fold),
         };
-        self.found.types.insert(e.id, t);
+        // Only nodes that stand in two places are checked twice.
+        let before = self.found.types.insert(e.id, t.clone());
+        if let Some(before) = before.filter(|before| *before != t) {
+            self.refuse(e, format!("incompatible type already exists for expression: old:{before}, new:{t}"));
+        }
     }
 
     fn element_type(&mut self, value: &Expr, optional: bool) -> Type {
@@ -184,6 +188,9 @@ impl Checker<'_> {
         if let Some(t) = found.or_else(|| self.global(name).cloned()) {
             self.found.names.insert(e.id, Name::Variable { name: name.to_owned(), outermost });
             return t;
+        }
+        if self.minor == Minor::V1_30 && matches!(name, "optional_type" | "optional") {
+            self.beyond = Some("the name of the optional type in 1.30".to_owned());
         }
         match type_name(name) {
             Some((runtime, t)) => {
@@ -257,6 +264,9 @@ impl Checker<'_> {
             Type::List(of) => ((**of).clone(), Type::Error),
             Type::Map(pair) => (pair.0.clone(), pair.1.clone()),
             Type::Dyn | Type::Error | Type::Param(_) => {
+                if fold.var2.is_some() && self.minor == Minor::V1_32 {
+                    self.beyond = Some("a loop with two variables over dyn, whose second has no type in 1.32".to_owned());
+                }
                 self.mapping.assignable(&Type::Dyn, &range);
                 (Type::Dyn, Type::Dyn)
             }

@@ -43,8 +43,12 @@ pub(super) fn is_unguarded(overload: &str) -> bool {
 
 /// Calls an overload with arguments that fit it.
 pub(super) fn call(overload: &str, args: &[Val], context: &Context<'_>) -> Called {
-    let proper = |a: &Val| if overload.starts_with("list_") { matches!(a, Val::List(_) | Val::Int(_)) } else { matches!(a, Val::Str(_)) };
-    if is_unguarded(overload) && !(args.iter().all(proper) && !matches!(args.first(), Some(Val::Int(_)))) {
+    let proper = match args {
+        [Val::List(_)] | [Val::List(_), Val::Int(_)] => overload.starts_with("list_"),
+        [Val::Str(_), Val::Str(_)] => !overload.starts_with("list_"),
+        _ => false,
+    };
+    if is_unguarded(overload) && !proper {
         return Ok(Val::no_overload());
     }
     let known = optional::call(overload, args)
@@ -52,7 +56,7 @@ pub(super) fn call(overload: &str, args: &[Val], context: &Context<'_>) -> Calle
         .or_else(|| collections::call(overload, args, context))
         .or_else(|| times::call(overload, args))
         .or_else(|| url::call(overload, args))
-        .or_else(|| net::call(overload, args))
+        .or_else(|| net::call(overload, args, context))
         .or_else(|| convert::call(overload, args))
         .or_else(|| quantity::call(overload, args))
         .or_else(|| semver::call(overload, args))

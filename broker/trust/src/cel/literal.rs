@@ -1,16 +1,25 @@
 //! The values of literals: what a quoted string or a number means.
 
 use super::value::Val;
+use crate::Minor;
+
+/// What is written. Before 1.33 a code point that is none becomes the replacement character.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    LooseText,
+    Bytes,
+}
 
 /// The value of a string literal as written, quotes and all.
-pub(super) fn string(written: &str) -> Result<Val, &'static str> {
-    let bytes = unquote(written, false)?;
+pub(super) fn string(written: &str, minor: Minor) -> Result<Val, &'static str> {
+    let bytes = unquote(written, if minor < Minor::V1_33 { Kind::LooseText } else { Kind::Text })?;
     String::from_utf8(bytes).map(Val::from).map_err(|_| "unable to unescape string")
 }
 
 /// The value of a bytes literal, without its `b`.
 pub(super) fn bytes(written: &str) -> Result<Val, &'static str> {
-    Ok(Val::Bytes(unquote(written, true)?.into()))
+    Ok(Val::Bytes(unquote(written, Kind::Bytes)?.into()))
 }
 
 /// An integer, `0x` or decimal; `negative` is a minus directly before it.
@@ -39,7 +48,7 @@ fn radix(digits: &str) -> (&str, u32) {
     digits.strip_prefix("0x").map_or((digits, 10), |hex| (hex, 16))
 }
 
-fn unquote(written: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
+fn unquote(written: &str, kind: Kind) -> Result<Vec<u8>, &'static str> {
     let normal = written.replace("\r\n", "\n").replace('\r', "\n");
     let raw = normal.starts_with(['r', 'R']);
     let quoted = if raw { normal.get(1..).unwrap_or_default() } else { &normal };
@@ -53,7 +62,7 @@ fn unquote(written: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
     let mut rest = inner.chars();
     while let Some(c) = rest.next() {
         if c == '\\' {
-            unescape(&mut rest, bytes, &mut out)?;
+            unescape(&mut rest, kind, &mut out)?;
         } else {
             push(&mut out, c);
         }
@@ -61,7 +70,7 @@ fn unquote(written: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
     Ok(out)
 }
 
-fn unescape(rest: &mut std::str::Chars<'_>, bytes: bool, out: &mut Vec<u8>) -> Result<(), &'static str> {
+fn unescape(rest: &mut std::str::Chars<'_>, kind: Kind, out: &mut Vec<u8>) -> Result<(), &'static str> {
     const BAD: &str = "unable to unescape string";
     let c = rest.next().ok_or(BAD)?;
     let plain = match c {
@@ -73,14 +82,14 @@ fn unescape(rest: &mut std::str::Chars<'_>, bytes: bool, out: &mut Vec<u8>) -> R
         't' => 9,
         'v' => 11,
         '\\' | '\'' | '"' | '`' | '?' => u8::try_from(c).map_err(|_| BAD)?,
-        'x' | 'X' => return code(rest, 2, 16, bytes, out),
-        'u' | 'U' if bytes => return Err(BAD),
-        'u' => return code(rest, 4, 16, false, out),
-        'U' => return code(rest, 8, 16, false, out),
+        'x' | 'X' => return code(rest, 2, 16, kind, out),
+        'u' | 'U' if kind == Kind::Bytes => return Err(BAD),
+        'u' => return code(rest, 4, 16, kind, out),
+        'U' => return code(rest, 8, 16, kind, out),
         '0'..='3' => {
             let tail = format!("{c}{}", rest.as_str());
             let mut octal = tail.chars();
-            code(&mut octal, 3, 8, bytes, out)?;
+            code(&mut octal, 3, 8, kind, out)?;
             *rest = rest.as_str().get(2..).unwrap_or_default().chars();
             return Ok(());
         }
@@ -90,16 +99,17 @@ fn unescape(rest: &mut std::str::Chars<'_>, bytes: bool, out: &mut Vec<u8>) -> R
     Ok(())
 }
 
-fn code(rest: &mut std::str::Chars<'_>, digits: usize, radix: u32, bytes: bool, out: &mut Vec<u8>) -> Result<(), &'static str> {
+fn code(rest: &mut std::str::Chars<'_>, digits: usize, radix: u32, kind: Kind, out: &mut Vec<u8>) -> Result<(), &'static str> {
     let mut value: u32 = 0;
     for _ in 0..digits {
         let digit = rest.next().and_then(|c| c.to_digit(radix)).ok_or("unable to unescape string")?;
         value = value.wrapping_mul(radix).wrapping_add(digit);
     }
-    if bytes {
+    if kind == Kind::Bytes {
         out.push(u8::try_from(value).map_err(|_| "unable to unescape string")?);
     } else {
-        push(out, char::from_u32(value).ok_or("invalid unicode code point")?);
+        let replaced = (kind == Kind::LooseText).then_some('\u{fffd}');
+        push(out, char::from_u32(value).or(replaced).ok_or("invalid unicode code point")?);
     }
     Ok(())
 }

@@ -170,7 +170,8 @@ impl Maker<'_> {
 
     fn optional(&mut self, target: Expr, var: Expr, body: Expr, wrap: bool) -> Parsing<Expr> {
         let name = variable(&var)?;
-        let again = self.copy(&target)?;
+        // Before 1.32 both stand for the same nodes.
+        let again = if self.p.minor < Minor::V1_32 { target.clone() } else { self.copy(&target)? };
         let test = self.member("hasValue", target, Vec::new())?;
         let value = self.member("value", again, Vec::new())?;
         let mut yes = self.bind(&name, value, body)?;

@@ -209,7 +209,7 @@ impl Parser {
             count += 1;
         }
         let target = self.member()?;
-        if count % 2 == 0 {
+        if count.is_multiple_of(2) {
             return Ok(target);
         }
         self.call(at, if sign == "!" { "!_" } else { "-_" }, vec![target])
@@ -279,7 +279,7 @@ impl Parser {
             Tok::Int(digits) => literal::int(&digits, negative),
             Tok::Float(digits) => literal::float(&digits, negative),
             Tok::Uint(digits) => literal::uint(&digits),
-            Tok::Str(text) => literal::string(&text),
+            Tok::Str(text) => literal::string(&text, self.minor),
             Tok::Bytes(text) => literal::bytes(&text),
             Tok::Punct("true") => Ok(Val::Bool(true)),
             Tok::Punct("false") => Ok(Val::Bool(false)),

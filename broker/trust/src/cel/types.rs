@@ -27,7 +27,7 @@ pub(super) enum Type {
     /// A message type, `kubernetes.UserInfo` and the like.
     Object(&'static str),
     /// The type of a type.
-    Type(Option<Arc<Self>>),
+    Of(Option<Arc<Self>>),
     Param(Param),
 }
 
@@ -71,7 +71,7 @@ impl Type {
     /// The types this one is made of.
     pub(super) fn parts(&self) -> Vec<&Self> {
         match self {
-            Self::List(of) | Self::Optional(of) | Self::Type(Some(of)) => vec![of],
+            Self::List(of) | Self::Optional(of) | Self::Of(Some(of)) => vec![of],
             Self::Map(pair) => vec![&pair.0, &pair.1],
             _ => Vec::new(),
         }
@@ -87,7 +87,7 @@ impl Type {
             return Self::optional(Self::read(of));
         }
         if let Some(of) = inner("type(") {
-            return Self::Type(Some(Arc::new(Self::read(of))));
+            return Self::Of(Some(Arc::new(Self::read(of))));
         }
         if let Some((key, value)) = inner("map(").and_then(|t| t.split_once(", ")) {
             return Self::map(Self::read(key), Self::read(value));
@@ -104,7 +104,7 @@ impl Type {
             "bytes" => Self::Bytes,
             "timestamp" => Self::Timestamp,
             "duration" => Self::Duration,
-            "type" => Self::Type(None),
+            "type" => Self::Of(None),
             "net.IP" | "net.CIDR" => Self::Opaque(text),
             _ => match text.chars().next() {
                 Some(letter) if text.len() == 1 => Self::Param(Param::Declared(letter)),
@@ -133,8 +133,8 @@ impl fmt::Display for Type {
             Self::Map(pair) => write!(f, "map({}, {})", pair.0, pair.1),
             Self::Optional(of) => write!(f, "optional_type({of})"),
             Self::Opaque(name) | Self::Object(name) => f.write_str(name),
-            Self::Type(Some(of)) => write!(f, "type({of})"),
-            Self::Type(None) => f.write_str("type"),
+            Self::Of(Some(of)) => write!(f, "type({of})"),
+            Self::Of(None) => f.write_str("type"),
             Self::Param(Param::Declared(letter)) => write!(f, "{letter}"),
             Self::Param(Param::Fresh(n)) => write!(f, "_var{n}"),
         }

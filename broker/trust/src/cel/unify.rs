@@ -65,7 +65,7 @@ impl Mapping {
             Type::List(of) => Type::list(inner(of)),
             Type::Map(pair) => Type::map(inner(&pair.0), inner(&pair.1)),
             Type::Optional(of) => Type::optional(inner(of)),
-            Type::Type(Some(of)) => Type::Type(Some(Arc::new(inner(of)))),
+            Type::Of(Some(of)) => Type::Of(Some(Arc::new(inner(of)))),
             _ => t.clone(),
         }
     }
@@ -89,7 +89,7 @@ impl Mapping {
         }
         match (a, b) {
             (Type::Null, other) | (other, Type::Null) => nullable(other),
-            (Type::Type(_), Type::Type(_)) => true,
+            (Type::Of(_), Type::Of(_)) => true,
             (Type::List(x), Type::List(y)) | (Type::Optional(x), Type::Optional(y)) => self.fits(x, y, depth + 1),
             (Type::Map(x), Type::Map(y)) => self.fits(&x.0, &y.0, depth + 1) && self.fits(&x.1, &y.1, depth + 1),
             _ => a == b,
@@ -149,7 +149,7 @@ fn less_specific(a: &Type, b: &Type, depth: u32) -> bool {
     match (a, b) {
         (Type::List(x), Type::List(y)) | (Type::Optional(x), Type::Optional(y)) => less_specific(x, y, depth + 1),
         (Type::Map(x), Type::Map(y)) => less_specific(&x.0, &y.0, depth + 1) && less_specific(&x.1, &y.1, depth + 1),
-        (Type::Type(_), Type::Type(_)) => true,
+        (Type::Of(_), Type::Of(_)) => true,
         _ => a == b,
     }
 }

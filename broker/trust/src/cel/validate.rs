@@ -7,19 +7,25 @@ use super::check::{Checked, Issue};
 use super::library::{self, Pattern, PatternFault};
 use super::types::Type;
 use super::value::Val;
+use crate::Minor;
 
 /// The issues of a checked tree. `Err` when that is not decided.
-pub(super) fn validate(root: &Expr, checked: &Checked) -> Result<Vec<Issue>, String> {
+pub(super) fn validate(root: &Expr, checked: &Checked, minor: Minor) -> Result<Vec<Issue>, String> {
     let mut issues = Vec::new();
     for e in root.walk() {
         if let Kind::Call { target, function, args } = &e.kind {
             literal(function, args, &mut issues)?;
             if let (Some(target), "format", [args]) = (target, function.as_str(), args.as_slice()) {
-                format(e, target, args, checked, &mut issues);
+                if minor == Minor::V1_31 && !matches!(target.kind, Kind::Literal(_)) && matches!(args.kind, Kind::List(_)) {
+                    return Err("a format that is no literal, over which 1.31 crashes".to_owned());
+                }
+                if minor > Minor::V1_30 {
+                    format(e, target, args, checked, &mut issues);
+                }
             }
         }
     }
-    let exempt = exempt(root);
+    let exempt = exempt(root, minor);
     for e in root.walk().into_iter().filter(|e| !exempt.contains(&e.id)) {
         match &e.kind {
             Kind::List(elements) => {
@@ -73,10 +79,14 @@ fn part(checked: &Checked, e: &Expr, optional: bool) -> Result<Type, String> {
     t.parts().first().map(|t| (*t).clone()).ok_or_else(|| "an optional element whose type is not known to be optional".to_owned())
 }
 
-/// The nodes within calls of `format`, whose lists may be mixed.
-fn exempt(root: &Expr) -> HashSet<u32> {
+/// The nodes within calls of `format`, whose lists may be mixed; in 1.30 only the arguments themselves.
+fn exempt(root: &Expr, minor: Minor) -> HashSet<u32> {
     let formats = root.walk().into_iter().filter(|e| matches!(&e.kind, Kind::Call { function, .. } if function == "format"));
-    formats.flat_map(|e| e.walk().into_iter().skip(1).map(|e| e.id).collect::<Vec<_>>()).collect()
+    let within = |e: &Expr| -> Vec<u32> {
+        let nodes = if minor == Minor::V1_30 { e.children() } else { e.walk() };
+        nodes.into_iter().map(|n| n.id).filter(|id| *id != e.id).collect()
+    };
+    formats.flat_map(within).collect()
 }
 
 fn literal(function: &str, args: &[Expr], issues: &mut Vec<Issue>) -> Result<(), String> {

@@ -143,7 +143,7 @@ impl Val {
             Type::Bytes => matches!(self, Self::Bytes(_)),
             Type::Timestamp => matches!(self, Self::Timestamp(_)),
             Type::Duration => matches!(self, Self::Duration(_)),
-            Type::Type(_) => matches!(self, Self::Type(_)),
+            Type::Of(_) => matches!(self, Self::Type(_)),
             Type::Opaque(name) | Type::Object(name) => self.type_name() == *name,
             Type::Error => false,
         }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::super::plan::Loop;
-use super::super::value::Val;
+use super::super::value::{List, Map, Val};
 use super::{Run, Runner, Stop};
+use crate::Minor;
 
 /// The variables of a running loop.
 pub(super) struct Frame {
@@ -37,6 +38,13 @@ impl Runner<'_> {
         let me = self.frames.len();
         let frame = Frame { outer: scope, fold: Arc::clone(fold), accu: None, first: Val::Null, second: Val::Null, finishing: false };
         self.frames.push(frame);
+        // Since 1.32 the accumulator is computed when it is first asked for.
+        if self.minor < Minor::V1_32 {
+            let accu = self.eval(&fold.init, scope)?;
+            if let Some(frame) = self.frames.get_mut(me) {
+                frame.accu = Some(accu);
+            }
+        }
         for (first, second) in entries {
             self.tracker.step(1)?;
             if let Some(frame) = self.frames.get_mut(me) {
@@ -55,7 +63,10 @@ impl Runner<'_> {
         }
         let value = self.eval(&fold.result, Some(me))?;
         self.frames.truncate(me);
-        Ok(value)
+        Ok(match value {
+            Val::List(list) if list.is_growing() => Val::list(Vec::new()),
+            other => other,
+        })
     }
 
     /// What a loop goes over.
@@ -89,7 +100,13 @@ impl Runner<'_> {
                     return Ok(accu.clone());
                 }
                 let (fold, outer) = (Arc::clone(&frame.fold), frame.outer);
-                let accu = self.eval(&fold.init, outer)?;
+                let bound = fold.accu != super::super::macros::ACCUMULATOR;
+                let accu = match self.eval(&fold.init, outer)? {
+                    Val::List(list) if list.len() == 0 && bound => Val::List(List::growing()),
+                    Val::Map(map) if map.len() == 0 => Val::Map(Map::built()),
+                    Val::Lazy(lazy) if lazy.len() == 0 => Val::Map(Map::built()),
+                    other => other,
+                };
                 if let Some(frame) = self.frames.get_mut(index) {
                     frame.accu = Some(accu.clone());
                 }

@@ -4,7 +4,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::super::value::Val;
-use super::Called;
+use super::{Called, Context};
+use crate::Minor;
 
 /// An address without zone, and not an IPv4 address in IPv6 clothes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,8 +85,10 @@ impl Prefix {
         self.0.width() == ip.width() && self.0.leading(self.1) == ip.leading(self.1)
     }
 
-    fn contains_prefix(self, other: Self) -> bool {
-        self.1 <= other.1 && self.contains(other.0)
+    /// Until 1.31 the other prefix had to begin at the same address.
+    fn contains_prefix(self, other: Self, minor: Minor) -> bool {
+        let near = if minor < Minor::V1_32 { self.masked().0 == other.0 } else { self.contains(other.0) };
+        self.1 <= other.1 && near
     }
 
     fn masked(self) -> Self {
@@ -111,7 +114,8 @@ impl fmt::Display for Prefix {
     }
 }
 
-pub(super) fn call(overload: &str, args: &[Val]) -> Option<Called> {
+pub(super) fn call(overload: &str, args: &[Val], context: &Context<'_>) -> Option<Called> {
+    let minor = context.minor;
     let bad_ip = |s: &str| Val::error(format!("IP Address {s:?} parse error during conversion from string"));
     let bad_prefix = |s: &str| Val::error(format!("network address parse error during conversion from string: {s:?}"));
     Some(Ok(match (overload, args) {
@@ -133,9 +137,9 @@ pub(super) fn call(overload: &str, args: &[Val]) -> Option<Called> {
         ("cidr_contains_ip_string", [Val::Prefix(p), Val::Str(s)]) => {
             Ip::parse(s).map_or_else(Val::no_overload, |ip| Val::Bool(p.contains(ip)))
         }
-        ("cidr_contains_cidr", [Val::Prefix(p), Val::Prefix(other)]) => Val::Bool(p.contains_prefix(*other)),
+        ("cidr_contains_cidr", [Val::Prefix(p), Val::Prefix(other)]) => Val::Bool(p.contains_prefix(*other, minor)),
         ("cidr_contains_cidr_string", [Val::Prefix(p), Val::Str(s)]) => {
-            Prefix::parse(s).map_or_else(Val::no_overload, |other| Val::Bool(p.contains_prefix(other)))
+            Prefix::parse(s).map_or_else(Val::no_overload, |other| Val::Bool(p.contains_prefix(other, minor)))
         }
         _ => return None,
     }))

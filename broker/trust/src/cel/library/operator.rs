@@ -37,6 +37,9 @@ pub(in crate::cel) fn operator(function: &str, args: &[Val], context: &Context<'
     let first = args.first().cloned().unwrap_or_else(Val::no_overload);
     let second = || args.get(1).cloned().unwrap_or_else(Val::no_overload);
     Ok(match function {
+        "_+_" if matches!(&first, Val::List(l) if l.is_growing()) => {
+            return Err("an empty list that is bound to a name and then changed in place".to_owned());
+        }
         "_+_" => add(&first, &second()),
         "_-_" => subtract(&first, &second()),
         "_*_" => number::arithmetic('*', &first, &second()).unwrap_or_else(Val::no_overload),
@@ -71,6 +74,9 @@ pub(in crate::cel) fn operator(function: &str, args: &[Val], context: &Context<'
             Val::Str(_) | Val::Bytes(_) | Val::List(_) | Val::Map(_) => Val::Int(i64::try_from(first.cost_size()).unwrap_or(i64::MAX)),
             _ => Val::no_overload(),
         },
+        "type" if context.minor == crate::Minor::V1_30 && matches!(first, Val::Optional(_)) => {
+            return Err("the name of the optional type in 1.30".to_owned());
+        }
         "type" => Val::Type(first.type_name().into()),
         "dyn" => first,
         "sort" => match &first {

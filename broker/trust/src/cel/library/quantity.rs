@@ -89,7 +89,7 @@ fn read(text: &str) -> Reading {
     let fits = if binary { fraction.is_empty() && length + (exponent as usize) * 3 / 10 < 14 } else { length <= 18 };
     let fraction_length = i32::try_from(fraction.len()).unwrap_or(i32::MAX);
     let scale = if binary { 0 } else { exponent.saturating_sub(fraction_length) };
-    if !fits || scale < -9 || scale > 18 {
+    if !fits || !(-9..=18).contains(&scale) {
         return Reading::Large;
     }
     let factor = if binary { 1_i64.checked_shl(exponent.unsigned_abs()) } else { Some(1) };

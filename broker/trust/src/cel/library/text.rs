@@ -90,6 +90,9 @@ fn index_of(s: &str, part: &str, from: i64, minor: Minor) -> Val {
         return empty_part(chars.len(), from, minor);
     }
     let Ok(start) = usize::try_from(from) else { return out_of_range(from) };
+    if minor < Minor::V1_32 && start >= chars.len() {
+        return out_of_range(from);
+    }
     let found = chars.windows(part.len()).enumerate().skip(start).find(|(_, w)| *w == part);
     Val::Int(found.and_then(|(i, _)| i64::try_from(i).ok()).unwrap_or(-1))
 }
@@ -102,15 +105,15 @@ fn last_index_of(s: &str, part: &str, from: Option<i64>, minor: Minor) -> Val {
         return from.map_or(Val::Int(length), |from| empty_part(chars.len(), from, minor));
     }
     let from = match from {
-        None if chars.len() < part.len() => return Val::Int(-1),
+        None if chars.len() < part.len() && minor >= Minor::V1_32 => return Val::Int(-1),
         None => length - 1,
         Some(from) => from,
     };
     let Ok(start) = usize::try_from(from) else { return out_of_range(from) };
     if start >= chars.len() {
-        return Val::Int(-1);
+        return if minor < Minor::V1_32 { out_of_range(from) } else { Val::Int(-1) };
     }
-    let found = chars.windows(part.len()).enumerate().take(start.saturating_add(1)).filter(|(_, w)| *w == part).last();
+    let found = chars.windows(part.len()).enumerate().take(start.saturating_add(1)).rfind(|(_, w)| *w == part);
     Val::Int(found.and_then(|(i, _)| i64::try_from(i).ok()).unwrap_or(-1))
 }
 

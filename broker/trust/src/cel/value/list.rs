@@ -10,16 +10,17 @@ pub(in crate::cel) struct List {
     items: Arc<Vec<Val>>,
     unescape: bool,
     strings: bool,
+    shared: bool,
 }
 
 impl List {
     pub(in crate::cel) fn new(items: Vec<Val>) -> Self {
-        Self { items: Arc::new(items), unescape: false, strings: false }
+        Self { items: Arc::new(items), unescape: false, strings: false, shared: false }
     }
 
     /// A list that is `[]string` in Go.
     pub(in crate::cel) fn of_strings(items: Vec<String>) -> Self {
-        Self { items: Arc::new(items.into_iter().map(Val::from).collect()), unescape: false, strings: true }
+        Self { items: Arc::new(items.into_iter().map(Val::from).collect()), unescape: false, strings: true, shared: false }
     }
 
     /// The list, marked as one of claims if `unescape`.
@@ -31,6 +32,15 @@ impl List {
     /// Whether Go holds it as `[]string`, which a mapping does not take for a list of strings.
     pub(in crate::cel) fn is_go_strings(&self) -> bool {
         self.strings
+    }
+
+    /// An empty list as optMap binds it: a growing one, which `+` changes in place for all who see it.
+    pub(in crate::cel) fn growing() -> Self {
+        Self { shared: true, ..Self::new(Vec::new()) }
+    }
+
+    pub(in crate::cel) fn is_growing(&self) -> bool {
+        self.shared
     }
 
     pub(in crate::cel) fn is_unescaping(&self) -> bool {

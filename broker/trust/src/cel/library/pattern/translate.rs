@@ -36,7 +36,7 @@ struct Translator {
     at: usize,
     depth: u32,
     groups: u32,
-    names: Vec<String>,
+    names: Vec<(String, bool)>,
     /// Whether what was read last can be repeated.
     unit: bool,
 }
@@ -178,18 +178,20 @@ impl Translator {
     fn group(&mut self) -> Translating<(String, u32)> {
         self.at += 1;
         let mut open = String::from("(?:");
-        if self.eat("?P<") || self.eat("?<") {
+        let python = self.eat("?P<");
+        if python || self.eat("?<") {
             let name: String = self.chars.iter().skip(self.at).take_while(|c| **c != '>').collect();
             let closed = self.chars.get(self.at + name.chars().count()) == Some(&'>');
             let word = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
             if !closed || !word {
                 return if name.is_ascii() { refused("invalid named capture") } else { beyond("a group's name") };
             }
-            if self.names.contains(&name) {
-                return refused("duplicate capture group name");
+            if let Some((_, before)) = self.names.iter().find(|(n, _)| *n == name) {
+                // Go overlooks some that are written without the P.
+                return if python && *before { refused("duplicate capture group name") } else { beyond("a repeated group name") };
             }
             self.at += name.chars().count() + 1;
-            self.names.push(name);
+            self.names.push((name, python));
             self.groups += 1;
         } else if self.eat("?") {
             match self.flags()? {

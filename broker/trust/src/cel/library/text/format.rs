@@ -26,14 +26,15 @@ enum Piece<'t> {
 impl Clause {
     /// Whether a static type can stand here.
     fn takes(self, t: &Type) -> bool {
-        match (self, t) {
-            (_, Type::Dyn) | (Self::Text, Type::List(_) | Type::Map(_) | Type::Null | Type::Type(_)) => true,
-            (Self::Text, Type::Int | Type::Uint | Type::Double | Type::Bool | Type::String) => true,
-            (Self::Text, Type::Timestamp | Type::Bytes | Type::Duration) => true,
-            (Self::Decimal | Self::Octal | Self::Binary | Self::Hex { .. }, Type::Int | Type::Uint) => true,
-            (Self::Binary, Type::Bool) | (Self::Hex { .. }, Type::String | Type::Bytes) => true,
-            (Self::Fixed(_) | Self::Scientific(_), Type::Double | Type::String) => true,
-            _ => false,
+        use Type::{Bool, Bytes, Double, Duration, Dyn, Int, List, Map, Null, String, Timestamp, Uint};
+        match self {
+            _ if matches!(t, Dyn) => true,
+            Self::Text if matches!(t, List(_) | Map(_) | Type::Of(_) | Null | Timestamp | Duration | Bytes) => true,
+            Self::Text => matches!(t, Int | Uint | Double | Bool | String),
+            Self::Decimal | Self::Octal => matches!(t, Int | Uint),
+            Self::Binary => matches!(t, Int | Uint | Bool),
+            Self::Hex { .. } => matches!(t, Int | Uint | String | Bytes),
+            Self::Fixed(_) | Self::Scientific(_) => matches!(t, Double | String),
         }
     }
 
@@ -86,7 +87,7 @@ pub(in crate::cel) fn runtime_name(t: &Type) -> String {
         Type::List(_) => "list".to_owned(),
         Type::Map(_) => "map".to_owned(),
         Type::Optional(_) => "optional_type".to_owned(),
-        Type::Type(_) => "type".to_owned(),
+        Type::Of(_) => "type".to_owned(),
         other => other.to_string(),
     }
 }
