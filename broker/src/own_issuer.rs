@@ -1,6 +1,6 @@
 //! Keyferry's own issuers: what of them is published, and who signs.
 //!
-//! A background task reads each target's key set again and again ([`keeper`]) and puts what it finds here, whole. Requests look; they
+//! A background task reads each target's key set again and again ([`Keeper`]) and puts what it finds here, whole. Requests look; they
 //! never read, and never see a key.
 
 mod consent;

@@ -10,6 +10,9 @@ use super::cases::{Case, Says};
 use super::federation::{AUDIENCE, Federation};
 use Says::{Broken, Undetermined, Well};
 
+/// What is broken, the target's file, where its issuer's document is and whose certificate is trusted there, and what each mode says.
+type Row<'a> = (&'a str, String, (&'a str, &'a str), [Says; 3]);
+
 /// The hop of what only the target's file and the target itself can say.
 const HIDDEN: &str = "Configuration";
 
@@ -142,7 +145,7 @@ pub(super) async fn configurations(federation: Arc<Federation>) -> TestResult {
     let (empty, odd) = (set("empty", &json!({ "keys": [] })), set("odd", &poisoned));
     let removed = document("removed", issuer, &format!("{}/removed/keys", it.documents.url()));
     let uninitialized = [Undetermined, Broken("Discovery", "DiscoveryUntrusted"), Broken("TargetKeys", "AuthenticatorNotInitialized")];
-    let rows: Vec<(&str, String, (&str, &str), [Says; 3])> = vec![
+    let rows: Vec<Row<'_>> = vec![
         ("a slash at the end of the issuer", slash, (url, ours), hidden("IssuerDiffers")),
         ("a claim that tokens do not have", mapping, (url, ours), hidden("UsernameClaimMissing")),
         ("the wrong CA in the file", with_ca(at(url), hubs), (url, ours), uninitialized),
