@@ -12,7 +12,7 @@ const AHEAD: Duration = Duration::from_secs(24 * 3600);
 /// How keys are rotated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RotationPolicy {
-    /// How long a key must have been published before it signs ([`super::settles_after`]).
+    /// How long a key must have been published before it signs ([`crate::lifetime::settle`]).
     pub settles_after: Duration,
     /// How long a key signs before the next one does.
     pub every: Duration,
