@@ -1,11 +1,12 @@
 //! The type checker: what an expression means before it runs, and why it is refused.
 
+mod name;
 mod overload;
 
 use std::collections::HashMap;
 
 use super::ast::{Expr, Fold, Kind};
-use super::decls::{Functions, type_name};
+use super::decls::Functions;
 use super::types::{Param, Type};
 use super::unify::{Mapping, most_general};
 use crate::Minor;
@@ -171,86 +172,6 @@ impl Checker<'_> {
 
     fn global(&self, name: &str) -> Option<&Type> {
         self.scopes.first().into_iter().flatten().find(|(n, _)| n == name).map(|(_, t)| t)
-    }
-
-    fn ident(&mut self, e: &Expr, written: &str) -> Type {
-        let dotted = written.starts_with('.');
-        let name = written.trim_start_matches('.');
-        if dotted && self.minor < Minor::V1_37 && self.local(name).is_some() && self.global(name).is_some() {
-            self.beyond = Some(format!("the name {written:?} is also a loop variable"));
-        }
-        let mut outermost = false;
-        let mut found = self.local(name).cloned();
-        if dotted && self.minor >= Minor::V1_37 {
-            outermost = found.is_some();
-            found = None;
-        }
-        if let Some(t) = found.or_else(|| self.global(name).cloned()) {
-            self.found.names.insert(e.id, Name::Variable { name: name.to_owned(), outermost });
-            return t;
-        }
-        if self.minor == Minor::V1_30 && matches!(name, "optional_type" | "optional") {
-            self.beyond = Some("the name of the optional type in 1.30".to_owned());
-        }
-        match type_name(name) {
-            Some((runtime, t)) => {
-                self.found.names.insert(e.id, Name::Type(runtime));
-                t
-            }
-            None => self.undeclared(e, written),
-        }
-    }
-
-    fn select(&mut self, e: &Expr, operand: &Expr, field: &str, test: bool) -> Type {
-        if let Some(name) = e.qualified_name().filter(|_| !test) {
-            let root = name.trim_start_matches('.').split('.').next().unwrap_or_default().to_owned();
-            if matches!(root.as_str(), "google" | "kubernetes" | "net") {
-                self.beyond = Some(format!("{name:?} may be the name of a type"));
-            }
-        }
-        let t = self.field(e, operand, field, false);
-        if test { Type::Bool } else { self.mapping.substitute(&t, false) }
-    }
-
-    fn field(&mut self, e: &Expr, operand: &Expr, field: &str, optional: bool) -> Type {
-        self.check(operand);
-        let operand_type = self.mapping.substitute(&self.type_of(operand), false);
-        let (target, was_optional) = operand_type.unwrapped();
-        let t = match target {
-            Type::Map(pair) => pair.1.clone(),
-            Type::Object("kubernetes.UserInfo") => match field {
-                "username" | "uid" => Type::String,
-                "groups" => Type::list(Type::String),
-                "extra" => Type::map(Type::String, Type::list(Type::String)),
-                _ => {
-                    self.refuse(e, format!("undefined field '{field}'"));
-                    Type::Error
-                }
-            },
-            Type::Object(name) => {
-                self.refuse(e, format!("unexpected failed resolution of '{name}'"));
-                Type::Error
-            }
-            Type::Param(_) => {
-                self.mapping.assignable(&Type::Dyn, target);
-                Type::Dyn
-            }
-            _ => {
-                if !target.is_dyn_or_error() {
-                    self.refuse(e, format!("type '{target}' does not support field selection"));
-                }
-                Type::Dyn
-            }
-        };
-        if was_optional || optional { Type::optional(t) } else { t }
-    }
-
-    fn message(&mut self, e: &Expr, name: &str) -> Type {
-        let plain = name.trim_start_matches('.');
-        if type_name(plain).is_some() || ["google.", "kubernetes.", "net."].iter().any(|p| plain.starts_with(p)) {
-            self.beyond = Some(format!("a message {name:?} is made"));
-        }
-        self.undeclared(e, name)
     }
 
     fn fold(&mut self, fold: &Fold) -> Type {

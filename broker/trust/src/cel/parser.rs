@@ -1,10 +1,12 @@
 //! Text to syntax tree. The grammar is cel-go's; what its own depth limits refuse is never reached, because [`MAX_NESTING`] and
 //! [`MAX_HEIGHT`](super::ast::MAX_HEIGHT) are well below them.
 
-use super::ast::{Element, Entry, Expr, Kind, MAX_HEIGHT};
+mod primary;
+
+use super::ast::{Expr, Kind, MAX_HEIGHT};
 use super::lexer::{self, Tok, Token};
+use super::macros;
 use super::value::Val;
-use super::{literal, macros};
 use crate::Minor;
 
 /// The deepest nesting of brackets and branches that is read.
@@ -12,27 +14,6 @@ const MAX_NESTING: u32 = 40;
 
 /// The most nodes that are made; optMap copies its target, so a short text can ask for many.
 const MAX_NODES: u32 = 20_000;
-
-/// Names that cannot stand for a variable or a function.
-const RESERVED: [&str; 17] = [
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 /// Why there is no tree.
 #[derive(Debug)]
@@ -269,136 +250,5 @@ impl Parser {
         }
         self.expect(")")?;
         Ok(args)
-    }
-
-    fn primary(&mut self) -> Parsing<Expr> {
-        let at = self.at();
-        let negative = matches!(self.peek_at(1), Tok::Int(_) | Tok::Float(_)) && self.eat("-");
-        let token = self.peek().clone();
-        let value = match token {
-            Tok::Int(digits) => literal::int(&digits, negative),
-            Tok::Float(digits) => literal::float(&digits, negative),
-            Tok::Uint(digits) => literal::uint(&digits),
-            Tok::Str(text) => literal::string(&text, self.minor),
-            Tok::Bytes(text) => literal::bytes(&text),
-            Tok::Punct("true") => Ok(Val::Bool(true)),
-            Tok::Punct("false") => Ok(Val::Bool(false)),
-            Tok::Punct("null") => Ok(Val::Null),
-            _ => return self.compound(at),
-        };
-        self.next += 1;
-        let value = value.map_err(|message| ParseFault::Refused { at, message: message.to_owned() })?;
-        self.node(at, Kind::Literal(value))
-    }
-
-    fn compound(&mut self, at: u32) -> Parsing<Expr> {
-        if self.eat("(") {
-            let inner = self.expr()?;
-            self.expect(")")?;
-            return Ok(inner);
-        }
-        if self.eat("[") {
-            return self.list(at);
-        }
-        if self.eat("{") {
-            return self.map(at);
-        }
-        let dot = if self.eat(".") { "." } else { "" };
-        let Tok::Ident(name) = self.peek().clone() else { return self.unexpected() };
-        if self.message_ahead() {
-            return self.message(dot);
-        }
-        let name_at = self.at();
-        self.next += 1;
-        if RESERVED.contains(&name.as_str()) {
-            return Err(ParseFault::Refused { at: name_at, message: format!("reserved identifier: {name}") });
-        }
-        let full = format!("{dot}{name}");
-        let open = self.at();
-        if self.eat("(") {
-            let args = self.arguments()?;
-            return macros::global(self, open, &full, args);
-        }
-        self.node(name_at, Kind::Ident(full))
-    }
-
-    fn list(&mut self, at: u32) -> Parsing<Expr> {
-        let mut elements = Vec::new();
-        while !self.eat("]") {
-            if elements.is_empty() && self.eat(",") {
-                self.expect("]")?;
-                break;
-            }
-            let optional = self.eat("?");
-            elements.push(Element { value: self.expr()?, optional });
-            if !self.eat(",") {
-                self.expect("]")?;
-                break;
-            }
-        }
-        self.node(at, Kind::List(elements))
-    }
-
-    fn map(&mut self, at: u32) -> Parsing<Expr> {
-        let mut entries = Vec::new();
-        while !self.eat("}") {
-            if entries.is_empty() && self.eat(",") {
-                self.expect("}")?;
-                break;
-            }
-            let optional = self.eat("?");
-            let key = self.expr()?;
-            self.expect(":")?;
-            entries.push(Entry { key, value: self.expr()?, optional });
-            if !self.eat(",") {
-                self.expect("}")?;
-                break;
-            }
-        }
-        self.node(at, Kind::Map(entries))
-    }
-
-    /// Whether `a.b{` stands here.
-    fn message_ahead(&self) -> bool {
-        let mut ahead = 1;
-        loop {
-            match (self.peek_at(ahead), self.peek_at(ahead + 1)) {
-                (Tok::Punct("{"), _) => return true,
-                (Tok::Punct("."), Tok::Ident(_)) => ahead += 2,
-                _ => return false,
-            }
-        }
-    }
-
-    fn message(&mut self, dot: &str) -> Parsing<Expr> {
-        let mut name = dot.to_owned();
-        let mut at = self.at();
-        while !self.eat("{") {
-            match self.peek() {
-                Tok::Ident(part) => name.push_str(part),
-                _ => name.push('.'),
-            }
-            self.next += 1;
-            at = self.at();
-        }
-        let mut values = Vec::new();
-        while !self.eat("}") {
-            if values.is_empty() && self.eat(",") {
-                self.expect("}")?;
-                break;
-            }
-            self.eat("?");
-            if !matches!(self.peek(), Tok::Ident(_) | Tok::Escaped(_)) {
-                return self.unexpected();
-            }
-            self.next += 1;
-            self.expect(":")?;
-            values.push(self.expr()?);
-            if !self.eat(",") {
-                self.expect("}")?;
-                break;
-            }
-        }
-        self.node(at, Kind::Message { name, values })
     }
 }

@@ -120,8 +120,16 @@ fn kubernetes(minor: Minor, function: &str, overload: &str, args: &[Val], result
     })
 }
 
+/// The size of an argument, of an optional one the size of what is in it.
+fn inner_size(args: &[Val], index: usize) -> u64 {
+    match args.get(index) {
+        Some(Val::Optional(Some(inner))) => inner.cost_size(),
+        _ => size(args, index),
+    }
+}
+
 fn standard(minor: Minor, overload: &str, args: &[Val]) -> u64 {
-    let (first, second) = (size(args, 0), size(args, 1));
+    let (first, second) = (inner_size(args, 0), inner_size(args, 1));
     match overload {
         "starts_with_string" | "ends_with_string" if minor >= Minor::V1_37 => tenth(second),
         "starts_with_string" | "ends_with_string" | "string_to_bytes" | "bytes_to_string" | "strings_quote" | "string_format" => {

@@ -105,7 +105,7 @@ fn last_index_of(s: &str, part: &str, from: Option<i64>, minor: Minor) -> Val {
         return from.map_or(Val::Int(length), |from| empty_part(chars.len(), from, minor));
     }
     let from = match from {
-        None if chars.len() < part.len() && minor >= Minor::V1_32 => return Val::Int(-1),
+        None if chars.len() < part.len() && minor >= Minor::V1_34 => return Val::Int(-1),
         None => length - 1,
         Some(from) => from,
     };
