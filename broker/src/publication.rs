@@ -1,7 +1,9 @@
 //! The documents that targets fetch: the hub's keys as [`KeyBook`] judges them, rendered once, and kept through every failure of the hub.
 
 mod document;
+mod events;
 mod fault;
+mod published;
 mod records;
 
 use std::collections::BTreeMap;
@@ -9,7 +11,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
 use keyferry_core::discovery::{self, ProviderMetadata};
 use keyferry_core::issuer::{Issuer, PublicUrl};
 use keyferry_core::json::{self, JsonLimits};
@@ -25,53 +26,11 @@ use crate::ports::{EndpointAnswer, IssuerDocuments, UpstreamDocuments};
 
 pub use document::Document;
 pub use fault::PublishError;
+pub use published::{PublicationReader, Published};
 pub use records::KeyRecords;
 
 /// How often tokens that name unknown keys may cause a reading.
 const UNKNOWN_KEY_PAUSE: Duration = Duration::from_secs(5);
-
-/// What is published at one time.
-#[derive(Debug)]
-pub struct Published {
-    /// The issuer that every token must have.
-    pub issuer: Issuer,
-    /// The keys that targets get.
-    pub keys: PublicKeySet,
-    /// The keys by which callers are known: those that the hub was seen to have.
-    pub authenticating: PublicKeySet,
-    /// The provider metadata document.
-    pub metadata: Document,
-    /// The key set document.
-    pub jwks: Document,
-    /// From when on, on the monotonic clock, tokens of a key may leave; nothing while its publication is not recorded.
-    settles: BTreeMap<String, Option<Duration>>,
-}
-
-impl Published {
-    /// Whether tokens signed by `kid` may leave.
-    pub fn is_settled(&self, kid: &str, now: Moment) -> bool {
-        self.settles.get(kid).is_some_and(|from| from.is_some_and(|from| now.mono >= from))
-    }
-}
-
-/// Reads what is published.
-#[derive(Clone, Default)]
-pub struct PublicationReader {
-    current: Arc<ArcSwapOption<Published>>,
-    cut_off: Arc<AtomicBool>,
-}
-
-impl PublicationReader {
-    /// What is published now; nothing before the first good reading.
-    pub fn current(&self) -> Option<Arc<Published>> {
-        self.current.load_full()
-    }
-
-    /// Whether the last reading found nobody at the hub.
-    pub fn is_cut_off(&self) -> bool {
-        self.cut_off.load(Ordering::Relaxed)
-    }
-}
 
 /// Where an event comes from, so that one which lasts is told once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -299,8 +258,8 @@ impl Publisher {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let before = told.insert(place, events.clone()).unwrap_or_default();
         for event in events.iter().filter(|event| !before.contains(event)) {
-            event_to_log(event);
-            if let Some(reason) = alarm(event) {
+            events::to_log(event);
+            if let Some(reason) = events::alarm(event) {
                 self.parts.metrics.key_alarm(reason);
             }
         }
@@ -308,38 +267,6 @@ impl Publisher {
 
     fn lock(&self) -> MutexGuard<'_, Option<KeyBook>> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What no rotation makes.
-fn alarm(event: &KeyEvent) -> Option<Reason> {
-    match event {
-        KeyEvent::Published(_) | KeyEvent::Withdrawn(_) | KeyEvent::Retired(_) | KeyEvent::Revoked(_) => None,
-        KeyEvent::RevokedListed(_) => Some(Reason::KeyRevoked),
-        KeyEvent::Replaced(_) => Some(Reason::HubKeyReplaced),
-        KeyEvent::RecordTampered(_) | KeyEvent::RecordRolledBack => Some(Reason::KeyRecordTampered),
-    }
-}
-
-/// A kid is text of an upstream: `?` encodes what is not printable.
-fn event_to_log(event: &KeyEvent) {
-    match event {
-        KeyEvent::Published(kid) => tracing::info!(?kid, "a key is published from now on"),
-        KeyEvent::Withdrawn(kid) => tracing::info!(?kid, "the hub no longer lists a key; it is held while a token that it signed may live"),
-        KeyEvent::Retired(kid) => tracing::info!(?kid, "a key is published no longer"),
-        KeyEvent::Revoked(kid) => tracing::warn!(?kid, reason = %Reason::KeyRevoked, "a key was revoked"),
-        KeyEvent::RevokedListed(kid) => {
-            tracing::error!(?kid, reason = %Reason::KeyRevoked, "the hub still lists a revoked key; it is not published");
-        }
-        KeyEvent::Replaced(kid) => {
-            tracing::error!(?kid, reason = %Reason::HubKeyReplaced, "the hub lists another key under a known kid; it is not published");
-        }
-        KeyEvent::RecordTampered(what) => {
-            tracing::error!(what, reason = %Reason::KeyRecordTampered, "the record of the hub's keys is not believed; it is written anew");
-        }
-        KeyEvent::RecordRolledBack => {
-            tracing::error!(reason = %Reason::KeyRecordTampered, "the record of the hub's keys is an older one; it is written anew");
-        }
     }
 }
 

@@ -1,10 +1,10 @@
 //! Names that are escaped because CEL identifiers cannot hold them: `__dot__` and the like.
 
-const KEYWORDS: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
+/// Names that have a meaning of their own.
+const MEANT: [&str; 4] = ["true", "false", "null", "in"];
+
+/// Names that cannot stand for a variable or a function.
+pub(super) const RESERVED: [&str; 17] = [
     "as",
     "break",
     "const",
@@ -51,7 +51,7 @@ pub(super) fn unescape_strict(name: &str) -> Option<String> {
             "dot" => out.push('.'),
             "dash" => out.push('-'),
             "slash" => out.push('/'),
-            _ if KEYWORDS.contains(&word) && name.len() == word.len() + 4 => out.push_str(word),
+            _ if (MEANT.contains(&word) || RESERVED.contains(&word)) && name.len() == word.len() + 4 => out.push_str(word),
             _ => return None,
         }
         rest = after.get(2..).unwrap_or_default();

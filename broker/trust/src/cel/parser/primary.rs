@@ -1,31 +1,11 @@
 //! What an expression begins with: literals, names, brackets.
 
 use super::super::ast::{Element, Entry, Expr, Kind};
+use super::super::escape::RESERVED;
 use super::super::lexer::Tok;
 use super::super::value::Val;
 use super::super::{literal, macros};
 use super::{ParseFault, Parser, Parsing};
-
-/// Names that cannot stand for a variable or a function.
-const RESERVED: [&str; 17] = [
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 impl Parser {
     pub(super) fn primary(&mut self) -> Parsing<Expr> {
