@@ -8,6 +8,7 @@
 //! | an apiserver shows a rogue key once, other bytes under a known kid, another issuer | `an_odd_apiserver_changes_nothing` |
 //! | somebody edits, dates back, deletes or restores the record of keys | `a_forged_record_is_not_believed` |
 //! | a key is revoked, and the record of before comes back | `a_revoked_key_is_forgotten_by_its_targets` |
+//! | hub and target have one issuer, and the hub gets a second one | `a_second_issuer_at_the_hub_mends_a_collision` |
 //! | the hub is stopped and Keyferry started anew | `the_state_directory_outlives_the_process` |
 #![allow(clippy::print_stderr, reason = "a test tells the person who waits what it measured")]
 #![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
@@ -20,6 +21,8 @@ mod odd;
 mod record;
 #[path = "rotation/revoked.rs"]
 mod revoked;
+#[path = "rotation/second_issuer.rs"]
+mod second_issuer;
 #[path = "rotation/stage.rs"]
 mod stage;
 #[path = "rotation/state.rs"]
@@ -35,7 +38,7 @@ use keyferry_integration::world::Ground;
 
 fn main() -> ExitCode {
     Suite::new(Ground::start)
-        .at_once(3)
+        .at_once(4)
         .limit(Duration::from_secs(600))
         .test("under_load_max_age_30", |ground| under_load::rotate(ground, 30))
         .test("under_load_max_age_60", |ground| under_load::rotate(ground, 60))
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         .test("an_odd_apiserver_changes_nothing", odd::rogue)
         .test("a_forged_record_is_not_believed", record::forged)
         .test("a_revoked_key_is_forgotten_by_its_targets", revoked::revoked)
+        .test("a_second_issuer_at_the_hub_mends_a_collision", second_issuer::mends)
         .test("the_state_directory_outlives_the_process", state::outlives)
         .run()
 }
