@@ -61,7 +61,7 @@ pub(super) async fn forged(ground: Arc<Ground>) -> TestResult {
     Ok(())
 }
 
-fn ledger_of(secret: &Value) -> Result<Value, TestError> {
+pub(super) fn ledger_of(secret: &Value) -> Result<Value, TestError> {
     let text = secret["data"]["ledger.json"].as_str().ok_or("the Secret holds no record")?;
     Ok(serde_json::from_slice(&STANDARD.decode(text)?)?)
 }

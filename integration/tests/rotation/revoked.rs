@@ -7,6 +7,7 @@ use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::{Ground, caller_token};
 use serde_json::{Value, json};
 
+use super::record::ledger_of;
 use super::stage::{Judge, Stage, TENANT, hub_kids, kid, published, sign_anew};
 
 const SECRET: &str = "/api/v1/namespaces/keyferry-revoked/secrets/keyferry-keys";
@@ -58,6 +59,11 @@ pub(super) async fn revoked(ground: Arc<Ground>) -> TestResult {
     }
     assert!(stage.broker.metric("keyferry_key_alarms_total{reason=\"KeyRecordTampered\"}").await? >= 1.0);
     assert!(!String::from_utf8(published(&stage.broker).await?)?.contains(&stolen));
+    // Written anew with what it revokes, before the hub goes away for a moment.
+    while ledger_of(&stage.hub.admin().get(SECRET).await?)?["revoked"][0]["kid"] != stolen.as_str() {
+        assert!(Instant::now() < limit, "the record was not written anew");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     // The hub is set back to the stolen key: nothing that it signs leaves.
     stage.hub.set_signing(thief).await;
     stage.hub.restart().await?;
