@@ -37,6 +37,8 @@ mod table;
 #[allow(dead_code)]
 #[path = "exchange/tls_connection.rs"]
 mod tls_connection;
+#[path = "exchange/window.rs"]
+mod window;
 
 #[path = "discovery/empty.rs"]
 mod empty;
@@ -71,13 +73,7 @@ fn main() -> ExitCode {
         // `cargo test --all-targets` starts benchmarks too, without this argument.
         process::say("nothing is measured without `cargo bench`\n")
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let _ = process::complain(&format!("benchmark: {error}\n"));
-            ExitCode::FAILURE
-        }
-    }
+    process::exit(outcome)
 }
 
 fn measured(markdown: bool) -> Outcome<()> {

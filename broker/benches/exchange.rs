@@ -26,6 +26,7 @@ mod exchange {
     pub mod table;
     pub mod throughput;
     pub mod tls_connection;
+    pub mod window;
 }
 
 use std::path::Path;
@@ -51,13 +52,7 @@ fn main() -> ExitCode {
         // `cargo test --all-targets` starts benchmarks too, without this argument.
         process::say("nothing is measured without `cargo bench`\n")
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let _ = process::complain(&format!("benchmark: {error}\n"));
-            ExitCode::FAILURE
-        }
-    }
+    process::exit(outcome)
 }
 
 fn measure(markdown: bool) -> Outcome<()> {

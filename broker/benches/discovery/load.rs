@@ -2,19 +2,19 @@
 
 use std::io::Read;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use rustls::ClientConfig;
 use rustls::client::Resumption;
 use serde::{Deserialize, Serialize};
 
-use super::answer_time::AnswerTime;
-use super::generator::{Answered, BEGINS, ENDS};
+use super::generator::Answered;
 use super::process;
 use super::tls_connection::{self, TlsConnection};
+use super::window::{Start, Window};
 use crate::Outcome;
 
 /// The argument that makes this binary the load.
@@ -58,12 +58,6 @@ pub struct Received {
     pub slow_lost: u64,
 }
 
-#[derive(Clone, Copy)]
-struct Window {
-    from: Instant,
-    until: Instant,
-}
-
 #[derive(Default)]
 struct Slow {
     answers: AtomicU64,
@@ -74,8 +68,7 @@ struct Slow {
 struct Shared {
     load: Load,
     config: Arc<ClientConfig>,
-    connected: Barrier,
-    window: OnceLock<Window>,
+    start: Start,
     slow: Slow,
 }
 
@@ -87,27 +80,14 @@ pub fn main() -> Outcome<()> {
     let mut config = Arc::unwrap_or_clone(tls_connection::trusting(&load.ca_pem)?);
     config.resumption = Resumption::disabled();
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(load.senders);
-    let connected = Barrier::new(threads + 1);
-    let shared = Arc::new(Shared { load, config: Arc::new(config), connected, window: OnceLock::new(), slow: Slow::default() });
-    let workers: Vec<_> = (0..threads)
+    let shared = Arc::new(Shared { load, config: Arc::new(config), start: Start::of(threads), slow: Slow::default() });
+    let workers = (0..threads)
         .map(|thread| {
             let shared = Arc::clone(&shared);
             std::thread::spawn(move || work(&shared, thread, threads))
         })
         .collect();
-    shared.connected.wait();
-    let from = process::now() + shared.load.warm_up;
-    let window = *shared.window.get_or_init(|| Window { from, until: from + shared.load.duration });
-    shared.connected.wait();
-    std::thread::sleep(window.from.saturating_duration_since(process::now()));
-    process::say(&format!("{BEGINS}\n"))?;
-    std::thread::sleep(window.until.saturating_duration_since(process::now()));
-    process::say(&format!("{ENDS}\n"))?;
-    let mut times = Vec::new();
-    for worker in workers {
-        times.extend(worker.join().map_err(|_| "a thread of the load panicked")??);
-    }
-    let answered = Answered { count: times.len() as u64, time: AnswerTime::of(times) };
+    let answered = shared.start.measure(shared.load.warm_up, shared.load.duration, workers)?;
     let slow = |number: &AtomicU64| number.load(Ordering::Relaxed);
     let received = Received { answered, slow_answers: slow(&shared.slow.answers), slow_lost: slow(&shared.slow.lost) };
     process::say(&format!("{}\n", serde_json::to_string(&received)?))
@@ -119,9 +99,7 @@ fn work(shared: &Arc<Shared>, thread: usize, threads: usize) -> Outcome<Vec<Dura
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let times = runtime.block_on(async {
         let opened = connect(shared, share(shared.load.slow).count(), share(shared.load.senders).count()).await;
-        shared.connected.wait();
-        shared.connected.wait();
-        let window = *shared.window.get().ok_or("there is no window")?;
+        let window = shared.start.ready()?;
         let (slow, senders) = opened?;
         for (index, connection) in slow.into_iter().enumerate() {
             tokio::spawn(be_slow(Arc::clone(shared), connection, index));

@@ -6,11 +6,11 @@ use keyferry::embedded::HubOptions;
 
 use super::driver::Sender;
 use super::figures::{Figures, Memory, Sample, Subject};
-use super::generator::{BEGINS, ENDS};
 use super::load::{LOAD, Load, Received};
 use super::process;
 use super::server::Server;
 use super::stage::Ground;
+use super::window::{BEGINS, ENDS};
 use crate::Outcome;
 
 const SENDERS: usize = 64;

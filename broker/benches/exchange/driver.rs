@@ -8,8 +8,9 @@ use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-use super::generator::{Answered, BEGINS, ENDS, Load};
+use super::generator::{Answered, Load};
 use super::process;
+use super::window::{BEGINS, ENDS};
 use crate::Outcome;
 
 /// The argument that makes this binary a load generator.

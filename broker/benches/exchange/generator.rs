@@ -2,8 +2,8 @@
 
 use std::io::Read;
 use std::net::SocketAddr;
-use std::sync::{Arc, Barrier, OnceLock};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::ClientConfig;
 use serde::{Deserialize, Serialize};
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::answer_time::AnswerTime;
 use super::process;
 use super::tls_connection::{self, TlsConnection};
+use super::window::{Start, Window};
 use crate::Outcome;
 
 /// What to send.
@@ -41,17 +42,6 @@ pub struct Answered {
     pub time: AnswerTime,
 }
 
-/// Said once the measured time begins, and once it ends.
-pub const BEGINS: &str = "begins";
-/// See [`BEGINS`].
-pub const ENDS: &str = "ends";
-
-#[derive(Clone, Copy)]
-struct Window {
-    from: Instant,
-    until: Instant,
-}
-
 /// Reads a [`Load`] from standard input, carries it out and writes [`Answered`].
 pub fn main() -> Outcome<()> {
     let mut text = String::new();
@@ -60,43 +50,23 @@ pub fn main() -> Outcome<()> {
     let config = tls_connection::trusting(&load.ca_pem)?;
     // As many threads as there are cores, each with its own connections: nothing is shared while it runs.
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(load.connections);
-    let (connected, window) = (Arc::new(Barrier::new(threads + 1)), Arc::new(OnceLock::new()));
-    let workers: Vec<_> = (0..threads)
+    let start = Arc::new(Start::of(threads));
+    let workers = (0..threads)
         .map(|thread| {
-            let (load, config, connected, window) = (Arc::clone(&load), Arc::clone(&config), Arc::clone(&connected), Arc::clone(&window));
-            std::thread::spawn(move || work(&load, (thread..load.connections).step_by(threads).collect(), config, &connected, &window))
+            let (load, config, start) = (Arc::clone(&load), Arc::clone(&config), Arc::clone(&start));
+            std::thread::spawn(move || work(&load, (thread..load.connections).step_by(threads).collect(), config, &start))
         })
         .collect();
-    connected.wait();
-    let from = process::now() + load.warm_up;
-    let window = *window.get_or_init(|| Window { from, until: from + load.duration });
-    connected.wait();
-    std::thread::sleep(window.from.saturating_duration_since(process::now()));
-    process::say(&format!("{BEGINS}\n"))?;
-    std::thread::sleep(window.until.saturating_duration_since(process::now()));
-    process::say(&format!("{ENDS}\n"))?;
-    let mut times = Vec::new();
-    for worker in workers {
-        times.extend(worker.join().map_err(|_| "a thread of the load generator panicked")??);
-    }
-    let answered = Answered { count: times.len() as u64, time: AnswerTime::of(times) };
+    let answered = start.measure(load.warm_up, load.duration, workers)?;
     process::say(&format!("{}\n", serde_json::to_string(&answered)?))
 }
 
 /// One thread: connects, waits for the others, and sends until the window closes.
-fn work(
-    load: &Load,
-    indices: Vec<usize>,
-    config: Arc<ClientConfig>,
-    connected: &Barrier,
-    window: &OnceLock<Window>,
-) -> Outcome<Vec<Duration>> {
+fn work(load: &Load, indices: Vec<usize>, config: Arc<ClientConfig>, start: &Start) -> Outcome<Vec<Duration>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let opened = futures::future::try_join_all(indices.iter().map(|_| TlsConnection::open(load.address, Arc::clone(&config)))).await;
-        connected.wait();
-        connected.wait();
-        let window = *window.get().ok_or("there is no window")?;
+        let window = start.ready()?;
         let running = opened?.into_iter().zip(indices).map(|(connection, index)| send(load, connection, index, window));
         let times = futures::future::try_join_all(running).await?;
         Ok(times.into_iter().flatten().collect())

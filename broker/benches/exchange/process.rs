@@ -1,6 +1,7 @@
 //! What the operating system says of this process and this machine, and the way to the terminal.
 
 use std::io::Write;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::Outcome;
@@ -55,4 +56,15 @@ pub fn say(text: &str) -> Outcome<()> {
 /// Writes to standard error: progress, and what went wrong.
 pub fn complain(text: &str) -> Outcome<()> {
     Ok(std::io::stderr().lock().write_all(text.as_bytes())?)
+}
+
+/// How the process ends, and why where it failed.
+pub fn exit(outcome: Outcome<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = complain(&format!("benchmark: {error}\n"));
+            ExitCode::FAILURE
+        }
+    }
 }

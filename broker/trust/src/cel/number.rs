@@ -78,35 +78,41 @@ fn shortest(d: f64, limit: i32) -> String {
     format!("{d}")
 }
 
+/// Why two whole numbers have no result.
+enum NoNumber {
+    Zero(&'static str),
+    Overflow,
+}
+
+impl NoNumber {
+    fn of(self, overflow: &str) -> Val {
+        match self {
+            NoNumber::Zero(what) => Val::error(what),
+            NoNumber::Overflow => Val::error(overflow),
+        }
+    }
+}
+
+/// The operators on whole numbers: the two types share the names of their methods and no trait.
+macro_rules! whole {
+    ($operator:expr, $a:expr, $b:expr) => {
+        match ($operator, $b) {
+            ('/', 0) => Err(NoNumber::Zero("division by zero")),
+            ('%', 0) => Err(NoNumber::Zero("modulus by zero")),
+            ('+', b) => $a.checked_add(b).ok_or(NoNumber::Overflow),
+            ('-', b) => $a.checked_sub(b).ok_or(NoNumber::Overflow),
+            ('*', b) => $a.checked_mul(b).ok_or(NoNumber::Overflow),
+            ('/', b) => $a.checked_div(b).ok_or(NoNumber::Overflow),
+            (_, b) => $a.checked_rem(b).ok_or(NoNumber::Overflow),
+        }
+    };
+}
+
 /// `+`, `-`, `*`, `/`, `%` on numbers of one type. Nothing when the two are not that.
 pub(super) fn arithmetic(operator: char, a: &Val, b: &Val) -> Option<Val> {
     let made = match (a, b) {
-        (Val::Int(a), Val::Int(b)) => {
-            let (a, b) = (*a, *b);
-            let done = match operator {
-                '+' => a.checked_add(b),
-                '-' => a.checked_sub(b),
-                '*' => a.checked_mul(b),
-                '/' if b == 0 => return Some(Val::error("division by zero")),
-                '/' => a.checked_div(b),
-                '%' if b == 0 => return Some(Val::error("modulus by zero")),
-                _ => a.checked_rem(b),
-            };
-            done.map_or_else(|| Val::error("integer overflow"), Val::Int)
-        }
-        (Val::Uint(a), Val::Uint(b)) => {
-            let (a, b) = (*a, *b);
-            let done = match operator {
-                '+' => a.checked_add(b),
-                '-' => a.checked_sub(b),
-                '*' => a.checked_mul(b),
-                '/' if b == 0 => return Some(Val::error("division by zero")),
-                '/' => a.checked_div(b),
-                '%' if b == 0 => return Some(Val::error("modulus by zero")),
-                _ => a.checked_rem(b),
-            };
-            done.map_or_else(|| Val::error("unsigned integer overflow"), Val::Uint)
-        }
+        (Val::Int(a), Val::Int(b)) => whole!(operator, *a, *b).map_or_else(|error| error.of("integer overflow"), Val::Int),
+        (Val::Uint(a), Val::Uint(b)) => whole!(operator, *a, *b).map_or_else(|error| error.of("unsigned integer overflow"), Val::Uint),
         (Val::Double(a), Val::Double(b)) => Val::Double(match operator {
             '+' => a + b,
             '-' => a - b,

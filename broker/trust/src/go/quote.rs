@@ -19,17 +19,27 @@ pub(crate) fn quote_list<S: AsRef<str>>(texts: &[S]) -> String {
     format!("[{}]", quoted.join(" "))
 }
 
+/// The escapes that have a letter, or are the character itself.
+pub(crate) fn short_escape(character: char) -> Option<&'static str> {
+    Some(match character {
+        '"' => "\\\"",
+        '\\' => "\\\\",
+        '\u{7}' => "\\a",
+        '\u{8}' => "\\b",
+        '\u{c}' => "\\f",
+        '\n' => "\\n",
+        '\r' => "\\r",
+        '\t' => "\\t",
+        '\u{b}' => "\\v",
+        _ => return None,
+    })
+}
+
 fn push(out: &mut String, character: char) {
+    if let Some(escape) = short_escape(character) {
+        return out.push_str(escape);
+    }
     match character {
-        '"' => out.push_str("\\\""),
-        '\\' => out.push_str("\\\\"),
-        '\u{7}' => out.push_str("\\a"),
-        '\u{8}' => out.push_str("\\b"),
-        '\u{c}' => out.push_str("\\f"),
-        '\n' => out.push_str("\\n"),
-        '\r' => out.push_str("\\r"),
-        '\t' => out.push_str("\\t"),
-        '\u{b}' => out.push_str("\\v"),
         printable if is_print(printable) => out.push(printable),
         low if (low as u32) < 0x80 => {
             let _ = write!(out, "\\x{:02x}", low as u32);

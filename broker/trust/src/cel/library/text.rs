@@ -7,6 +7,7 @@ pub(in crate::cel) use format::{check as check_format, printable, runtime_name};
 use super::super::value::{List, Val};
 use super::{Called, Context, pattern};
 use crate::Minor;
+use crate::go::quote::short_escape;
 
 /// The longest text that is built.
 const MAX_TEXT: usize = 4 << 20;
@@ -177,17 +178,9 @@ fn go_space(c: char) -> bool {
 fn quote(s: &str) -> String {
     let mut out = String::from("\"");
     for c in s.chars() {
-        match c {
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{b}' => out.push_str("\\v"),
-            '\\' => out.push_str("\\\\"),
-            '"' => out.push_str("\\\""),
-            c => out.push(c),
+        match short_escape(c) {
+            Some(escape) => out.push_str(escape),
+            None => out.push(c),
         }
     }
     out.push('"');

@@ -1,0 +1,61 @@
+//! The time that a load measures: one window for all of its threads, opened once every one of them is connected.
+
+use std::sync::{Barrier, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::answer_time::AnswerTime;
+use super::generator::Answered;
+use super::process;
+use crate::Outcome;
+
+/// Said once the measured time begins, and once it ends.
+pub const BEGINS: &str = "begins";
+/// See [`BEGINS`].
+pub const ENDS: &str = "ends";
+
+/// From when to when answers count.
+#[derive(Clone, Copy)]
+pub struct Window {
+    /// Nothing sent before counts.
+    pub from: Instant,
+    /// Nothing answered after counts.
+    pub until: Instant,
+}
+
+/// Where the threads of a load wait for each other.
+pub struct Start {
+    connected: Barrier,
+    window: OnceLock<Window>,
+}
+
+impl Start {
+    /// For so many threads, and the one that measures.
+    pub fn of(threads: usize) -> Start {
+        Start { connected: Barrier::new(threads + 1), window: OnceLock::new() }
+    }
+
+    /// Called by a thread that is connected, or could not be: waits until the window is known.
+    pub fn ready(&self) -> Outcome<Window> {
+        self.connected.wait();
+        self.connected.wait();
+        Ok(*self.window.get().ok_or("there is no window")?)
+    }
+
+    /// Opens the window `warm_up` after the last thread is ready, says when it begins and ends, and gathers what the threads timed.
+    pub fn measure(&self, warm_up: Duration, duration: Duration, workers: Vec<JoinHandle<Outcome<Vec<Duration>>>>) -> Outcome<Answered> {
+        self.connected.wait();
+        let from = process::now() + warm_up;
+        let window = *self.window.get_or_init(|| Window { from, until: from + duration });
+        self.connected.wait();
+        std::thread::sleep(window.from.saturating_duration_since(process::now()));
+        process::say(&format!("{BEGINS}\n"))?;
+        std::thread::sleep(window.until.saturating_duration_since(process::now()));
+        process::say(&format!("{ENDS}\n"))?;
+        let mut times = Vec::new();
+        for worker in workers {
+            times.extend(worker.join().map_err(|_| "a thread of the load panicked")??);
+        }
+        Ok(Answered { count: times.len() as u64, time: AnswerTime::of(times) })
+    }
+}
