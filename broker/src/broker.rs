@@ -3,7 +3,6 @@
 //! The order is fixed: authenticate, pair, review, rest. Only an authorised caller learns in what state its target is, and what
 //! allowed the request is looked at once more at the moment of hand-out.
 
-
 use std::sync::Arc;
 use std::time::Duration;
 

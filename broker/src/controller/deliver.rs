@@ -12,9 +12,9 @@ use keyferry_core::name::AccessName;
 use keyferry_core::service_account::ServiceAccount;
 use tokio::task::JoinSet;
 
+use crate::author_fence::AuthorFenceReader;
 use crate::clock::Clock;
 use crate::delivery::{Deliveries, Next};
-use crate::author_fence::AuthorFenceReader;
 use crate::leadership::LeadershipReader;
 use crate::live::LiveObjects;
 use crate::object_store::ObjectStore;
@@ -124,12 +124,7 @@ fn inputs(parts: &DeliverParts) -> BTreeMap<AccessName, u64> {
     parts.store.access_names().into_iter().filter_map(of).collect()
 }
 
-fn start(
-    places: &mut HashMap<AccessName, Place>,
-    running: &mut JoinSet<(AccessName, Next)>,
-    deliveries: &Arc<Deliveries>,
-    now: Duration,
-) {
+fn start(places: &mut HashMap<AccessName, Place>, running: &mut JoinSet<(AccessName, Next)>, deliveries: &Arc<Deliveries>, now: Duration) {
     let room = AT_ONCE.saturating_sub(running.len());
     let due = places.iter_mut().filter(|(_, place)| !place.running && place.due.is_some_and(|due| due <= now));
     for (name, place) in due.take(room) {

@@ -42,7 +42,8 @@ impl Deliveries {
     /// Deletes what earlier specs of the access had written; what could not be deleted comes back.
     pub(super) async fn remove_unwanted(&self, round: &Round<'_>) -> Vec<Value> {
         let Some(owner) = &round.access.uid else { return Vec::new() };
-        let wanted: Vec<ObjectPlace> = round.access.deliveries.iter().filter_map(|delivery| ObjectPlace::of(round.access, delivery)).collect();
+        let wanted: Vec<ObjectPlace> =
+            round.access.deliveries.iter().filter_map(|delivery| ObjectPlace::of(round.access, delivery)).collect();
         let mut left_over = Vec::new();
         for (place, report) in access_status::places(&round.stored.record.status, round.name) {
             if !wanted.contains(&place) && self.remove(&place, owner).await.is_err() {

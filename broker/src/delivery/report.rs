@@ -1,6 +1,5 @@
 //! What became of an access, in its status, its Events and the metrics.
 
-
 use jiff::Timestamp;
 use keyferry_core::access_status::{self, AccessReport};
 use keyferry_core::authorise::Pair;
@@ -100,4 +99,3 @@ impl Deliveries {
         Ok(())
     }
 }
-

@@ -79,7 +79,8 @@ impl Deliveries {
             report.token = token_report(held);
         }
         let ca_pem = self.usable(round, target, delivery, probe)?;
-        let snapshot = Snapshot { access: round.access, owner, target, ca_pem: ca_pem.as_deref(), account_uid: &pair.service_account().uid };
+        let snapshot =
+            Snapshot { access: round.access, owner, target, ca_pem: ca_pem.as_deref(), account_uid: &pair.service_account().uid };
         let planned = render(&snapshot, delivery, None)?;
         let now = self.parts.clock.now();
         let held = match delivery::plan(found, planned.form(), delivery.holds_token(), now.wall) {
@@ -118,7 +119,8 @@ impl Deliveries {
         if target.suspend || round.access.suspend {
             return Err(Hindrance::new(Reason::TargetSuspended, "the TargetCluster or the TargetAccess is suspended"));
         }
-        let published = self.parts.published.current().ok_or_else(|| Hindrance::new(Reason::HubUnreachable, "the hub's keys are not known yet"))?;
+        let published =
+            self.parts.published.current().ok_or_else(|| Hindrance::new(Reason::HubUnreachable, "the hub's keys are not known yet"))?;
         if authorise::issuer_collides(&published.issuer, target) {
             let message = format!("a target whose own issuer is {} refuses it", published.issuer);
             return Err(Hindrance::new(Reason::IssuerCollision, message));
@@ -242,16 +244,25 @@ impl Deliveries {
         };
         match self.parts.objects.get(&path).await.map_err(|error| refusal(&error))? {
             None => Ok(()),
-            Some(_) => Err(Hindrance::new(Reason::ObjectNotOurs, format!("{path} has the same cluster for its consumers; delete one of them"))),
+            Some(_) => {
+                Err(Hindrance::new(Reason::ObjectNotOurs, format!("{path} has the same cluster for its consumers; delete one of them")))
+            }
         }
     }
 
     /// Another access of the namespace that was there before and writes an Argo CD Secret for the same server.
-    fn older_for_same_server(&self, round: &Round<'_>, delivery: &Delivery, target: &TargetCluster) -> Option<keyferry_core::name::AccessName> {
+    fn older_for_same_server(
+        &self,
+        round: &Round<'_>,
+        delivery: &Delivery,
+        target: &TargetCluster,
+    ) -> Option<keyferry_core::name::AccessName> {
         let seniority = |name| self.parts.store.access(name).map(|stored| (stored.record.created, stored.record.uid.as_str().to_owned()));
         let own = seniority(round.name)?;
-        let same_server = |name: &keyferry_core::name::ObjectName| round.policy.targets.get(name).is_some_and(|other| other.address == target.address);
-        let others = round.policy.accesses.values().filter(|other| other.name.namespace == round.name.namespace && same_server(&other.target));
+        let same_server =
+            |name: &keyferry_core::name::ObjectName| round.policy.targets.get(name).is_some_and(|other| other.address == target.address);
+        let others =
+            round.policy.accesses.values().filter(|other| other.name.namespace == round.name.namespace && same_server(&other.target));
         for other in others {
             let argo = other.deliveries.iter().filter(|one| one.delivery_type == DeliveryType::ArgoCDSecret);
             let before = argo.take_while(|one| other.name != *round.name || one.name != delivery.name).count() > 0;

@@ -14,16 +14,14 @@ use tokio::task::JoinSet;
 use super::{ServeError, ServeOptions};
 use crate::audience_guard::AudienceGuard;
 use crate::authenticate::Authenticator;
+use crate::author_fence::AuthorFenceWriter;
 use crate::broker::{Broker, BrokerParts};
 use crate::clock::{Clock, SystemClock};
-use crate::author_fence::AuthorFenceWriter;
 use crate::controller::deliver::{self, DeliverParts};
 use crate::controller::objects as controller_objects;
 use crate::controller::pairing::{self, PairingParts};
 use crate::controller::target_status::{self, TargetStatusParts};
-use crate::controller::{
-    author_fence, canary, certificates, config_file, issuer_keys, key_records, lead, publish, renew, self_check,
-};
+use crate::controller::{author_fence, canary, certificates, config_file, issuer_keys, key_records, lead, publish, renew, self_check};
 use crate::delegate::Delegations;
 use crate::delivery::{Deliveries, DeliveryParts};
 use crate::key_record_store::KeyRecordStore;
@@ -40,8 +38,8 @@ use crate::leadership::{LeadershipReader, LeadershipWriter};
 use crate::live::LiveObjects;
 use crate::metrics::Metrics;
 use crate::mint::{Mint, MintParts};
-use crate::own_issuer::{Keeper, KeeperParts, LocalSigner, OwnIssuers, OwnMint};
 use crate::object_store::{Faults, ObjectStore};
+use crate::own_issuer::{Keeper, KeeperParts, LocalSigner, OwnIssuers, OwnMint};
 use crate::policy_store::{PolicyReader, PolicyWriter};
 use crate::ports::{AuditSink, Hub, HubObjects, TargetProbe};
 use crate::publication::{KeyRecords, Publisher, PublisherParts};
@@ -277,10 +275,8 @@ impl Shared {
             leadership: self.leadership.clone(),
             clock: clock(),
         };
-        let canary = ServiceAccount {
-            namespace: self.server.cluster_resource_namespace.clone(),
-            name: self.server.canary_service_account.clone(),
-        };
+        let canary =
+            ServiceAccount { namespace: self.server.cluster_resource_namespace.clone(), name: self.server.canary_service_account.clone() };
         let pairing = PairingParts {
             policy: self.policy.clone(),
             store: store(),
