@@ -37,4 +37,5 @@ pub mod state_directory;
 pub mod targets;
 #[cfg(all(test, feature = "embedded"))]
 pub(crate) mod testing;
+pub mod timed_hub;
 pub mod turns;

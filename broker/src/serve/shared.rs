@@ -37,6 +37,7 @@ use crate::publication::{KeyRecords, Publisher, PublisherParts};
 use crate::random::{Random, SystemRandomness};
 use crate::settings::CallerSettings;
 use crate::targets::{TargetReader, TargetWriter};
+use crate::timed_hub::TimedHub;
 
 /// How long a start waits for the first look at the key sets of own issuers.
 const FIRST_ROUND: Duration = Duration::from_secs(10);
@@ -122,6 +123,7 @@ impl Shared {
             background.spawn(issuer_keys::follow(keeper, policy_reader.clone(), first, read_again()));
         }
         let hub: Arc<dyn Hub> = Arc::new(KubeHub::new(client, Arc::clone(&clock)));
+        let hub: Arc<dyn Hub> = Arc::new(TimedHub::new(hub, Arc::clone(&clock), metrics.clone()));
         Ok(Shared {
             live,
             publisher,
