@@ -62,6 +62,8 @@ pub enum Part {
     GoVerifiers,
     /// The same program on libraries of some years ago.
     OlderGoVerifiers,
+    /// A small program of ours that reads alert rules with Prometheus' own parser.
+    PrometheusRules,
     /// SPIRE's oidc-discovery-provider, a peer.
     SpireDiscoveryProvider,
     /// A small program of ours on the authenticator of kube-apiserver.
@@ -112,6 +114,7 @@ impl Part {
             Self::ClientGo => "client-go",
             Self::GoVerifiers => "verifiers",
             Self::OlderGoVerifiers => "older-verifiers",
+            Self::PrometheusRules => "prometheus-rules",
             Self::SpireDiscoveryProvider => "oidc-discovery-provider",
             Self::Oracle(_) => "oracle",
         }
@@ -127,6 +130,7 @@ impl Part {
             Self::ClientGo => "v0.36.3",
             Self::GoVerifiers => "of today",
             Self::OlderGoVerifiers => "of some years ago",
+            Self::PrometheusRules => "v0.304.2",
             Self::SpireDiscoveryProvider => "1.13.0",
             Self::Oracle(release) => release.version(),
         }
@@ -141,6 +145,7 @@ impl Part {
             Self::Helm => "helm",
             Self::ClientGo => "client-go",
             Self::GoVerifiers | Self::OlderGoVerifiers => "verifiers/go",
+            Self::PrometheusRules => "prometheus-rules",
             Self::SpireDiscoveryProvider => "spire",
             Self::Oracle(release) => release.directory(),
         }
@@ -152,7 +157,7 @@ impl Part {
     }
 
     fn is_ours(self) -> bool {
-        matches!(self, Self::ClientGo | Self::GoVerifiers | Self::OlderGoVerifiers | Self::Oracle(_))
+        matches!(self, Self::ClientGo | Self::GoVerifiers | Self::OlderGoVerifiers | Self::PrometheusRules | Self::Oracle(_))
     }
 
     /// What pins its modules in the place of go.mod.
@@ -167,7 +172,7 @@ impl Part {
             Self::ControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
             Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
             Self::Helm => "helm.sh/helm/v3/cmd/helm",
-            Self::ClientGo | Self::Oracle(_) | Self::GoVerifiers | Self::OlderGoVerifiers => ".",
+            Self::ClientGo | Self::Oracle(_) | Self::GoVerifiers | Self::OlderGoVerifiers | Self::PrometheusRules => ".",
             Self::SpireDiscoveryProvider => "github.com/spiffe/spire/support/oidc-discovery-provider",
         }
     }
@@ -181,7 +186,7 @@ impl Part {
             Self::Kubectl => 40,
             Self::Helm => 90,
             Self::ClientGo | Self::Oracle(_) => 60,
-            Self::GoVerifiers | Self::OlderGoVerifiers => 20,
+            Self::GoVerifiers | Self::OlderGoVerifiers | Self::PrometheusRules => 20,
             Self::SpireDiscoveryProvider => 60,
         }
     }
@@ -189,7 +194,13 @@ impl Part {
     fn linker_flags(self) -> String {
         let minor = match self {
             // Build information stays: it says which libraries are in it.
-            Self::Etcd | Self::ClientGo | Self::Oracle(_) | Self::GoVerifiers | Self::OlderGoVerifiers | Self::SpireDiscoveryProvider => {
+            Self::Etcd
+            | Self::ClientGo
+            | Self::Oracle(_)
+            | Self::GoVerifiers
+            | Self::OlderGoVerifiers
+            | Self::PrometheusRules
+            | Self::SpireDiscoveryProvider => {
                 return "-s -w".to_owned();
             }
             Self::Helm => return helm_linker_flags(self.version(), Minor::V1_36),

@@ -9,6 +9,8 @@ mod applied;
 mod helm;
 #[path = "install/manifests.rs"]
 mod manifests;
+#[path = "install/monitoring.rs"]
+mod monitoring;
 #[path = "install/rendered.rs"]
 mod rendered;
 #[path = "install/rights.rs"]
@@ -33,6 +35,8 @@ fn main() -> ExitCode {
         .test("a_tenant_is_bound_alike", rendered::a_tenant_is_bound_alike)
         .test("the_chart_renders_the_shipped_crds", rendered::the_chart_renders_the_shipped_crds)
         .test("all_values_are_rendered_and_taken", rendered::all_values_are_rendered_and_taken)
+        .test("keyferry_takes_the_configurations", rendered::keyferry_takes_the_configurations)
+        .test("prometheus_reads_the_rules", monitoring::prometheus_reads_the_rules)
         .test("pods_start_under_restricted_pod_security", applied::pods_start_under_restricted_pod_security)
         .test("rights_are_the_golden_ones", rights::rights_are_the_golden_ones)
         .test("tenants_get_their_rights_by_aggregation", rights::tenants_get_their_rights_by_aggregation)

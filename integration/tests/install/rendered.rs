@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use keyferry_integration::keyferry_process::KeyferryBinary;
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::shipped;
 use serde_json::{Value, json};
@@ -160,6 +161,25 @@ pub(crate) async fn all_values_are_rendered_and_taken(hubs: Arc<Hubs>) -> TestRe
     let said = kubectl(&hubs.base, &["apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", &file.display().to_string()])
         .await?;
     assert!(said.contains("deployment.apps/keyferry serverside-applied"), "{said}");
+    Ok(())
+}
+
+pub(crate) async fn keyferry_takes_the_configurations(hubs: Arc<Hubs>) -> TestResult {
+    let keyferry = KeyferryBinary::build().await?;
+    let mut configurations = vec![("base".to_owned(), std::fs::read_to_string(shipped("examples/install/base/config.yaml"))?)];
+    for name in ["minimal", "tenants", "everywhere", "everything"] {
+        let rendered = charted(&hubs, &["-f", &values(name)]).await?;
+        let config = rendered.get(&("ConfigMap".to_owned(), NAMESPACE.to_owned(), "keyferry-config".to_owned()));
+        let text = config.and_then(|config| config["data"]["config.yaml"].as_str()).ok_or("no ConfigMap")?;
+        configurations.push((name.to_owned(), text.to_owned()));
+    }
+    for (name, text) in configurations {
+        let file = hubs.fleet().folder().join(format!("{name}-config.yaml"));
+        std::fs::write(&file, text)?;
+        let output = keyferry.run(&["serve", "--check", "--config", &file.display().to_string()], &[]).await?;
+        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success() && said.contains("no mistakes"), "{name}: {said}");
+    }
     Ok(())
 }
 
