@@ -44,4 +44,5 @@ pub mod target_probe;
 pub mod targets;
 #[cfg(all(test, feature = "embedded"))]
 pub(crate) mod testing;
+pub mod timed_hub;
 pub mod turns;

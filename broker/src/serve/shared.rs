@@ -47,6 +47,7 @@ use crate::random::{Random, SystemRandomness};
 use crate::settings::CallerSettings;
 use crate::target_probe::HttpsProbe;
 use crate::targets::{TargetReader, TargetWriter};
+use crate::timed_hub::TimedHub;
 
 /// How long a start waits for the first look at the key sets of own issuers.
 const FIRST_ROUND: Duration = Duration::from_secs(10);
@@ -159,6 +160,7 @@ impl Shared {
             background.spawn(issuer_keys::follow(keeper, policy_reader.clone(), first, read_again()));
         }
         let hub: Arc<dyn Hub> = Arc::new(KubeHub::new(client.clone(), Arc::clone(&clock)));
+        let hub: Arc<dyn Hub> = Arc::new(TimedHub::new(hub, Arc::clone(&clock), metrics.clone()));
         Ok(Shared {
             leadership: leadership_reader,
             objects,
