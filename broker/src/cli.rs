@@ -2,6 +2,8 @@
 
 mod access;
 mod can_i;
+mod client_config;
+mod credential;
 #[cfg(feature = "embedded")]
 mod demo;
 mod doctor;
@@ -9,6 +11,7 @@ mod exec;
 mod explain;
 mod export;
 mod keys;
+mod kubeconfig;
 mod lint;
 mod local_file;
 mod minor;
@@ -43,7 +46,9 @@ enum Command {
     /// Print a token for an access.
     Token(access::TokenArgs),
     /// Print a kubeconfig for an access.
-    Kubeconfig(access::AccessArgs),
+    Kubeconfig(kubeconfig::KubeconfigArgs),
+    /// Print an ExecCredential for an access: the exec plugin of kubectl and client-go.
+    Credential(credential::CredentialArgs),
     /// Run a command with a kubeconfig for an access.
     Exec(exec::ExecArgs),
     /// List what a configuration file allows.
@@ -102,9 +107,11 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Runs a command that reads files and prints, without starting anything else. No other.
+/// Runs a command that reads files and prints, without starting anything else. No other, but for the exec plugin, which most of the time
+/// does no more.
 fn offline(command: &Command) -> Option<ExitCode> {
     match command {
+        Command::Credential(args) => Some(credential::run(args)),
         Command::Targets(args) => Some(targets::run(args)),
         Command::Verify(args) => Some(verify::run(args)),
         Command::Lint(args) => Some(lint::run(args)),
@@ -118,7 +125,7 @@ async fn online(command: Command) -> ExitCode {
     match command {
         Command::Serve(args) => serve::run(args).await,
         Command::Token(args) => access::token(args).await,
-        Command::Kubeconfig(args) => access::kubeconfig(args).await,
+        Command::Kubeconfig(args) => kubeconfig::run(args).await,
         Command::Exec(args) => exec::run(args).await,
         Command::Keys(args) => keys::run(args).await,
         Command::Revoke(args) => revoke::run(args).await,

@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::name::{AccessName, ObjectName};
 
 pub use access::{Delivery, DeliveryType, TargetAccess};
+pub use address::{proxy as proxy_address, server as server_address, server_name};
 pub use allow::{AllowRule, NamespaceRule};
 pub use document::MAX_CONFIG_BYTES;
 pub use mistake::{ConfigError, Mistake};
