@@ -1,6 +1,7 @@
 //! The command line. Flag names are kubectl's; a flag that says where something is can be a `KEYFERRY_*` variable too.
 
 mod access;
+mod agent;
 mod can_i;
 mod client_config;
 mod credential;
@@ -49,6 +50,8 @@ enum Command {
     Kubeconfig(kubeconfig::KubeconfigArgs),
     /// Print an ExecCredential for an access: the exec plugin of kubectl and client-go.
     Credential(credential::CredentialArgs),
+    /// Keep token files fresh, for programs that read files.
+    Agent(Box<agent::AgentArgs>),
     /// Run a command with a kubeconfig for an access.
     Exec(exec::ExecArgs),
     /// List what a configuration file allows.
@@ -112,6 +115,7 @@ pub fn main() -> ExitCode {
 fn offline(command: &Command) -> Option<ExitCode> {
     match command {
         Command::Credential(args) => Some(credential::run(args)),
+        Command::Agent(args) if args.is_check() => Some(agent::check(args)),
         Command::Targets(args) => Some(targets::run(args)),
         Command::Verify(args) => Some(verify::run(args)),
         Command::Lint(args) => Some(lint::run(args)),
@@ -126,6 +130,7 @@ async fn online(command: Command) -> ExitCode {
         Command::Serve(args) => serve::run(args).await,
         Command::Token(args) => access::token(args).await,
         Command::Kubeconfig(args) => kubeconfig::run(args).await,
+        Command::Agent(args) => agent::run(*args).await,
         Command::Exec(args) => exec::run(args).await,
         Command::Keys(args) => keys::run(args).await,
         Command::Revoke(args) => revoke::run(args).await,

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use keyferry_core::audience::Audience;
 use keyferry_core::name::{AccessName, Namespace, ObjectName};
+use keyferry_core::received_kubeconfig::{self, ReceivedKubeconfig};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 
@@ -204,6 +205,12 @@ impl Source {
             }
             Way::Direct(direct) => direct.kubeconfig(&self.access).await,
         }
+    }
+
+    /// The kubeconfig, read.
+    pub(super) async fn received(&self) -> Result<ReceivedKubeconfig, ClientError> {
+        let text = self.kubeconfig().await?;
+        Ok(received_kubeconfig::parse(text.expose_secret(), &self.access)?)
     }
 
     async fn token(&self) -> Result<UsableToken, ClientError> {

@@ -82,7 +82,8 @@ async fn nothing_secret_is_logged_and_a_closed_output_is_a_failure() {
     failed(setup.run_with(&[], Some(&info("v1", wrong)), &env).await);
 
     let file = setup.client_file("");
-    let mut child = setup.command(&["--client-config", &file], Some(&exec_info)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        setup.command(&["--client-config", &file], Some(&exec_info)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().await.unwrap();
     assert_eq!(output.status.code(), Some(1));
