@@ -1,8 +1,11 @@
 //! The command line. Flag names are kubectl's; a flag that says where something is can be a `KEYFERRY_*` variable too.
 
 mod access;
+mod agent;
 mod can_i;
+mod client_config;
 mod crds;
+mod credential;
 #[cfg(feature = "embedded")]
 mod demo;
 mod doctor;
@@ -10,6 +13,7 @@ mod exec;
 mod explain;
 mod export;
 mod keys;
+mod kubeconfig;
 mod lint;
 mod local_file;
 mod minor;
@@ -44,7 +48,11 @@ enum Command {
     /// Print a token for an access.
     Token(access::TokenArgs),
     /// Print a kubeconfig for an access.
-    Kubeconfig(access::AccessArgs),
+    Kubeconfig(kubeconfig::KubeconfigArgs),
+    /// Print an ExecCredential for an access: the exec plugin of kubectl and client-go.
+    Credential(credential::CredentialArgs),
+    /// Keep token files fresh, for programs that read files.
+    Agent(Box<agent::AgentArgs>),
     /// Run a command with a kubeconfig for an access.
     Exec(exec::ExecArgs),
     /// List what a configuration file allows.
@@ -105,9 +113,12 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Runs a command that reads files and prints, without starting anything else. No other.
+/// Runs a command that reads files and prints, without starting anything else. No other, but for the exec plugin, which most of the time
+/// does no more.
 fn offline(command: &Command) -> Option<ExitCode> {
     match command {
+        Command::Credential(args) => Some(credential::run(args)),
+        Command::Agent(args) if args.is_check() => Some(agent::check(args)),
         Command::Targets(args) => Some(targets::run(args)),
         Command::Verify(args) => Some(verify::run(args)),
         Command::Lint(args) => Some(lint::run(args)),
@@ -122,7 +133,8 @@ async fn online(command: Command) -> ExitCode {
     match command {
         Command::Serve(args) => serve::run(args).await,
         Command::Token(args) => access::token(args).await,
-        Command::Kubeconfig(args) => access::kubeconfig(args).await,
+        Command::Kubeconfig(args) => kubeconfig::run(args).await,
+        Command::Agent(args) => agent::run(*args).await,
         Command::Exec(args) => exec::run(args).await,
         Command::Keys(args) => keys::run(args).await,
         Command::Revoke(args) => revoke::run(args).await,
