@@ -13,6 +13,8 @@ pub mod differential;
 pub mod document_server;
 pub mod etcd;
 pub mod fleet;
+pub mod flux;
+pub mod git_server;
 pub mod http_client;
 pub mod https;
 pub mod keyferry_process;
