@@ -217,7 +217,7 @@ impl Broker {
         self.check_current()?;
         let pair = self.pair(&policy, &requester, request)?;
         let review = match pair.via() {
-            Via::Itself => Review::NotAsked,
+            Via::Itself | Via::Author => Review::NotAsked,
             Via::Delegate => {
                 let delegation = self.parts.delegations.review(caller, &pair.service_account().account).await?;
                 record.stale |= delegation.stale;

@@ -14,6 +14,7 @@ pub mod ca_bundle;
 pub mod caller;
 pub mod claims;
 pub mod config;
+pub mod delivery;
 pub mod discovery;
 pub mod exchange;
 pub mod issuer;
