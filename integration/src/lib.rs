@@ -26,6 +26,7 @@ pub mod ports;
 pub mod process;
 pub mod rbac;
 pub mod readiness;
+pub mod rendered;
 pub mod rest;
 pub mod runner;
 pub mod world;

@@ -94,7 +94,10 @@ pub(crate) async fn kustomizations_of_tenants_lead_to_their_target(d2: Arc<D2>) 
 pub(crate) async fn no_source_of_another_namespace_and_no_remote_base(d2: Arc<D2>) -> TestResult {
     let namespace = "unlabelled";
     d2.hub.create_namespace_with_service_account(namespace, "reconciler").await?;
-    let remote = format!("resources:\n  - {}/fleet/tenant-a/apps.git//apps?ref=main\n", d2.git.url());
+    let base = d2.git.create("base").await?;
+    let config_map = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: fetched\n  namespace: apps\n";
+    base.commit(&[("apps/kustomization.yaml", "resources:\n  - fetched.yaml\n"), ("apps/fetched.yaml", config_map)]).await?;
+    let remote = format!("resources:\n  - {}//apps?ref=main\n", base.url());
     let repository = d2.git.create("remote").await?;
     repository.commit(&[("apps/kustomization.yaml", &remote)]).await?;
     let source = GitSource { namespace, name: "remote", url: repository.url() };

@@ -4,17 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
 use keyferry_integration::fleet::FleetError;
 use keyferry_integration::flux::{Flux, FluxSpec, until_ready};
 use keyferry_integration::git_server::{GitServer, Repository};
 use keyferry_integration::parts::Minor;
 use keyferry_integration::rbac::apply_manifests;
+use keyferry_integration::rendered::Delivered;
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
 use keyferry_integration::world::{Broker, BrokerSpec, Ground, TrustingTarget, put_secret, shipped};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::repositories::{Addresses, File, components};
 
@@ -85,30 +84,21 @@ impl D2 {
         Ok(d2)
     }
 
-    /// Until Keyferry's controller does it: what the TargetAccesses of the example ask for.
+    /// Until Keyferry's controller does it: the objects that the TargetAccesses of the example ask for, as Keyferry renders them.
     async fn deliver(&self) -> Result<(), TestError> {
-        let [a, b] = self.targets.as_slice() else { return Err("there are two targets".into()) };
-        let token = self.hub.token_request("tenant-a", "reconciler", &[&audience(a.name())], 3600).await?.token;
-        let document = json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "target",
-            "clusters": [{ "name": "target", "cluster": { "server": a.url(), "certificate-authority-data": STANDARD.encode(a.ca_pem()) } }],
-            "users": [{ "name": "target", "user": { "token": token } }],
-            "contexts": [{ "name": "target", "context": { "cluster": "target", "user": "target" } }],
-        });
-        let named = json!({ "name": "target" });
-        let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": named, "stringData": { "value": document.to_string() } });
-        self.hub.admin().apply("/api/v1/namespaces/tenant-a/secrets/target", &secret).await?;
-        let data = json!({
-            "provider": "generic",
-            "address": b.url(),
-            "ca.crt": b.ca_pem(),
-            "audiences": audience(b.name()),
-            "serviceAccountName": "reconciler",
-        });
-        let config_map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": named, "data": data });
-        self.hub.admin().apply("/api/v1/namespaces/tenant-b/configmaps/target", &config_map).await?;
+        for (plane, tenant) in self.targets.iter().zip(TENANTS) {
+            let (admin, name) = (self.hub.admin(), plane.name());
+            let target = admin.get(&format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}")).await?;
+            let access = admin.get(&format!("/apis/keyferry.dev/v1alpha1/namespaces/{tenant}/targetaccesses/{name}")).await?;
+            let by_secret = access["spec"]["deliveries"][0]["type"] == "KubeConfigSecret";
+            let token = match by_secret {
+                true => Some(self.hub.token_request(tenant, "reconciler", &[&audience(name)], 3600).await?.token),
+                false => None,
+            };
+            let object = Delivered { target: &target, access: &access, ca_pem: plane.ca_pem() }.render(token.as_deref())?;
+            let kind = if by_secret { "secrets" } else { "configmaps" };
+            admin.create(&format!("/api/v1/namespaces/{tenant}/{kind}"), &object).await?;
+        }
         Ok(())
     }
 }
