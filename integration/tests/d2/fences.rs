@@ -12,6 +12,9 @@ use crate::fleet::D2;
 const SOURCES: &str = "/apis/source.toolkit.fluxcd.io/v1/namespaces/tenant-b";
 const KUSTOMIZATIONS: &str = "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/tenant-b/kustomizations?dryRun=All";
 
+/// What it is, the change of a good spec, and what the refusal says.
+type Case = (&'static str, fn(&mut Value), &'static str);
+
 pub(crate) async fn sources_of_tenants_are_their_own(d2: Arc<D2>) -> TestResult {
     let git = d2.git.url();
     let repository = |url: String| {
@@ -66,7 +69,7 @@ pub(crate) async fn kustomizations_of_tenants_lead_to_their_target(d2: Arc<D2>) 
         },
     });
     d2.hub.admin().create(KUSTOMIZATIONS, &good).await?;
-    let cases: [(&str, fn(&mut Value), &str); 6] = [
+    let cases: [Case; 6] = [
         ("the hub itself", |spec| spec["kubeConfig"] = Value::Null, "without spec.kubeConfig"),
         (
             "an object of its own",

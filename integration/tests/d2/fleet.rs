@@ -1,6 +1,7 @@
 //! A hub that Flux fills from the platform repository, and the two targets.
 
 use std::path::Path;
+use std::process::Output;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,8 +29,8 @@ pub(crate) struct D2 {
     pub(crate) apps: Vec<Repository>,
     /// What kustomize-controller runs with, out of the platform repository.
     pub(crate) flags: Vec<String>,
+    pub(crate) broker: Broker,
     flux: Flux,
-    _broker: Broker,
     ground: Ground,
 }
 
@@ -79,9 +80,14 @@ impl D2 {
         for name in ["flux-system", "policies", "targets", "tenants"] {
             until_ready(&hub, &kustomization("flux-system", name)).await?;
         }
-        let d2 = D2 { hub, targets, git, apps, flags, flux, _broker: broker, ground };
+        let d2 = D2 { hub, targets, git, apps, flags, flux, broker, ground };
         d2.deliver().await?;
         Ok(d2)
+    }
+
+    /// Runs Keyferry's command line.
+    pub(crate) async fn keyferry(&self, args: &[&str]) -> Result<Output, TestError> {
+        Ok(self.ground.binary().run(args, &[]).await?)
     }
 
     /// Until Keyferry's controller does it: the objects that the TargetAccesses of the example ask for, as Keyferry renders them.

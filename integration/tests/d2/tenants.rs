@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use keyferry_integration::flux::until_ready;
 use keyferry_integration::runner::TestResult;
+use keyferry_integration::world::shipped;
 use serde_json::{Value, json};
 
 use crate::fleet::{D2, TENANTS, kustomization, until_object};
@@ -22,6 +23,8 @@ pub(crate) async fn each_tenant_is_on_its_own_target(d2: Arc<D2>) -> TestResult 
             assert_eq!(event["user"]["username"], format!("hub:system:serviceaccount:{tenant}:reconciler"), "{event}");
             assert_eq!(event["impersonatedUser"]["username"], format!("system:serviceaccount:{tenant}:reconciler"), "{event}");
         }
+        let pings: Vec<&Value> = events.iter().filter(|event| event["requestURI"] == "/livez/ping").collect();
+        assert!(!pings.is_empty() && pings.iter().all(|event| event["responseStatus"]["code"] == 200), "{pings:?}");
     }
     // A change goes the same way.
     let changed = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n  namespace: apps\ndata:\n  owner: tenant-b\n  at: noon\n";
@@ -48,6 +51,27 @@ pub(crate) async fn the_platform_repository_holds_all_of_the_hub(d2: Arc<D2>) ->
             json!({ "namespaces": [tenant], "serviceAccounts": ["reconciler"], "deliveries": [delivery] })
         );
         assert_eq!(cluster["spec"]["audience"], crate::fleet::audience(&target));
+    }
+    Ok(())
+}
+
+/// From the objects that the tenants hold to their targets, by the commands that the documentation names.
+pub(crate) async fn doctor_and_can_i_say_what_flux_says(d2: Arc<D2>) -> TestResult {
+    let hub = d2.hub.admin_kubeconfig().display().to_string();
+    let ca = d2.broker.ca_path().display().to_string();
+    let url = format!("{}/.well-known/openid-configuration", d2.broker.discovery_url());
+    let discovery = ["--kubeconfig", &hub, "--discovery-url", &url, "--discovery-ca", &ca];
+    for tenant in TENANTS {
+        until_ready(&d2.hub, &kustomization(tenant, "apps")).await?;
+        let doctor = ["doctor", "kustomization/apps", "-n", tenant, "--target-namespace", "apps"];
+        let output = d2.keyferry(&[doctor.as_slice(), &discovery].concat()).await?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !said.contains("warning"), "{tenant}: {said}");
+        let apps = shipped(&format!("examples/d2/{tenant}/apps")).display().to_string();
+        let can_i = ["can-i", "apply", "-f", &apps, "--from", "kustomization/apps", "--from-namespace", tenant];
+        let output = d2.keyferry(&[can_i.as_slice(), &discovery].concat()).await?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{tenant}: {said}");
     }
     Ok(())
 }
