@@ -7,7 +7,7 @@ use super::{Broker, BrokerSpec, authentication_configuration, install, prepare_h
 use crate::control_plane::{ControlPlane, ControlPlaneSpec};
 use crate::fleet::{Fleet, FleetSpec};
 use crate::keyferry_process::KeyferryBinary;
-use crate::parts::Minor;
+use crate::parts::{Minor, Parts};
 use crate::pki::{SigningKeyKind, TestCa};
 use crate::runner::{Fixture, NotStarted, TestError};
 
@@ -75,6 +75,7 @@ impl Ground {
             minor,
             signing_key: SigningKeyKind::EcdsaP256,
             authentication_config: Some(changed),
+            audit_log: true,
             ..ControlPlaneSpec::named(name)
         };
         self.control_plane(spec).await
@@ -94,6 +95,11 @@ impl Ground {
     /// The built binary.
     pub fn binary(&self) -> &KeyferryBinary {
         &self.binary
+    }
+
+    /// Where the real binaries are.
+    pub fn parts(&self) -> &Parts {
+        self.fleet.parts()
     }
 
     /// The authority of every Keyferry's serving certificate.
