@@ -42,7 +42,7 @@ impl Delivered<'_> {
         let access = access.read.map_err(|mistakes| format!("TargetAccess: {mistakes:?}"))?;
         let owner = access.uid.clone().ok_or("the TargetAccess has no UID")?;
         let delivery = access.deliveries.first().ok_or("the TargetAccess has no delivery")?;
-        let snapshot = Snapshot { access: &access, owner: &owner, target, ca_pem: Some(self.ca_pem) };
+        let snapshot = Snapshot { access: &access, owner: &owner, account_uid: &owner, target, ca_pem: Some(self.ca_pem) };
         let token = token.map(SecretString::from);
         let now = Timestamp::now();
         let bearer =

@@ -5,6 +5,7 @@ mod broker;
 mod caller;
 mod configuration;
 mod ground;
+pub mod on_hub;
 mod tenant;
 
 use std::path::{Path, PathBuf};
