@@ -8,6 +8,7 @@
 
 pub mod audience;
 pub mod audit;
+pub mod author_fence;
 pub mod authorise;
 pub mod bound_token;
 pub mod ca_bundle;
