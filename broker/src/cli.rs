@@ -2,6 +2,7 @@
 
 mod access;
 mod can_i;
+mod crds;
 #[cfg(feature = "embedded")]
 mod demo;
 mod doctor;
@@ -66,6 +67,8 @@ enum Command {
     Lint(lint::LintArgs),
     /// Print what a target needs to trust a hub: its AuthenticationConfiguration, where it goes, and RBAC.
     Trust(Box<trust::TrustArgs>),
+    /// Print the CustomResourceDefinitions that the hub needs, or their reference. Offline.
+    Crds(crds::CrdsArgs),
     /// Tell the cause and the mend of a reason code. Offline.
     Explain(explain::ExplainArgs),
     /// Show the main job on an embedded hub and target: no cluster needed.
@@ -110,6 +113,7 @@ fn offline(command: &Command) -> Option<ExitCode> {
         Command::Lint(args) => Some(lint::run(args)),
         Command::Trust(args) => Some(trust::run(args)),
         Command::Explain(args) => Some(explain::run(args)),
+        Command::Crds(args) => Some(crds::run(args)),
         _ => None,
     }
 }

@@ -1,12 +1,14 @@
-//! The metrics, all named in one place. Labels come only from fixed sets: reasons, results, routes; the kids and the hash of what is
-//! published are bounded in number and spelling.
+//! The metrics, all named in one place. Labels come only from fixed sets: reasons, results, routes; the kids, the hash of what is
+//! published and the names of accesses are bounded in number and spelling.
 
+mod accesses;
 mod published_keys;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::Duration;
 
+use keyferry_core::name::AccessName;
 use keyferry_core::reason::Reason;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -15,6 +17,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use self::accesses::Accesses;
 use self::published_keys::PublishedKeys;
 
 type Labels = Vec<(&'static str, &'static str)>;
@@ -31,6 +34,7 @@ pub struct Metrics {
     publications: Family<Labels, Counter<u64, AtomicU64>>,
     published_at: Gauge<i64, AtomicI64>,
     published_keys: PublishedKeys,
+    accesses: Accesses,
     own_key_reads: Family<Labels, Counter<u64, AtomicU64>>,
     own_key_writes: Family<Labels, Counter<u64, AtomicU64>>,
     reloads: Family<Labels, Counter<u64, AtomicU64>>,
@@ -69,6 +73,7 @@ impl Default for Metrics {
             published_at.clone(),
         );
         let published_keys = PublishedKeys::register(&mut registry);
+        let accesses = Accesses::register(&mut registry);
         let key_alarms = Family::default();
         registry.register("key_alarms", "What no rotation makes of the hub's keys or of their record, by reason", key_alarms.clone());
         let own_key_reads = Family::default();
@@ -95,6 +100,7 @@ impl Default for Metrics {
             publications,
             published_at,
             published_keys,
+            accesses,
             reloads,
             key_alarms,
             own_key_reads,
@@ -165,6 +171,26 @@ impl Metrics {
     /// The key set of an own issuer was to be written; a lost race is a failure too.
     pub fn own_keys_written(&self, change: &'static str, good: bool) {
         self.own_key_writes.get_or_create(&vec![("change", change), ("result", result(good))]).inc();
+    }
+
+    /// What became of an access; `expires` is when the first of its written tokens does, in seconds since 1970.
+    pub fn access(&self, name: &AccessName, ready: bool, expires: Option<i64>) {
+        self.accesses.set(name, ready, expires);
+    }
+
+    /// Whether the target took a token of an access, if that was tried.
+    pub fn probe(&self, name: &AccessName, accepted: Option<bool>) {
+        self.accesses.probed(name, accepted);
+    }
+
+    /// An access is gone.
+    pub fn access_gone(&self, name: &AccessName) {
+        self.accesses.forget(name);
+    }
+
+    /// Another process leads: what this one knew of accesses grows old.
+    pub fn accesses_gone(&self) {
+        self.accesses.forget_all();
     }
 
     /// The configuration file was read again.

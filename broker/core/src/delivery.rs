@@ -22,7 +22,7 @@ use crate::kubeconfig::KubeconfigError;
 use crate::service_account::Uid;
 
 pub use argo_cd::first_name_of as argo_cd_own_name;
-pub use body::ObjectBody;
+pub use body::{ObjectBody, ReadObject};
 pub use cluster_profile::status as cluster_profile_status;
 pub use express::{Field, NotExpressible, express};
 pub use form::Form;
@@ -36,6 +36,8 @@ pub struct Snapshot<'a> {
     pub access: &'a TargetAccess,
     /// Its UID, which owns the object.
     pub owner: &'a Uid,
+    /// The UID of the ServiceAccount: another account under the same name is somebody else.
+    pub account_uid: &'a Uid,
     /// The target.
     pub target: &'a TargetCluster,
     /// The target's CA certificates as PEM; none means the client's own roots.

@@ -6,13 +6,16 @@
 //! Where to look: who may have what is decided in [`authorise`]; what the configuration means is in [`config`]; signatures are
 //! checked in [`verify`]; the documents that leave are made in [`kubeconfig`], [`discovery`] and [`jwks`].
 
+pub mod access_status;
 pub mod audience;
 pub mod audit;
+pub mod author_fence;
 pub mod authorise;
 pub mod bound_token;
 pub mod ca_bundle;
 pub mod caller;
 pub mod claims;
+pub mod condition;
 pub mod config;
 pub mod delivery;
 pub mod discovery;
@@ -29,6 +32,7 @@ pub mod moment;
 pub mod name;
 pub mod on_paper;
 pub mod own_issuer;
+pub mod pairing;
 pub mod reason;
 pub mod received_kubeconfig;
 pub mod service_account;

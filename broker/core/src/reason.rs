@@ -57,6 +57,8 @@ reasons! {
     CallerRejected,
     /// The target's CA certificate is missing or cannot be used.
     CertificateAuthorityInvalid,
+    /// The Secret of the target's CA also holds a client certificate or key, which is never used.
+    ClientCertificateIgnored,
     /// The hub's clock and ours differ by more than 30 s.
     ClockSkew,
     /// The configuration has an error.

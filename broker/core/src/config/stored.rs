@@ -26,8 +26,8 @@ pub struct Record {
     pub version: String,
     /// When it was made.
     pub created: Timestamp,
-    /// Whether it is being deleted.
-    pub deleting: bool,
+    /// Since when it is being deleted.
+    pub deleting: Option<Timestamp>,
     /// Its finalizers.
     pub finalizers: Vec<String>,
     /// The annotation `keyferry.dev/requestedAt`.
@@ -76,6 +76,15 @@ pub struct StoredObjects {
 }
 
 impl Record {
+    /// Whether another reading of the object says the same but for its status and what the API counts.
+    pub fn means_the_same_as(&self, other: &Record) -> bool {
+        let meaning = |record: &Record| {
+            let Record { uid, generation, deleting, finalizers, requested_at, .. } = record;
+            (uid.clone(), *generation, *deleting, finalizers.clone(), requested_at.clone())
+        };
+        meaning(self) == meaning(other)
+    }
+
     fn of(object: &Value) -> Option<Record> {
         let metadata = object.get("metadata")?;
         let text = |field: &str| metadata.get(field).and_then(Value::as_str);
@@ -85,7 +94,7 @@ impl Record {
             generation: metadata.get("generation").and_then(Value::as_i64).unwrap_or_default(),
             version: text("resourceVersion")?.to_owned(),
             created: text("creationTimestamp")?.parse().ok()?,
-            deleting: text("deletionTimestamp").is_some(),
+            deleting: text("deletionTimestamp").map(|at| at.parse().unwrap_or(Timestamp::UNIX_EPOCH)),
             finalizers: finalizers.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
             requested_at: metadata.pointer("/annotations/keyferry.dev~1requestedAt").and_then(Value::as_str).map(str::to_owned),
             status: object.get("status").cloned().unwrap_or_default(),
@@ -164,7 +173,7 @@ impl StoredObjects {
         let mut assembled = Assembled::default();
         assembled.policy.own_namespace = Some(own_namespace.clone());
         let owners = self.owners();
-        for (name, target) in self.targets.iter().filter(|(_, target)| !target.record.deleting) {
+        for (name, target) in self.targets.iter().filter(|(_, target)| target.record.deleting.is_none()) {
             let generation = (target.record.uid.clone(), target.record.generation);
             let owner = owners.get(&target.audience).filter(|owner| *owner != name);
             let fault = match (&target.read, owner) {
@@ -185,7 +194,7 @@ impl StoredObjects {
         self.lost.retain(|(uid, generation)| {
             targets.values().any(|target| target.record.uid == *uid && target.record.generation == *generation)
         });
-        for (name, access) in self.accesses.iter().filter(|(_, access)| !access.record.deleting) {
+        for (name, access) in self.accesses.iter().filter(|(_, access)| access.record.deleting.is_none()) {
             match &access.read {
                 Ok(access) => drop(assembled.policy.accesses.insert(name.clone(), access.clone())),
                 Err(mistakes) => {
@@ -197,10 +206,16 @@ impl StoredObjects {
         assembled
     }
 
+    /// The audiences of all targets that are not being deleted, as written.
+    pub fn audiences(&self) -> Vec<String> {
+        let there = self.targets.values().filter(|target| target.record.deleting.is_none());
+        there.map(|target| target.audience.clone()).filter(|audience| !audience.is_empty()).collect()
+    }
+
     /// Who has each audience: the oldest that is not being deleted.
     fn owners(&self) -> BTreeMap<String, ObjectName> {
         let mut owners: BTreeMap<String, (&ObjectName, &StoredTarget)> = BTreeMap::new();
-        for (name, target) in self.targets.iter().filter(|(_, target)| !target.record.deleting) {
+        for (name, target) in self.targets.iter().filter(|(_, target)| target.record.deleting.is_none()) {
             let owner = owners.entry(target.audience.clone()).or_insert((name, target));
             if target.seniority() < owner.1.seniority() {
                 *owner = (name, target);

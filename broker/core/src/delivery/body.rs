@@ -58,12 +58,37 @@ impl Serialize for ObjectBody {
 
 impl Drop for ObjectBody {
     fn drop(&mut self) {
-        for field in ["data", "stringData"] {
-            let Some(data) = self.value.get_mut(field).and_then(Value::as_object_mut) else { continue };
-            for value in data.values_mut() {
-                if let Value::String(text) = value {
-                    text.zeroize();
-                }
+        wipe(&mut self.value);
+    }
+}
+
+/// An object as it was read. It may be a Secret: it cannot be printed, and its texts are wiped when it is let go of.
+pub struct ReadObject(Value);
+
+impl ReadObject {
+    /// Takes an object.
+    pub fn new(object: Value) -> ReadObject {
+        ReadObject(object)
+    }
+
+    /// The object.
+    pub fn value(&self) -> &Value {
+        &self.0
+    }
+}
+
+impl Drop for ReadObject {
+    fn drop(&mut self) {
+        wipe(&mut self.0);
+    }
+}
+
+fn wipe(object: &mut Value) {
+    for field in ["data", "stringData"] {
+        let Some(data) = object.get_mut(field).and_then(Value::as_object_mut) else { continue };
+        for value in data.values_mut() {
+            if let Value::String(text) = value {
+                text.zeroize();
             }
         }
     }

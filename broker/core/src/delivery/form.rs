@@ -22,7 +22,7 @@ impl Form {
             "metadata": object["metadata"], "kind": object["kind"], "type": object["type"], "spec": object["spec"],
             "address": target.address, "serverName": target.tls_server_name, "proxy": target.proxy_url, "ca": snapshot.ca_pem,
             "audience": target.audience.as_str(), "account": snapshot.access.service_account.as_str(),
-            "shape": delivery.delivery_type.as_str(), "project": delivery.argo_cd.as_ref().map(|argo_cd| &argo_cd.project),
+            "accountUid": snapshot.account_uid.as_str(), "shape": delivery.delivery_type.as_str(), "project": delivery.argo_cd.as_ref().map(|argo_cd| &argo_cd.project),
         });
         if !delivery.holds_token() {
             inputs["data"] = object["data"].clone();

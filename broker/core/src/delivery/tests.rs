@@ -45,7 +45,13 @@ fn world(spec: Value, deliveries: Value) -> World {
 
 impl World {
     fn snapshot(&self) -> Snapshot<'_> {
-        Snapshot { access: &self.access, owner: self.access.uid.as_ref().unwrap(), target: &self.target, ca_pem: Some(CA) }
+        Snapshot {
+            access: &self.access,
+            owner: self.access.uid.as_ref().unwrap(),
+            account_uid: self.access.uid.as_ref().unwrap(),
+            target: &self.target,
+            ca_pem: Some(CA),
+        }
     }
 
     fn delivery(&self) -> &Delivery {
