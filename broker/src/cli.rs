@@ -11,6 +11,7 @@ mod doctor;
 mod exec;
 mod explain;
 mod export;
+mod import;
 mod keys;
 mod kubeconfig;
 mod lint;
@@ -54,6 +55,8 @@ enum Command {
     Agent(Box<agent::AgentArgs>),
     /// Run a command with a kubeconfig for an access.
     Exec(exec::ExecArgs),
+    /// Make a TargetCluster of a kubeconfig, a Secret of Flux, Cluster API or Argo CD, or a ClusterProfile. Offline.
+    Import(import::ImportArgs),
     /// List what a configuration file allows.
     Targets(targets::TargetsArgs),
     /// Show the hub's keys: published, settled, held, revoked; rotate those of own issuers.
@@ -116,6 +119,7 @@ fn offline(command: &Command) -> Option<ExitCode> {
     match command {
         Command::Credential(args) => Some(credential::run(args)),
         Command::Agent(args) if args.is_check() => Some(agent::check(args)),
+        Command::Import(args) => Some(import::run(args)),
         Command::Targets(args) => Some(targets::run(args)),
         Command::Verify(args) => Some(verify::run(args)),
         Command::Lint(args) => Some(lint::run(args)),

@@ -17,6 +17,7 @@ pub mod config;
 pub mod discovery;
 pub mod exchange;
 pub mod exec_credential;
+pub mod import;
 pub mod issuer;
 pub mod json;
 pub mod jwks;
