@@ -249,6 +249,8 @@ impl Imported {
             },
         };
         let text = serde_saphyr::to_string(&object).map_err(|_| ImportError::Mistakes("it cannot be written".to_owned()))?;
+        // The order of a map is nobody's promise.
+        self.dropped.sort();
         match config::read(&format!("{HEAD}{text}")) {
             Ok(_) => Ok(text),
             Err(error) => Err(ImportError::Mistakes(error.to_string())),
