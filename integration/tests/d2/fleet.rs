@@ -11,9 +11,8 @@ use keyferry_integration::flux::{Flux, FluxSpec, until_ready};
 use keyferry_integration::git_server::{GitServer, Repository};
 use keyferry_integration::parts::Minor;
 use keyferry_integration::rbac::apply_manifests;
-use keyferry_integration::rendered::Delivered;
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
-use keyferry_integration::world::{Broker, BrokerSpec, Ground, TrustingTarget, put_secret, shipped};
+use keyferry_integration::world::{Broker, BrokerSpec, FROM_THE_HUB, Ground, TrustingTarget, install_controller, put_secret, shipped};
 use serde_json::Value;
 
 use crate::repositories::{Addresses, File, components};
@@ -50,9 +49,8 @@ impl D2 {
     async fn build(ground: Ground) -> Result<D2, TestError> {
         let spec = ControlPlaneSpec { controller_manager: true, audit_log: true, ..ControlPlaneSpec::named("hub") };
         let hub = Arc::new(ground.control_plane(spec).await?);
-        let installation = ["examples/in-cluster/namespace.yaml", "examples/in-cluster/rbac.yaml", "broker/crds"].map(shipped);
-        apply_manifests(&hub, &installation.each_ref().map(AsRef::as_ref)).await?;
-        let spec = BrokerSpec::of_hub("main", &hub);
+        install_controller(&hub).await?;
+        let spec = BrokerSpec::of_hub("main", &hub).with_server_lines(FROM_THE_HUB);
         let discovery_url = spec.discovery_url()?;
         let broker = ground.start_broker(&hub, spec).await?;
         let mut targets = Vec::new();
@@ -80,32 +78,12 @@ impl D2 {
         for name in ["flux-system", "policies", "targets", "tenants"] {
             until_ready(&hub, &kustomization("flux-system", name)).await?;
         }
-        let d2 = D2 { hub, targets, git, apps, flags, flux, broker, ground };
-        d2.deliver().await?;
-        Ok(d2)
+        Ok(D2 { hub, targets, git, apps, flags, flux, broker, ground })
     }
 
     /// Runs Keyferry's command line.
     pub(crate) async fn keyferry(&self, args: &[&str]) -> Result<Output, TestError> {
         Ok(self.ground.binary().run(args, &[]).await?)
-    }
-
-    /// Until Keyferry's controller does it: the objects that the TargetAccesses of the example ask for, as Keyferry renders them.
-    async fn deliver(&self) -> Result<(), TestError> {
-        for (plane, tenant) in self.targets.iter().zip(TENANTS) {
-            let (admin, name) = (self.hub.admin(), plane.name());
-            let target = admin.get(&format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}")).await?;
-            let access = admin.get(&format!("/apis/keyferry.dev/v1alpha1/namespaces/{tenant}/targetaccesses/{name}")).await?;
-            let by_secret = access["spec"]["deliveries"][0]["type"] == "KubeConfigSecret";
-            let token = match by_secret {
-                true => Some(self.hub.token_request(tenant, "reconciler", &[&audience(name)], 3600).await?.token),
-                false => None,
-            };
-            let object = Delivered { target: &target, access: &access, ca_pem: plane.ca_pem() }.render(token.as_deref())?;
-            let kind = if by_secret { "secrets" } else { "configmaps" };
-            admin.create(&format!("/api/v1/namespaces/{tenant}/{kind}"), &object).await?;
-        }
-        Ok(())
     }
 }
 
