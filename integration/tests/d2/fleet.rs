@@ -11,20 +11,23 @@ use keyferry_integration::flux::{Flux, FluxSpec, until_ready};
 use keyferry_integration::git_server::{GitServer, Repository};
 use keyferry_integration::parts::Minor;
 use keyferry_integration::rbac::apply_manifests;
-use keyferry_integration::rendered::Delivered;
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
-use keyferry_integration::world::{Broker, BrokerSpec, Ground, TrustingTarget, put_secret, shipped};
+use keyferry_integration::world::{Broker, BrokerSpec, FROM_THE_HUB, Ground, TrustingTarget, install_controller, put_secret, shipped};
 use serde_json::Value;
 
 use crate::repositories::{Addresses, File, components};
 
 pub(crate) const TENANTS: [&str; 2] = ["tenant-a", "tenant-b"];
+/// A tenant that comes and goes.
+pub(crate) const GUEST: &str = "tenant-c";
 const TARGETS: [(&str, Minor); 2] = [("target-a", Minor::V1_36), ("target-b", Minor::V1_33)];
 
 pub(crate) struct D2 {
     pub(crate) hub: Arc<ControlPlane>,
     pub(crate) targets: Vec<ControlPlane>,
     pub(crate) git: GitServer,
+    /// The platform repository, and what it holds.
+    pub(crate) platform: (Repository, Vec<File>),
     /// The tenants' own repositories.
     pub(crate) apps: Vec<Repository>,
     /// What kustomize-controller runs with, out of the platform repository.
@@ -50,14 +53,14 @@ impl D2 {
     async fn build(ground: Ground) -> Result<D2, TestError> {
         let spec = ControlPlaneSpec { controller_manager: true, audit_log: true, ..ControlPlaneSpec::named("hub") };
         let hub = Arc::new(ground.control_plane(spec).await?);
-        let installation = ["examples/in-cluster/namespace.yaml", "examples/in-cluster/rbac.yaml", "broker/crds"].map(shipped);
-        apply_manifests(&hub, &installation.each_ref().map(AsRef::as_ref)).await?;
-        let spec = BrokerSpec::of_hub("main", &hub);
+        install_controller(&hub).await?;
+        let spec = BrokerSpec::of_hub("main", &hub).with_server_lines(FROM_THE_HUB);
         let discovery_url = spec.discovery_url()?;
         let broker = ground.start_broker(&hub, spec).await?;
         let mut targets = Vec::new();
         for ((name, minor), tenant) in TARGETS.into_iter().zip(TENANTS) {
-            let (issuer, audience, subjects) = ("https://hub.keyferry.test", &audience(name), [format!("{tenant}:reconciler")]);
+            let (issuer, audience, subjects) =
+                ("https://hub.keyferry.test", &audience(name), [format!("{tenant}:reconciler"), format!("{GUEST}:reconciler")]);
             let trusting = TrustingTarget { name, minor, issuer, audience, discovery_url: &discovery_url, subjects: &subjects };
             let target = ground.target(trusting).await?;
             apply_manifests(&target, &[&shipped(&format!("examples/d2/target-clusters/{name}.yaml"))]).await?;
@@ -69,7 +72,7 @@ impl D2 {
         let addresses = Addresses { git: git.url(), targets: [a.url(), b.url()] };
         let (platform, apps) = publish(&git, &addresses).await?;
         let tree = ground.folder().join("platform");
-        write(&tree, &platform)?;
+        write(&tree, &platform.1)?;
         let flux_system = tree.join("clusters/hub/flux-system").display().to_string();
         let flags = kustomize_flags(&kubectl(&hub, &["kustomize", &flux_system]).await?);
         let mut further = flags.clone();
@@ -80,32 +83,12 @@ impl D2 {
         for name in ["flux-system", "policies", "targets", "tenants"] {
             until_ready(&hub, &kustomization("flux-system", name)).await?;
         }
-        let d2 = D2 { hub, targets, git, apps, flags, flux, broker, ground };
-        d2.deliver().await?;
-        Ok(d2)
+        Ok(D2 { hub, targets, git, platform, apps, flags, flux, broker, ground })
     }
 
     /// Runs Keyferry's command line.
     pub(crate) async fn keyferry(&self, args: &[&str]) -> Result<Output, TestError> {
         Ok(self.ground.binary().run(args, &[]).await?)
-    }
-
-    /// Until Keyferry's controller does it: the objects that the TargetAccesses of the example ask for, as Keyferry renders them.
-    async fn deliver(&self) -> Result<(), TestError> {
-        for (plane, tenant) in self.targets.iter().zip(TENANTS) {
-            let (admin, name) = (self.hub.admin(), plane.name());
-            let target = admin.get(&format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}")).await?;
-            let access = admin.get(&format!("/apis/keyferry.dev/v1alpha1/namespaces/{tenant}/targetaccesses/{name}")).await?;
-            let by_secret = access["spec"]["deliveries"][0]["type"] == "KubeConfigSecret";
-            let token = match by_secret {
-                true => Some(self.hub.token_request(tenant, "reconciler", &[&audience(name)], 3600).await?.token),
-                false => None,
-            };
-            let object = Delivered { target: &target, access: &access, ca_pem: plane.ca_pem() }.render(token.as_deref())?;
-            let kind = if by_secret { "secrets" } else { "configmaps" };
-            admin.create(&format!("/api/v1/namespaces/{tenant}/{kind}"), &object).await?;
-        }
-        Ok(())
     }
 }
 
@@ -132,21 +115,22 @@ pub(crate) async fn until_object(hub: &ControlPlane, path: &str, holds: impl Fn(
     }
 }
 
-/// The platform repository and those of the tenants; returns the files of the first.
-async fn publish(git: &GitServer, addresses: &Addresses) -> Result<(Vec<File>, Vec<Repository>), TestError> {
-    let mut platform = addresses.files("platform")?;
-    platform.push(("clusters/hub/flux-system/gotk-components.yaml".to_owned(), components()));
-    commit(&git.create("platform/fleet").await?, &platform).await?;
+/// The platform repository with its files, and those of the tenants.
+async fn publish(git: &GitServer, addresses: &Addresses) -> Result<((Repository, Vec<File>), Vec<Repository>), TestError> {
+    let mut files = addresses.files("platform")?;
+    files.push(("clusters/hub/flux-system/gotk-components.yaml".to_owned(), components()));
+    let platform = git.create("platform/fleet").await?;
+    commit(&platform, &files).await?;
     let mut apps = Vec::new();
     for tenant in TENANTS {
         let repository = git.create(&format!("fleet/{tenant}/apps")).await?;
         commit(&repository, &addresses.files(tenant)?).await?;
         apps.push(repository);
     }
-    Ok((platform, apps))
+    Ok(((platform, files), apps))
 }
 
-async fn commit(repository: &Repository, files: &[File]) -> Result<(), TestError> {
+pub(crate) async fn commit(repository: &Repository, files: &[File]) -> Result<(), TestError> {
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     repository.commit(&files).await?;
     Ok(())

@@ -44,7 +44,9 @@ pub(crate) async fn the_platform_repository_holds_all_of_the_hub(d2: Arc<D2>) ->
     for (tenant, delivery) in TENANTS.iter().zip(["KubeConfigSecret", "FluxConfigMap"]) {
         let target = tenant.replace("tenant", "target");
         let access = format!("/apis/keyferry.dev/v1alpha1/namespaces/{tenant}/targetaccesses/{target}");
-        assert_eq!(d2.hub.admin().get(&access).await?["spec"]["deliveries"][0]["type"], delivery);
+        let access = until_ready(&d2.hub, &access).await?;
+        assert_eq!(access["spec"]["deliveries"][0]["type"], delivery);
+        assert_eq!(access["status"]["deliveries"][0]["reason"], "Delivered", "{access}");
         let cluster = d2.hub.admin().get(&format!("/apis/keyferry.dev/v1alpha1/targetclusters/{target}")).await?;
         assert_eq!(
             cluster["spec"]["allow"][0],
