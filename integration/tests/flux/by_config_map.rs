@@ -7,7 +7,7 @@ use keyferry_integration::flux::{GitSource, KubeConfigRef, KustomizationSpec, un
 use keyferry_integration::runner::{TestError, TestResult};
 use serde_json::json;
 
-use crate::stage::{ACCOUNT, Stage, audience, config_map_path, is_there, until_gone, user, who_applied};
+use crate::stage::{ACCOUNT, Stage, access, audience, config_map_path, is_there, until_gone, user, who_applied};
 
 const TENANT: &str = "tenant-b";
 
@@ -15,7 +15,7 @@ pub(crate) async fn leads_to_the_target_and_deletion_prunes(stage: Arc<Stage>) -
     let name = "by-config-map";
     let (hub, [other, target]) = (&stage.hub, &stage.targets);
     let (repository, commit) = stage.repository_of(name).await?;
-    put_config_map(hub, name, target).await?;
+    access(hub, TENANT, name, "FluxConfigMap").await?;
     let spec = apply(hub, name, repository.url()).await?;
     let object = until_ready(hub, &spec.path()).await?;
     assert!(object["status"]["lastAppliedRevision"].as_str().is_some_and(|revision| revision.contains(&commit)), "{object}");
@@ -42,7 +42,7 @@ pub(crate) async fn with_anothers_address_gets_nowhere(stage: Arc<Stage>) -> Tes
     Ok(())
 }
 
-/// Until Keyferry writes it itself: what Flux reads of a `generic` provider, for the tenant's ServiceAccount.
+/// What Flux reads of a `generic` provider, for the tenant's ServiceAccount, as a tenant may write it.
 async fn put_config_map(hub: &ControlPlane, name: &str, target: &ControlPlane) -> Result<(), TestError> {
     let object = json!({
         "apiVersion": "v1",
