@@ -4,6 +4,7 @@ mod access;
 mod agent;
 mod can_i;
 mod client_config;
+mod completion;
 mod crds;
 mod credential;
 #[cfg(feature = "embedded")]
@@ -12,6 +13,7 @@ mod doctor;
 mod exec;
 mod explain;
 mod export;
+mod import;
 mod keys;
 mod kubeconfig;
 mod lint;
@@ -26,10 +28,10 @@ pub mod ui;
 mod verify;
 mod whoami;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::kube::client::HubAccess;
 
@@ -55,6 +57,8 @@ enum Command {
     Agent(Box<agent::AgentArgs>),
     /// Run a command with a kubeconfig for an access.
     Exec(exec::ExecArgs),
+    /// Make a TargetCluster of a kubeconfig, a Secret of Flux, Cluster API or Argo CD, or a ClusterProfile. Offline.
+    Import(import::ImportArgs),
     /// List what a configuration file allows.
     Targets(targets::TargetsArgs),
     /// Show the hub's keys: published, settled, held, revoked; rotate those of own issuers.
@@ -77,6 +81,8 @@ enum Command {
     Trust(Box<trust::TrustArgs>),
     /// Print the CustomResourceDefinitions that the hub needs, or their reference. Offline.
     Crds(crds::CrdsArgs),
+    /// Print a completion script for a shell.
+    Completion(completion::CompletionArgs),
     /// Tell the cause and the mend of a reason code. Offline.
     Explain(explain::ExplainArgs),
     /// Show the main job on an embedded hub and target: no cluster needed.
@@ -101,9 +107,22 @@ impl HubArgs {
     }
 }
 
-/// Runs the command line of this process.
+/// Runs the command line of this process. The name by which it was called says whether kubectl calls it, and for what.
 pub fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let program = std::env::args_os().next().map(PathBuf::from);
+    let called = program.as_deref().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
+    if called == "kubectl_complete-keyferry" {
+        return completion::answer_kubectl(std::env::args_os().skip(1), Cli::command());
+    }
+    let mut command = Cli::command();
+    if called == "kubectl-keyferry" {
+        command = command.bin_name("kubectl keyferry");
+    }
+    let matches = command.get_matches();
+    let command = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli.command,
+        Err(error) => error.exit(),
+    };
     if let Some(code) = offline(&command) {
         return code;
     }
@@ -119,6 +138,8 @@ fn offline(command: &Command) -> Option<ExitCode> {
     match command {
         Command::Credential(args) => Some(credential::run(args)),
         Command::Agent(args) if args.is_check() => Some(agent::check(args)),
+        Command::Import(args) => Some(import::run(args)),
+        Command::Completion(args) => Some(completion::run(args, Cli::command())),
         Command::Targets(args) => Some(targets::run(args)),
         Command::Verify(args) => Some(verify::run(args)),
         Command::Lint(args) => Some(lint::run(args)),

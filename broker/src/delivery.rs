@@ -107,6 +107,11 @@ impl Deliveries {
         Deliveries { parts, probes: Probes::default() }
     }
 
+    /// Another replica leads: what was found here grows old, and metrics must not go on telling it.
+    pub fn not_leading(&self) {
+        self.parts.metrics.accesses_gone();
+    }
+
     /// Brings one access to what policy says, and says in its status what came of it.
     pub async fn reconcile(&self, name: &AccessName) -> Next {
         let Some(stored) = self.parts.store.access(name) else {

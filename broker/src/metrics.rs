@@ -188,6 +188,11 @@ impl Metrics {
         self.accesses.forget(name);
     }
 
+    /// Another process leads: what this one knew of accesses grows old.
+    pub fn accesses_gone(&self) {
+        self.accesses.forget_all();
+    }
+
     /// The configuration file was read again.
     pub fn reload(&self, good: bool) {
         self.reloads.get_or_create(&vec![("result", result(good))]).inc();

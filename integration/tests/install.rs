@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         .test("all_values_are_rendered_and_taken", rendered::all_values_are_rendered_and_taken)
         .test("keyferry_takes_the_configurations", rendered::keyferry_takes_the_configurations)
         .test("prometheus_reads_the_rules", monitoring::prometheus_reads_the_rules)
+        .test("fences_are_rendered_for_the_release", rendered::fences_are_rendered_for_the_release)
         .test("pods_start_under_restricted_pod_security", applied::pods_start_under_restricted_pod_security)
         .test("rights_are_the_golden_ones", rights::rights_are_the_golden_ones)
         .test("tenants_get_their_rights_by_aggregation", rights::tenants_get_their_rights_by_aggregation)

@@ -21,6 +21,7 @@ pub mod delivery;
 pub mod discovery;
 pub mod exchange;
 pub mod exec_credential;
+pub mod import;
 pub mod issuer;
 pub mod json;
 pub mod jwks;

@@ -69,6 +69,7 @@ pub async fn follow(parts: DeliverParts, deliveries: Arc<Deliveries>) {
             start(&mut places, &mut running, &deliveries, now.mono);
         } else {
             places.retain(|_, place| place.running);
+            deliveries.not_leading();
         }
         tokio::select! {
             () = tokio::time::sleep(TICK) => {}

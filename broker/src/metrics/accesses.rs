@@ -74,6 +74,14 @@ impl Accesses {
         self.probes.remove(&labels(name));
     }
 
+    /// This process no longer knows how the accesses are: another one leads, and says so.
+    pub(super) fn forget_all(&self) {
+        let known = std::mem::take(&mut *self.known.lock().unwrap_or_else(PoisonError::into_inner));
+        for name in &known {
+            self.forget(name);
+        }
+    }
+
     fn has_room(&self, name: &AccessName) -> bool {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.contains(name) || (known.len() < MOST && known.insert(name.clone()))
@@ -82,4 +90,32 @@ impl Accesses {
 
 fn labels(name: &AccessName) -> Labels {
     vec![("namespace", name.namespace.to_string()), ("name", name.name.to_string())]
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use keyferry_core::name::{Namespace, ObjectName};
+
+    use super::*;
+
+    #[test]
+    fn one_that_no_longer_leads_says_nothing_of_any_access() {
+        let mut registry = Registry::default();
+        let accesses = Accesses::register(&mut registry);
+        let name = |name: &str| AccessName { namespace: Namespace::new("tenant-a").unwrap(), name: ObjectName::new(name).unwrap() };
+        accesses.set(&name("a"), false, Some(100));
+        accesses.set(&name("b"), true, None);
+        accesses.probed(&name("b"), Some(true));
+        let text = |registry: &Registry| {
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+            text
+        };
+        assert_eq!(text(&registry).matches("namespace=").count(), 6, "{}", text(&registry));
+        accesses.forget_all();
+        assert_eq!(text(&registry).matches("namespace=").count(), 0, "{}", text(&registry));
+        accesses.set(&name("a"), true, None);
+        assert!(text(&registry).contains("access_ready_status{namespace=\"tenant-a\",name=\"a\",condition=\"True\"} 1\n"));
+    }
 }

@@ -92,6 +92,16 @@ impl Ground {
         Broker::start(&self.binary, hub, &folder, &self.ca, spec).await
     }
 
+    /// A Keyferry for a hub on which it is installed already.
+    ///
+    /// # Errors
+    /// It did not become ready.
+    pub async fn start_installed(&self, hub: &Arc<ControlPlane>, spec: BrokerSpec) -> Result<Broker, TestError> {
+        let folder = self.fleet.folder().join(format!("keyferry-{}", spec.name()));
+        std::fs::create_dir_all(&folder)?;
+        Broker::start(&self.binary, hub, &folder, &self.ca, spec).await
+    }
+
     /// The built binary.
     pub fn binary(&self) -> &KeyferryBinary {
         &self.binary

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use keyferry_integration::parts::Part;
 use keyferry_integration::runner::TestResult;
-use keyferry_integration::world::{ACCOUNT, Access, TENANT, World};
+use keyferry_integration::world::{ACCOUNT, Access, TENANT, World, caller_token, exchange_form};
 use serde_json::Value;
 
 use crate::stage::{AT_TARGET, Home, run, succeeded};
@@ -93,5 +93,50 @@ pub(crate) async fn many_kubectl_share_one_fetch(world: Arc<World>) -> TestResul
         assert_eq!(succeeded(output)?, AT_TARGET);
     }
     assert_eq!(fetches()? - before, 1);
+    Ok(())
+}
+
+pub(crate) async fn kubectl_finds_the_plugin_and_completes_it(world: Arc<World>) -> TestResult {
+    let home = Home::new(&world).await?;
+    let bin = home.path().join("bin");
+    std::fs::create_dir(&bin)?;
+    for name in ["kubectl-keyferry", "kubectl_complete-keyferry"] {
+        std::os::unix::fs::symlink(world.binary().path(), bin.join(name))?;
+    }
+    let kubectl = world.fleet().parts().locate(Part::Kubectl).await?;
+    let kubectl = async |arguments: &[&str]| succeeded(run(home.command(&kubectl).env("PATH", &bin).args(arguments)).await?);
+    assert!(kubectl(&["plugin", "list"]).await?.contains("kubectl-keyferry"));
+    assert!(kubectl(&["keyferry", "token", "--help"]).await?.contains("Usage: kubectl keyferry token"));
+    let completed = kubectl(&["__complete", "keyferry", "cred"]).await?;
+    assert!(completed.starts_with("credential\t") && completed.lines().any(|line| line == ":4"), "{completed}");
+    let completed = kubectl(&["__complete", "keyferry", "token", "tenant-a/a", "--output", ""]).await?;
+    let names: Vec<&str> = completed.lines().filter_map(|line| line.split('\t').next()).take(2).collect();
+    assert_eq!(names, ["token", "json"], "{completed}");
+    let completed = kubectl(&["__complete", "keyferry", "token", "--token-file", ""]).await?;
+    assert!(completed.lines().any(|line| line == ":0"), "file names: {completed}");
+    Ok(())
+}
+
+pub(crate) async fn who_asks_and_may_is_told_where_the_target_is(world: Arc<World>) -> TestResult {
+    let caller = caller_token(world.hub(), TENANT, ACCOUNT).await?;
+    let asking = |access: &str, value: &str| [exchange_form(&caller, access), vec![("keyferry_cluster", value.to_owned())]].concat();
+    let told = world.broker().post_form(&asking("tenant-a/a", "true")).await?.json()?;
+    let cluster = &told["keyferry_cluster"];
+    assert_eq!((cluster["name"].as_str(), cluster["server"].as_str()), (Some("target-a"), Some(world.target_a().url().as_str())));
+    let pem = STANDARD.decode(cluster["certificate-authority-data"].as_str().unwrap_or_default())?;
+    let body = |pem: &str| pem.lines().filter(|line| !line.starts_with("-----")).collect::<String>();
+    assert_eq!(body(&String::from_utf8(pem)?), body(world.target_a().ca_pem()));
+    assert_eq!(cluster.as_object().map(|members| members.len()), Some(3), "nothing else: {cluster}");
+    let silent = world.broker().exchange(&caller, "tenant-a/a").await?.json()?;
+    assert_eq!(
+        silent.as_object().map(|members| members.len()),
+        Some(4),
+        "{:?}",
+        silent.as_object().map(|it| it.keys().collect::<Vec<_>>())
+    );
+    let denied = world.broker().post_form(&asking("tenant-a/b", "true")).await?;
+    assert_eq!((denied.status, denied.body), (400, world.broker().exchange(&caller, "tenant-a/b").await?.body), "denied, the same bytes");
+    let wrong = world.broker().post_form(&asking("tenant-a/a", "yes")).await?;
+    assert!(wrong.status == 400 && wrong.body.contains("keyferry_cluster must be true or absent"), "{}", wrong.body);
     Ok(())
 }

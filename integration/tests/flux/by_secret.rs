@@ -8,10 +8,11 @@ use keyferry_integration::flux::{GitSource, KubeConfigRef, KustomizationSpec, un
 use keyferry_integration::git_server::Repository;
 use keyferry_integration::pki::TestCa;
 use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::world::on_hub::{access_path, secret_path};
 use keyferry_integration::world::put_secret;
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, access, access_path, config_map, config_map_path, is_there, until_gone, user, who_applied};
+use crate::stage::{Stage, access, config_map, config_map_path, is_there, until_gone, user, who_applied};
 
 const TENANT: &str = "tenant-a";
 
@@ -59,7 +60,7 @@ pub(crate) async fn a_new_token_and_ca_cost_no_reconcile(stage: Arc<Stage>) -> T
     let deliveries = json!([{ "name": "flux", "type": "KubeConfigSecret", "objectName": name, "tokenLifetime": "2h" }]);
     hub.admin().patch(&access_path(TENANT, name), &json!({ "spec": { "deliveries": deliveries } })).await?;
     until_ready(hub, &access_path(TENANT, name)).await?;
-    hub.admin().delete(&secret_path(name)).await?;
+    hub.admin().delete(&secret_path(TENANT, name)).await?;
     let now = json!({ "metadata": { "annotations": { "keyferry.dev/requestedAt": "now" } } });
     hub.admin().patch(&access_path(TENANT, name), &now).await?;
     let third = until_other(hub, name, &second).await?;
@@ -84,12 +85,8 @@ async fn apply<'a>(stage: &Stage, name: &'a str) -> Result<(Repository, Kustomiz
     Ok((repository, spec))
 }
 
-fn secret_path(name: &str) -> String {
-    format!("/api/v1/namespaces/{TENANT}/secrets/{name}")
-}
-
 async fn secret(hub: &ControlPlane, name: &str) -> Result<Value, TestError> {
-    Ok(hub.admin().get(&secret_path(name)).await?)
+    Ok(hub.admin().get(&secret_path(TENANT, name)).await?)
 }
 
 /// Waits until the Secret holds another document than before.

@@ -183,6 +183,30 @@ pub(crate) async fn keyferry_takes_the_configurations(hubs: Arc<Hubs>) -> TestRe
     Ok(())
 }
 
+pub(crate) async fn fences_are_rendered_for_the_release(hubs: Arc<Hubs>) -> TestResult {
+    let (chart, minimal) = (chart(), values("minimal"));
+    let render = ["template", "keyferry", &chart, "-n", "elsewhere", "-f", &minimal, "--set", "fences.enabled=true"];
+    let said = helm(hubs.fleet(), None, &render).await?;
+    let folder = shipped("examples/helm/keyferry/files/fences");
+    if !folder.exists() {
+        assert!(!said.good && said.stderr.contains("this chart holds no fences"), "a fence that is not there is not left out in silence");
+        return Ok(());
+    }
+    let rendered = objects(&said.success()?)?;
+    for entry in std::fs::read_dir(folder)? {
+        for ((kind, _, name), object) in objects(&std::fs::read_to_string(entry?.path())?)? {
+            let found = rendered.iter().find(|((k, _, n), _)| *k == kind && *n == name).map(|(_, found)| found.to_string());
+            assert_eq!(found, Some(object.to_string().replace(NAMESPACE, "elsewhere")), "{kind} {name}");
+        }
+    }
+    for (set, expected) in [("clusterResourceNamespace=state", "one namespace"), ("config.canaryServiceAccount=canary", "keyferry-canary")]
+    {
+        let said = template(hubs.fleet(), &["-f", &minimal, "--set", "fences.enabled=true", "--set", set]).await?;
+        assert!(!said.good && said.stderr.contains(expected), "{set}: {}", said.stderr);
+    }
+    Ok(())
+}
+
 /// What `helm template` renders.
 async fn charted(hubs: &Hubs, more: &[&str]) -> Result<Objects, TestError> {
     objects(&template(hubs.fleet(), more).await?.success()?)
