@@ -32,7 +32,10 @@ fn main() -> ExitCode {
         .test("an_author_who_may_not_mint_is_refused", granted::an_author_who_may_not_mint_is_refused)
         .test("objects_of_others_stay_as_they_are", foreign::objects_of_others_stay_as_they_are)
         .test("a_second_secret_for_one_server_is_not_written", foreign::a_second_secret_for_one_server_is_not_written)
-        .test("what_others_add_stays_and_what_they_change_is_mended", foreign::what_others_add_to_an_object_stays_and_what_they_change_is_mended)
+        .test(
+            "what_others_add_stays_and_what_they_change_is_mended",
+            foreign::what_others_add_to_an_object_stays_and_what_they_change_is_mended,
+        )
         .test("a_deleted_access_keeps_its_objects_and_nothing_else", drain::a_deleted_access_keeps_its_objects_and_nothing_else)
         .test("immediate_takes_the_objects_at_once", drain::immediate_takes_the_objects_at_once)
         .test("a_namespace_that_goes_takes_all_of_it", drain::a_namespace_that_goes_takes_all_of_it)

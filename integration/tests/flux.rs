@@ -17,7 +17,8 @@ use stage::Stage;
 fn main() -> ExitCode {
     Suite::new(Stage::start)
         .test("a_kubeconfig_in_a_secret_leads_to_the_target_and_deletion_prunes", by_secret::leads_to_the_target_and_deletion_prunes)
+        .test("a_new_token_and_ca_cost_no_reconcile", by_secret::a_new_token_and_ca_cost_no_reconcile)
         .test("a_generic_config_map_leads_to_the_target_and_deletion_prunes", by_config_map::leads_to_the_target_and_deletion_prunes)
-        .test("a_config_map_with_anothers_address_gets_nowhere", by_config_map::with_anothers_address_gets_nowhere)
+        .test_alone("a_config_map_with_anothers_address_gets_nowhere", by_config_map::with_anothers_address_gets_nowhere)
         .run()
 }

@@ -28,12 +28,18 @@ pub(crate) async fn takes_the_bearer_form(stage: Arc<Stage>) -> TestResult {
 pub(crate) async fn takes_the_exec_form(stage: Arc<Stage>) -> TestResult {
     let folder = tempfile::tempdir()?;
     let secret = stage.delivered(&json!({ "name": "argo", "type": "ArgoCDSecret", "argoCD": { "project": "tenant-a" } }), None)?;
-    let bin = stage.plugin_folder(folder.path()).await?;
-    let output = stage.consume(Part::ArgoCd, &[&file(folder.path(), &secret)?], &bin).await?;
-    is_target_a(&stage, &printed(&output)?, true);
-
-    let output = stage.consume(Part::ArgoCd, &[&file(folder.path(), &secret)?], folder.path()).await?;
+    let file = file(folder.path(), &secret)?;
+    let output = stage.consume(Part::ArgoCd, &[&file], folder.path()).await?;
     assert!(!output.status.success() && said(&output).contains("copy the keyferry binary"), "without the plugin: {}", said(&output));
+
+    // This Argo CD tells the plugin nothing of the cluster, which its admin has to accept.
+    stage.home(folder.path(), false).await?;
+    let output = stage.consume(Part::ArgoCd, &[&file], folder.path()).await?;
+    assert!(!output.status.success() && said(&output).contains("names no cluster"), "unpinned: {}", said(&output));
+    let accepting = tempfile::tempdir()?;
+    stage.home(accepting.path(), true).await?;
+    let output = stage.consume(Part::ArgoCd, &[&file], accepting.path()).await?;
+    is_target_a(&stage, &printed(&output)?, true);
     Ok(())
 }
 

@@ -11,19 +11,26 @@ use crate::stage::{AT_TARGET, Stage, file, printed, said};
 pub(crate) async fn is_taken(stage: Arc<Stage>) -> TestResult {
     let folder = tempfile::tempdir()?;
     let profile = stage.delivered(&json!({ "name": "inventory", "type": "ClusterProfile" }), None)?;
+    let text = profile.to_string();
     let profile = file(folder.path(), &profile)?;
-    // One entry for all clusters: which one it is stands in the profile.
+    // The plugin takes the access from the consumer's own file alone: what stands in a profile may be another's writing.
     let providers = |name: &str| {
-        let exec = json!({ "apiVersion": "client.authentication.k8s.io/v1", "command": "keyferry", "args": ["credential"], "provideClusterInfo": true });
+        let exec = json!({ "apiVersion": "client.authentication.k8s.io/v1", "command": "keyferry", "args": ["credential", "tenant-a/apps"], "provideClusterInfo": true });
         json!({ "kind": "providers", "providers": [{ "name": name, "execConfig": exec }] })
     };
     let ours = file(folder.path(), &providers("keyferry"))?;
-    let bin = stage.plugin_folder(folder.path()).await?;
-    let output = stage.consume(Part::ClusterInventory, &[&profile, &ours], &bin).await?;
+    stage.home(folder.path(), false).await?;
+    let output = stage.consume(Part::ClusterInventory, &[&profile, &ours], folder.path()).await?;
     assert_eq!(printed(&output)?["username"], AT_TARGET);
 
+    // Whoever writes a profile does not lead the token to another server.
+    let elsewhere = folder.path().join("elsewhere.json");
+    std::fs::write(&elsewhere, text.replace(&stage.target.url(), &stage.hub.url()))?;
+    let output = stage.consume(Part::ClusterInventory, &[&elsewhere, &ours], folder.path()).await?;
+    assert!(!output.status.success() && said(&output).contains("server is not the address of the target"), "{}", said(&output));
+
     let others = file(folder.path(), &providers("another"))?;
-    let output = stage.consume(Part::ClusterInventory, &[&profile, &others], &bin).await?;
+    let output = stage.consume(Part::ClusterInventory, &[&profile, &others], folder.path()).await?;
     assert!(!output.status.success() && said(&output).contains("no matching cluster accessor"), "{}", said(&output));
     Ok(())
 }

@@ -84,37 +84,34 @@ impl Stage {
         self.broker.exchange_in_time(&caller, "tenant-a/apps").await?.token()
     }
 
-    /// A folder that holds a program named `keyferry`: it prints an ExecCredential in the version that is asked for, with a token that the
-    /// real `keyferry token` fetches for the access that its arguments name, or else `spec.cluster.config`.
-    pub(crate) async fn plugin_folder(&self, folder: &Path) -> Result<PathBuf, TestError> {
-        use std::os::unix::fs::PermissionsExt;
-        let caller = folder.join("caller-token");
-        std::fs::write(&caller, caller_token(&self.hub, TENANT, ACCOUNT).await?)?;
-        let script = format!(
-            "#!/bin/sh\nset -eu\n[ \"$1\" = credential ]\n\
-             asked() {{ printf '%s' \"$KUBERNETES_EXEC_INFO\" | sed -n \"s|.*\\\"$1\\\":\\\"\\([^\\\"]*\\)\\\".*|\\1|p\"; }}\n\
-             token=$('{keyferry}' token \"${{2:-$(asked clusterName)}}\" --server '{server}' --certificate-authority '{ca}' --token-file '{caller}')\n\
-             printf '{{\"apiVersion\":\"%s\",\"kind\":\"ExecCredential\",\"status\":{{\"token\":\"%s\"}}}}' \"$(asked apiVersion)\" \"$token\"\n",
-            keyferry = self.ground.binary().path().display(),
-            server = self.broker.api_url(),
-            ca = self.broker.ca_path().display(),
-            caller = caller.display(),
-        );
-        let bin = folder.join("bin");
+    /// A home with the user's own client file, and Keyferry's program in `bin`. A client that does not say where it will send the token
+    /// gets one only if that file says so.
+    pub(crate) async fn home(&self, folder: &Path, allow_unpinned_server: bool) -> Result<(), TestError> {
+        let (bin, own) = (folder.join("bin"), folder.join(".config/keyferry"));
         std::fs::create_dir_all(&bin)?;
-        std::fs::write(bin.join("keyferry"), script)?;
-        std::fs::set_permissions(bin.join("keyferry"), std::fs::Permissions::from_mode(0o755))?;
-        Ok(bin)
+        std::fs::create_dir_all(&own)?;
+        std::os::unix::fs::symlink(self.ground.binary().path(), bin.join("keyferry"))?;
+        std::fs::write(own.join("caller-token"), caller_token(&self.hub, TENANT, ACCOUNT).await?)?;
+        let file = format!(
+            "apiVersion: config.keyferry.dev/v1alpha1\nkind: ClientConfiguration\nserver: {}\ncertificateAuthority: {}\n\
+             tokenFile: caller-token\nallowUnpinnedServer: {allow_unpinned_server}\n",
+            self.broker.api_url(),
+            self.broker.ca_path().display(),
+        );
+        std::fs::write(own.join("client.yaml"), file)?;
+        Ok(())
     }
 
-    /// Runs a consumer with this folder in front of its PATH.
-    pub(crate) async fn consume(&self, part: Part, files: &[&Path], bin: &Path) -> Result<Output, TestError> {
+    /// Runs a consumer of this home.
+    pub(crate) async fn consume(&self, part: Part, files: &[&Path], home: &Path) -> Result<Output, TestError> {
         let program = self.ground.parts().locate(part).await?;
         let path = std::env::var("PATH").unwrap_or_default();
         let run = Command::new(program)
             .args(files)
-            .env("PATH", format!("{}:{path}", bin.display()))
-            .env("HOME", bin)
+            .env("PATH", format!("{}:{path}", home.join("bin").display()))
+            .env("HOME", home)
+            .env_remove("XDG_CONFIG_HOME")
+            .env_remove("XDG_CACHE_HOME")
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .output();

@@ -12,7 +12,8 @@ use keyferry_integration::git_server::{GitServer, Repository};
 use keyferry_integration::parts::Minor;
 use keyferry_integration::rbac::apply_manifests;
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
-use keyferry_integration::world::{Broker, BrokerSpec, FROM_THE_HUB, Ground, TrustingTarget, install_controller, put_secret, shipped};
+use keyferry_integration::world::on_hub::install_for_objects;
+use keyferry_integration::world::{Broker, BrokerSpec, Ground, TrustingTarget, put_secret, shipped};
 use serde_json::Value;
 
 use crate::repositories::{Addresses, File, components};
@@ -53,10 +54,10 @@ impl D2 {
     async fn build(ground: Ground) -> Result<D2, TestError> {
         let spec = ControlPlaneSpec { controller_manager: true, audit_log: true, ..ControlPlaneSpec::named("hub") };
         let hub = Arc::new(ground.control_plane(spec).await?);
-        install_controller(&hub).await?;
-        let spec = BrokerSpec::of_hub("main", &hub).with_server_lines(FROM_THE_HUB);
+        install_for_objects(&hub).await?;
+        let spec = BrokerSpec::of_hub("main", &hub).with_server_lines("objects: CustomResources\n");
         let discovery_url = spec.discovery_url()?;
-        let broker = ground.start_broker(&hub, spec).await?;
+        let broker = ground.start_installed(&hub, spec).await?;
         let mut targets = Vec::new();
         for ((name, minor), tenant) in TARGETS.into_iter().zip(TENANTS) {
             let (issuer, audience, subjects) =

@@ -141,7 +141,8 @@ pub(crate) async fn a_target_that_lets_in_anybody_is_told(world: Arc<OnHub>) -> 
     world.put_target("target-b", &changed).await?;
     let path = "/apis/keyferry.dev/v1alpha1/targetclusters/target-b";
     let closed = |object: &Value| {
-        object["status"]["observedGeneration"] == object["metadata"]["generation"] && !object["status"].to_string().contains("TargetNotFenced")
+        object["status"]["observedGeneration"] == object["metadata"]["generation"]
+            && !object["status"].to_string().contains("TargetNotFenced")
     };
     world.until(path, "fenced", closed).await?;
     Ok(())

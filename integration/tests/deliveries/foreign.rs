@@ -10,7 +10,8 @@ use crate::tenant::{EVERY_SHAPE, Tenant};
 
 pub(crate) async fn objects_of_others_stay_as_they_are(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "foreign", &EVERY_SHAPE).await?;
-    let owner = |uid: &str| json!([{ "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess", "name": "x", "uid": uid, "controller": true }]);
+    let owner =
+        |uid: &str| json!([{ "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess", "name": "x", "uid": uid, "controller": true }]);
     let labels = json!({ "app.kubernetes.io/managed-by": "keyferry", "keyferry.dev/access-name": "labelled" });
     // An owner that is there, so that the hub's collector leaves the object alone.
     tenant.put_access("owner", json!([{ "name": "h", "type": "HTTP" }])).await?;

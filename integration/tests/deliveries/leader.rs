@@ -1,6 +1,5 @@
 //! Who writes, and who checks the authors: what happens when one of them goes.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -45,8 +44,7 @@ pub(crate) async fn a_leader_that_wakes_too_late_writes_nothing(world: Arc<OnHub
     let spec = BrokerSpec::of_hub("second", &world.hub).with_server_lines("objects: CustomResources\n");
     let second = world.ground.start_installed(&world.hub, spec).await?;
     assert_eq!(holder(&world).await?, first, "the first one leads");
-    world.broker.process().signal(Signal::Stop).await?;
-    let stopped = world.broker.process().id().ok_or("it is gone")?;
+    world.broker.process().signal(Signal::Suspend).await?;
     // What the stopped leader was about to do is still before it: an access that it has seen is deleted, another one changed.
     world.hub.admin().delete(&tenant.access("gone")).await?;
     let limit = Instant::now() + Duration::from_secs(75);
@@ -61,8 +59,7 @@ pub(crate) async fn a_leader_that_wakes_too_late_writes_nothing(world: Arc<OnHub
     let by_second = second.audit()?.iter().filter(|record| record["route"] == "delivery").count();
     assert!(by_second >= 1, "the second one writes now");
     let before = tenant.written()?;
-    let resumed = Command::new("kill").args(["-CONT", &stopped.to_string()]).status()?;
-    assert!(resumed.success());
+    world.broker.process().signal(Signal::Continue).await?;
     tokio::time::sleep(Duration::from_secs(8)).await;
     assert!(!world.is_there(&tenant.access("gone")).await?);
     assert!(!world.is_there(&tenant.secret("gone-kubeconfig")).await?, "nothing comes back");

@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use keyferry_integration::control_plane::ControlPlane;
 use keyferry_integration::flux::{GitSource, KubeConfigRef, KustomizationSpec, until_ready, until_said};
+use keyferry_integration::rbac::apply_manifests;
 use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::world::on_hub::{RECONCILER, audience};
+use keyferry_integration::world::shipped;
 use serde_json::json;
 
-use crate::stage::{ACCOUNT, Stage, audience, config_map_path, is_there, until_gone, user, who_applied};
+use crate::stage::{Stage, access, config_map_path, is_there, until_gone, user, who_applied};
 
 const TENANT: &str = "tenant-b";
 
@@ -15,7 +18,7 @@ pub(crate) async fn leads_to_the_target_and_deletion_prunes(stage: Arc<Stage>) -
     let name = "by-config-map";
     let (hub, [other, target]) = (&stage.hub, &stage.targets);
     let (repository, commit) = stage.repository_of(name).await?;
-    put_config_map(hub, name, target).await?;
+    access(hub, TENANT, name, "FluxConfigMap").await?;
     let spec = apply(hub, name, repository.url()).await?;
     let object = until_ready(hub, &spec.path()).await?;
     assert!(object["status"]["lastAppliedRevision"].as_str().is_some_and(|revision| revision.contains(&commit)), "{object}");
@@ -29,20 +32,28 @@ pub(crate) async fn leads_to_the_target_and_deletion_prunes(stage: Arc<Stage>) -
     Ok(())
 }
 
-/// Without the pairing policy the hub mints for whatever a tenant writes: the target's own rules are what is left.
+/// The hub mints no such token for Flux; and were its policy not there, the target would still let nobody in.
 pub(crate) async fn with_anothers_address_gets_nowhere(stage: Arc<Stage>) -> TestResult {
     let name = "anothers";
     let (hub, [anothers, _]) = (&stage.hub, &stage.targets);
+    // The audience is one that the hub knows as Keyferry's.
+    access(hub, "tenant-a", "of-tenant-a", "KubeConfigSecret").await?;
     let (repository, _) = stage.repository_of(name).await?;
     put_config_map(hub, name, anothers).await?;
     let spec = apply(hub, name, repository.url()).await?;
-    until_said(hub, &spec.path(), "Unauthorized").await?;
+    until_said(hub, &spec.path(), "no TargetAccess gives tenant-b/reconciler the audience").await?;
+
+    let binding = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/keyferry-pairing";
+    hub.admin().delete(binding).await?;
+    let refused = until_said(hub, &spec.path(), "Unauthorized").await;
+    apply_manifests(hub, &[&shipped("examples/fences/pairing.yaml")]).await?;
+    refused?;
     assert!(!is_there(anothers.admin(), &config_map_path(name)).await?);
     assert!(who_applied(anothers, name)?.is_empty());
     Ok(())
 }
 
-/// Until Keyferry writes it itself: what Flux reads of a `generic` provider, for the tenant's ServiceAccount.
+/// What Flux reads of a `generic` provider, for the tenant's ServiceAccount, as a tenant may write it.
 async fn put_config_map(hub: &ControlPlane, name: &str, target: &ControlPlane) -> Result<(), TestError> {
     let object = json!({
         "apiVersion": "v1",
@@ -53,7 +64,7 @@ async fn put_config_map(hub: &ControlPlane, name: &str, target: &ControlPlane) -
             "address": target.url(),
             "ca.crt": target.ca_pem(),
             "audiences": audience(target.name()),
-            "serviceAccountName": ACCOUNT,
+            "serviceAccountName": RECONCILER,
         },
     });
     hub.admin().apply(&format!("/api/v1/namespaces/{TENANT}/configmaps/{name}"), &object).await?;

@@ -3,34 +3,32 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
+use keyferry_integration::control_plane::ControlPlane;
 use keyferry_integration::fleet::FleetError;
-use keyferry_integration::flux::{Flux, FluxSpec};
+use keyferry_integration::flux::{Flux, FluxSpec, until_ready};
 use keyferry_integration::git_server::{GitServer, Repository};
-use keyferry_integration::parts::Minor;
 use keyferry_integration::rest::{RestClient, RestError};
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
-use keyferry_integration::world::{Access, Broker, BrokerSpec, Ground, Target, TrustingTarget, make_tenant};
+use keyferry_integration::world::on_hub::{OnHub, RECONCILER, access_path, audience};
+use keyferry_integration::world::{Broker, Ground, put_secret};
 use serde_json::{Value, json};
 
-/// The ServiceAccount of each tenant.
-pub(crate) const ACCOUNT: &str = "reconciler";
 /// Where tenants put their things at their target.
 pub(crate) const APPS: &str = "apps";
 
 pub(crate) struct Stage {
     pub(crate) hub: Arc<ControlPlane>,
-    pub(crate) broker: Broker,
-    pub(crate) git: GitServer,
     /// Of tenant-a (1.36) and of tenant-b (1.33).
     pub(crate) targets: [ControlPlane; 2],
+    pub(crate) git: GitServer,
     flux: Flux,
+    _broker: Broker,
     ground: Ground,
 }
 
 impl Fixture for Stage {
     fn log_tails(&self) -> String {
-        format!("{}--- kustomize-controller\n{}\n", self.ground.log_tails(), self.flux.log(15))
+        self.ground.log_tails()
     }
 }
 
@@ -42,31 +40,20 @@ impl Stage {
     }
 
     async fn build(ground: Ground) -> Result<Stage, TestError> {
-        let spec = ControlPlaneSpec { controller_manager: true, audit_log: true, ..ControlPlaneSpec::named("hub") };
-        let hub = ground.hub(spec).await?;
-        make_tenant(&hub, "tenant-b", &[ACCOUNT]).await?;
-        let spec = BrokerSpec::of_hub("main", &hub);
-        let discovery_url = spec.discovery_url()?;
-        let broker = ground.start_broker(&hub, spec).await?;
-        let target = async |name, minor, tenant: &str| -> Result<ControlPlane, TestError> {
-            let subjects = [format!("{tenant}:{ACCOUNT}")];
-            let (issuer, audience) = ("https://hub.keyferry.test", &audience(name));
-            let trusting = TrustingTarget { name, minor, issuer, audience, discovery_url: &discovery_url, subjects: &subjects };
-            let plane = ground.target(trusting).await?;
-            may_apply(&plane, tenant).await?;
-            Ok(plane)
-        };
-        let (a, b) = tokio::try_join!(target("target-a", Minor::V1_36, "tenant-a"), target("target-b", Minor::V1_33, "tenant-b"))?;
-        let configured = broker.reconfigure(|targets, accesses| {
-            for (plane, tenant) in [(&a, "tenant-a"), (&b, "tenant-b")] {
-                targets.push(Target::of(plane, &audience(plane.name())).allowing(tenant, &[ACCOUNT]));
-                accesses.push(Access::of(tenant, "apps", plane.name(), ACCOUNT));
-            }
-        });
-        configured.await?;
+        let OnHub { hub, broker, targets, ground } = OnHub::build(ground).await?;
+        for (plane, tenant, delivery) in [(&targets[0], "tenant-a", "KubeConfigSecret"), (&targets[1], "tenant-b", "FluxConfigMap")] {
+            may_apply(plane, tenant).await?;
+            declare(&hub, plane, tenant, delivery).await?;
+        }
         let git = GitServer::start(ground.folder())?;
         let flux = Flux::start(&hub, ground.parts(), ground.folder(), &FluxSpec::with_workload_identity()).await?;
-        Ok(Stage { hub, broker, git, targets: [a, b], flux, ground })
+        Ok(Stage { hub, targets, git, flux, _broker: broker, ground })
+    }
+
+    /// What Flux has said of a Kustomization that it could not apply.
+    pub(crate) fn failures_of(&self, name: &str) -> Vec<String> {
+        let named = format!("\"name\":\"{name}\"");
+        self.flux.log(100_000).lines().filter(|line| line.contains("ERROR") && line.contains(&named)).map(str::to_owned).collect()
     }
 
     /// A repository that holds one ConfigMap of this name for the target, and the commit's hash.
@@ -77,9 +64,27 @@ impl Stage {
     }
 }
 
-/// The audience of a target.
-pub(crate) fn audience(target: &str) -> String {
-    format!("https://{target}.keyferry.test")
+/// A TargetCluster for one tenant by one delivery, with its CA in a Secret of its name.
+async fn declare(hub: &ControlPlane, plane: &ControlPlane, tenant: &str, delivery: &str) -> Result<(), TestError> {
+    let name = plane.name();
+    put_secret(hub, name, &[("ca.crt", plane.ca_pem())]).await?;
+    let allow = json!([{ "namespaces": [tenant], "serviceAccounts": [RECONCILER], "deliveries": [delivery] }]);
+    let spec = json!({ "address": plane.url(), "audience": audience(name), "certSecretRef": { "name": name }, "allow": allow });
+    let target = json!({ "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": name }, "spec": spec });
+    hub.admin().apply(&format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}"), &target).await?;
+    Ok(())
+}
+
+/// A tenant's access to its target, by one delivery into an object of the access's own name; ready when it comes back.
+pub(crate) async fn access(hub: &ControlPlane, tenant: &str, name: &str, delivery: &str) -> Result<(), TestError> {
+    let target = tenant.replace("tenant", "target");
+    let deliveries = json!([{ "name": "flux", "type": delivery, "objectName": name }]);
+    let spec = json!({ "targetClusterRef": { "name": target }, "serviceAccountName": RECONCILER, "deliveries": deliveries });
+    let named = json!({ "name": name, "namespace": tenant });
+    let access = json!({ "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess", "metadata": named, "spec": spec });
+    hub.admin().apply(&access_path(tenant, name), &access).await?;
+    until_ready(hub, &access_path(tenant, name)).await?;
+    Ok(())
 }
 
 /// A ConfigMap, as it lies in a repository.
@@ -147,5 +152,5 @@ async fn may_apply(target: &ControlPlane, tenant: &str) -> Result<(), TestError>
 
 /// The tenant's name at its target.
 pub(crate) fn user(tenant: &str) -> String {
-    format!("hub:system:serviceaccount:{tenant}:{ACCOUNT}")
+    format!("hub:system:serviceaccount:{tenant}:{RECONCILER}")
 }
