@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use keyferry_core::audience::Audience;
 use keyferry_core::authorise::HubView;
+use keyferry_core::bound_token::BoundToken;
 use keyferry_core::moment::Deadline;
 use keyferry_core::reason::Reason;
 use keyferry_core::service_account::{ServiceAccount, ServiceAccountIdentity};
@@ -81,6 +82,17 @@ impl AudienceGuard {
         let canary = ServiceAccountIdentity { account: self.canary.clone(), uid };
         let inert = Audience::new(INERT).map_err(|_| Reason::AudienceUnchecked)?;
         bound_request::send(&*self.hub, &self.publisher, &*self.clock, Order::Canary(&canary, &inert)).await.map(|_| ())
+    }
+
+    /// A token of the canary for a target's audience, to see whether the target lets in whom none of its rules names. It goes nowhere else.
+    ///
+    /// # Errors
+    /// As a mint's.
+    pub async fn canary_token(&self, audience: &Audience) -> Result<BoundToken, Reason> {
+        self.check(audience).await?;
+        let uid = self.live.service_account(&self.canary).ok_or(Reason::AudienceUnchecked)?;
+        let canary = ServiceAccountIdentity { account: self.canary.clone(), uid };
+        bound_request::send(&*self.hub, &self.publisher, &*self.clock, Order::Canary(&canary, audience)).await
     }
 
     fn find_out(&self, audience: Audience) -> impl Future<Output = Result<(), Reason>> + use<> {

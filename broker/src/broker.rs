@@ -3,8 +3,6 @@
 //! The order is fixed: authenticate, pair, review, rest. Only an authorised caller learns in what state its target is, and what
 //! allowed the request is looked at once more at the moment of hand-out.
 
-mod advice;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +16,7 @@ use keyferry_core::name::{AccessName, ObjectName};
 use keyferry_core::reason::Reason;
 use secrecy::SecretString;
 
+use crate::advice;
 use crate::authenticate::{Authentication, Authenticator};
 use crate::clock::Clock;
 use crate::delegate::Delegations;
@@ -217,7 +216,7 @@ impl Broker {
         self.check_current()?;
         let pair = self.pair(&policy, &requester, request)?;
         let review = match pair.via() {
-            Via::Itself => Review::NotAsked,
+            Via::Itself | Via::Author => Review::NotAsked,
             Via::Delegate => {
                 let delegation = self.parts.delegations.review(caller, &pair.service_account().account).await?;
                 record.stale |= delegation.stale;

@@ -8,6 +8,7 @@ pub mod hub;
 pub mod issuer_documents;
 pub mod issuer_keys;
 pub mod lease;
+pub mod objects;
 pub mod secret_store;
 pub mod self_review;
 pub mod token_request;

@@ -4,9 +4,11 @@
 //! the token, and [`serve`] is the one place that joins them. What is decided, and how documents look, is in `keyferry_core`; how the
 //! hub is asked is in [`kube`].
 
+pub mod advice;
 pub mod audience_guard;
 pub mod audit;
 pub mod authenticate;
+pub mod author_fence;
 pub mod bound_request;
 pub mod broker;
 pub mod circuit;
@@ -15,16 +17,20 @@ pub mod client;
 pub mod clock;
 pub mod controller;
 pub mod delegate;
+pub mod delivery;
 #[cfg(feature = "embedded")]
 pub mod embedded;
+pub mod event;
 pub mod export;
 pub mod flight;
 pub mod http;
 pub mod key_record_store;
 pub mod kube;
+pub mod leadership;
 pub mod live;
 pub mod metrics;
 pub mod mint;
+pub mod object_store;
 pub mod own_issuer;
 pub mod policy_store;
 pub mod ports;
@@ -34,7 +40,9 @@ pub mod read_again;
 pub mod serve;
 pub mod settings;
 pub mod state_directory;
+pub mod target_probe;
 pub mod targets;
 #[cfg(all(test, feature = "embedded"))]
 pub(crate) mod testing;
+pub mod timed_hub;
 pub mod turns;

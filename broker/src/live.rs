@@ -1,21 +1,31 @@
-//! The hub's live ServiceAccounts and Namespaces, kept current by watches.
+//! The hub's live ServiceAccounts and Namespaces, kept current by watches, and how well every watch goes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use keyferry_core::authorise::HubView;
+use keyferry_core::config::ObjectSource;
 use keyferry_core::moment::Moment;
 use keyferry_core::name::Namespace;
 use keyferry_core::service_account::{ServiceAccount, Uid};
 
 /// Which watch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Watched {
     /// ServiceAccounts of all namespaces.
     ServiceAccounts,
     /// Namespaces.
     Namespaces,
+    /// TargetClusters, where they stand on the hub.
+    TargetClusters,
+    /// TargetAccesses of all namespaces, where they stand on the hub.
+    TargetAccesses,
+}
+
+impl Watched {
+    /// What decisions need in any case.
+    const ALWAYS: [Watched; 2] = [Watched::ServiceAccounts, Watched::Namespaces];
 }
 
 /// How well one watch goes.
@@ -26,15 +36,30 @@ struct Health {
 }
 
 /// What the watches have seen.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct LiveObjects {
     service_accounts: RwLock<HashMap<ServiceAccount, Uid>>,
     namespaces: RwLock<HashMap<Namespace, Arc<BTreeMap<String, String>>>>,
-    service_account_watch: Mutex<Health>,
-    namespace_watch: Mutex<Health>,
+    watches: Mutex<BTreeMap<Watched, Health>>,
+}
+
+impl Default for LiveObjects {
+    fn default() -> LiveObjects {
+        LiveObjects::following(ObjectSource::File)
+    }
 }
 
 impl LiveObjects {
+    /// Nothing seen yet. Where objects stand on the hub, their watches must go well too.
+    pub fn following(source: ObjectSource) -> LiveObjects {
+        let objects: &[Watched] = match source {
+            ObjectSource::File => &[],
+            ObjectSource::CustomResources => &[Watched::TargetClusters, Watched::TargetAccesses],
+        };
+        let watches = Watched::ALWAYS.iter().chain(objects).map(|watched| (*watched, Health::default())).collect();
+        LiveObjects { service_accounts: RwLock::default(), namespaces: RwLock::default(), watches: Mutex::new(watches) }
+    }
+
     /// Takes in a whole list of ServiceAccounts; what is not in it is gone.
     pub fn replace_service_accounts(&self, all: HashMap<ServiceAccount, Uid>) {
         *self.service_accounts.write().unwrap_or_else(PoisonError::into_inner) = all;
@@ -81,25 +106,19 @@ impl LiveObjects {
         });
     }
 
-    /// Whether both watches have listed and neither has been failing for longer than `limit`.
+    /// Whether every watch has listed and none has been failing for longer than `limit`.
     pub fn is_current(&self, limit: Duration, now: Moment) -> bool {
-        [Watched::ServiceAccounts, Watched::Namespaces].into_iter().all(|watched| {
-            let health = self.with_health(watched, |health| *health);
-            health.listed && health.failing_since.is_none_or(|since| now.mono.saturating_sub(since) <= limit)
-        })
+        let current = |health: &Health| health.listed && health.failing_since.is_none_or(|since| now.mono.saturating_sub(since) <= limit);
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner).values().all(current)
     }
 
-    /// Whether both watches have listed at least once.
+    /// Whether every watch has listed at least once.
     pub fn is_complete(&self) -> bool {
-        [Watched::ServiceAccounts, Watched::Namespaces].into_iter().all(|watched| self.with_health(watched, |health| health.listed))
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner).values().all(|health| health.listed)
     }
 
-    fn with_health<T>(&self, watched: Watched, act: impl FnOnce(&mut Health) -> T) -> T {
-        let health = match watched {
-            Watched::ServiceAccounts => &self.service_account_watch,
-            Watched::Namespaces => &self.namespace_watch,
-        };
-        act(&mut health.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_health(&self, watched: Watched, act: impl FnOnce(&mut Health)) {
+        act(self.watches.lock().unwrap_or_else(PoisonError::into_inner).entry(watched).or_default());
     }
 }
 

@@ -1,18 +1,23 @@
-//! The metrics, all named in one place. Labels come only from fixed sets: reasons, results, routes; the kids and the hash of what is
-//! published are bounded in number and spelling.
+//! The metrics, all named in one place. Labels come only from fixed sets: reasons, results, routes; the kids, the hash of what is
+//! published and the names of accesses are bounded in number and spelling.
 
+mod accesses;
 mod published_keys;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::time::Duration;
 
+use keyferry_core::name::AccessName;
 use keyferry_core::reason::Reason;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use self::accesses::Accesses;
 use self::published_keys::PublishedKeys;
 
 type Labels = Vec<(&'static str, &'static str)>;
@@ -23,11 +28,13 @@ pub struct Metrics {
     registry: Arc<Registry>,
     requests: Family<Labels, Counter<u64, AtomicU64>>,
     mints: Family<Labels, Counter<u64, AtomicU64>>,
+    mint_times: Family<Labels, Histogram, fn() -> Histogram>,
     token_reviews: Family<Labels, Counter<u64, AtomicU64>>,
     access_reviews: Family<Labels, Counter<u64, AtomicU64>>,
     publications: Family<Labels, Counter<u64, AtomicU64>>,
     published_at: Gauge<i64, AtomicI64>,
     published_keys: PublishedKeys,
+    accesses: Accesses,
     own_key_reads: Family<Labels, Counter<u64, AtomicU64>>,
     own_key_writes: Family<Labels, Counter<u64, AtomicU64>>,
     reloads: Family<Labels, Counter<u64, AtomicU64>>,
@@ -47,6 +54,12 @@ impl Default for Metrics {
             "Mints, by result and reason: one TokenRequest to the hub each, unless the audience was refused before",
             mints.clone(),
         );
+        let mint_times: Family<Labels, Histogram, fn() -> Histogram> = Family::new_with_constructor(token_request_histogram);
+        registry.register(
+            "token_request_duration_seconds",
+            "How long TokenRequests to the hub took, the canary's too; waiting for a place counts, and so does a failure without being sent",
+            mint_times.clone(),
+        );
         let token_reviews = Family::default();
         registry.register("token_reviews", "TokenReviews sent to the hub, by result", token_reviews.clone());
         let access_reviews = Family::default();
@@ -60,6 +73,7 @@ impl Default for Metrics {
             published_at.clone(),
         );
         let published_keys = PublishedKeys::register(&mut registry);
+        let accesses = Accesses::register(&mut registry);
         let key_alarms = Family::default();
         registry.register("key_alarms", "What no rotation makes of the hub's keys or of their record, by reason", key_alarms.clone());
         let own_key_reads = Family::default();
@@ -80,11 +94,13 @@ impl Default for Metrics {
             registry,
             requests,
             mints,
+            mint_times,
             token_reviews,
             access_reviews,
             publications,
             published_at,
             published_keys,
+            accesses,
             reloads,
             key_alarms,
             own_key_reads,
@@ -105,6 +121,11 @@ impl Metrics {
     pub fn mint(&self, outcome: Result<(), Reason>) {
         let reason = outcome.err().unwrap_or(Reason::Ready);
         self.mints.get_or_create(&vec![("result", result(outcome.is_ok())), ("reason", reason.as_str())]).inc();
+    }
+
+    /// A TokenRequest to the hub took so long.
+    pub fn token_request_took(&self, time: Duration, answered: bool) {
+        self.mint_times.get_or_create(&vec![("result", result(answered))]).observe(time.as_secs_f64());
     }
 
     /// A TokenReview was sent.
@@ -152,6 +173,26 @@ impl Metrics {
         self.own_key_writes.get_or_create(&vec![("change", change), ("result", result(good))]).inc();
     }
 
+    /// What became of an access; `expires` is when the first of its written tokens does, in seconds since 1970.
+    pub fn access(&self, name: &AccessName, ready: bool, expires: Option<i64>) {
+        self.accesses.set(name, ready, expires);
+    }
+
+    /// Whether the target took a token of an access, if that was tried.
+    pub fn probe(&self, name: &AccessName, accepted: Option<bool>) {
+        self.accesses.probed(name, accepted);
+    }
+
+    /// An access is gone.
+    pub fn access_gone(&self, name: &AccessName) {
+        self.accesses.forget(name);
+    }
+
+    /// Another process leads: what this one knew of accesses grows old.
+    pub fn accesses_gone(&self) {
+        self.accesses.forget_all();
+    }
+
     /// The configuration file was read again.
     pub fn reload(&self, good: bool) {
         self.reloads.get_or_create(&vec![("result", result(good))]).inc();
@@ -175,6 +216,11 @@ impl Metrics {
         }
         text
     }
+}
+
+/// From a hub on the same machine to one whose calls end by their deadline of 5 s after a wait.
+fn token_request_histogram() -> Histogram {
+    Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0])
 }
 
 fn result(good: bool) -> &'static str {

@@ -148,7 +148,7 @@ impl Mint {
         }
         let asker = match grant.requester() {
             Requester::Caller(caller) => Some(caller.identity().uid.clone()),
-            Requester::Operator => None,
+            Requester::Operator | Requester::Delivery(_) => None,
         };
         let failure = (key.clone(), asker);
         if let Some((reason, until)) = self.failures.get(&failure)

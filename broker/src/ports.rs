@@ -1,18 +1,22 @@
 //! What Keyferry needs of the world, as interfaces. `kube/` and `audit.rs` implement them; tests bring their own.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use keyferry_core::access_status::TargetIdentity;
 use keyferry_core::audience::Audience;
 use keyferry_core::audit::AuditRecord;
 use keyferry_core::authorise::Grant;
 use keyferry_core::bound_token::MintAnswer;
 use keyferry_core::caller::{ReviewedUser, TokenReviewAnswer};
+use keyferry_core::delivery::{ObjectBody, ReadObject};
 use keyferry_core::name::ObjectName;
 use keyferry_core::reason::Reason;
 use keyferry_core::service_account::{ServiceAccount, ServiceAccountIdentity};
 use secrecy::SecretString;
+use serde_json::Value;
 use zeroize::Zeroizing;
 
 use crate::own_issuer::HubsConsent;
@@ -191,6 +195,63 @@ pub struct StoredKeys {
     pub document: Option<Zeroizing<Vec<u8>>>,
     /// The request for a rotation by hand that stands at it.
     pub rotation_request: Option<String>,
+}
+
+/// The hub's objects, as the controller reads and writes them. Every write names what it is to meet.
+pub trait HubObjects: Send + Sync {
+    /// The object at a path, if there is one. A kind that the hub does not have is no object.
+    fn get<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<ReadObject>, HubError>>;
+
+    /// Creates an object of a collection.
+    fn create<'a>(&'a self, collection: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<(), HubError>>;
+
+    /// Replaces the object whose UID and resourceVersion `object` carries.
+    fn replace<'a>(&'a self, path: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<(), HubError>>;
+
+    /// Deletes the object of this UID and resourceVersion; one that is gone is deleted.
+    fn delete<'a>(&'a self, path: &'a str, uid: &'a str, version: &'a str) -> BoxFuture<'a, Result<(), HubError>>;
+
+    /// Creates an object that holds nothing secret.
+    fn post<'a>(&'a self, collection: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>>;
+
+    /// Replaces an object that holds nothing secret, by the resourceVersion that it carries.
+    fn put<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>>;
+
+    /// Changes an object, or its status, by a merge patch.
+    fn patch<'a>(&'a self, path: &'a str, change: &'a Value) -> BoxFuture<'a, Result<(), HubError>>;
+
+    /// Applies a status by server-side apply, as the field manager of everything that the controller writes.
+    fn apply_status<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>>;
+}
+
+/// A target, as far as it is asked whether it takes a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbedTarget {
+    /// Its apiserver's URL.
+    pub address: String,
+    /// The name in its certificate, where it is not the address's host.
+    pub tls_server_name: Option<String>,
+    /// The proxy on the way.
+    pub proxy_url: Option<String>,
+    /// Its CA certificates as PEM; none means the system's roots.
+    pub ca_pem: Option<Arc<str>>,
+}
+
+/// What a target makes of a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProbeAnswer {
+    /// It knows whose it is.
+    Accepted(TargetIdentity),
+    /// It does not take it.
+    Refused,
+    /// It did not answer, or not as an apiserver does.
+    Unanswered(&'static str),
+}
+
+/// Asks targets whether they take a token.
+pub trait TargetProbe: Send + Sync {
+    /// Shows the token to the target, and to nobody else.
+    fn try_token<'a>(&'a self, target: &'a ProbedTarget, token: &'a SecretString) -> BoxFuture<'a, ProbeAnswer>;
 }
 
 /// Signs for a target's own issuer. The audience is the key set's: nobody names another.

@@ -15,6 +15,8 @@ pub struct TargetState {
     pub generation: Generation,
     /// What was found out.
     pub readiness: Readiness,
+    /// Whether the Secret of its CA also holds a client certificate or key, which is ignored.
+    pub client_certificate: bool,
 }
 
 /// Whether a target can be used.

@@ -3,6 +3,7 @@
 
 mod build;
 pub mod installed;
+mod module;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -54,14 +55,26 @@ pub enum Part {
     ControllerManager,
     /// kubectl of the newest minor.
     Kubectl,
+    /// Helm 3.
+    Helm,
     /// A small program of ours on client-go, the library below most controllers.
     ClientGo,
     /// A program of ours that verifies tokens with the Go libraries of today.
     GoVerifiers,
     /// The same program on libraries of some years ago.
     OlderGoVerifiers,
+    /// A small program of ours that reads alert rules with Prometheus' own parser.
+    PrometheusRules,
     /// SPIRE's oidc-discovery-provider, a peer.
     SpireDiscoveryProvider,
+    /// Flux's kustomize-controller.
+    KustomizeController,
+    /// Flux's source-controller.
+    SourceController,
+    /// A small program of ours on the code by which Argo CD reads its cluster Secrets.
+    ArgoCd,
+    /// A small program of ours on the library that reads ClusterProfiles.
+    ClusterInventory,
     /// A small program of ours on the authenticator of kube-apiserver.
     Oracle(OracleRelease),
 }
@@ -106,10 +119,16 @@ impl Part {
             Self::ApiServer(_) => "kube-apiserver",
             Self::ControllerManager => "kube-controller-manager",
             Self::Kubectl => "kubectl",
+            Self::Helm => "helm",
             Self::ClientGo => "client-go",
             Self::GoVerifiers => "verifiers",
             Self::OlderGoVerifiers => "older-verifiers",
+            Self::PrometheusRules => "prometheus-rules",
             Self::SpireDiscoveryProvider => "oidc-discovery-provider",
+            Self::KustomizeController => "kustomize-controller",
+            Self::SourceController => "source-controller",
+            Self::ArgoCd => "argocd",
+            Self::ClusterInventory => "cluster-inventory",
             Self::Oracle(_) => "oracle",
         }
     }
@@ -120,10 +139,16 @@ impl Part {
             Self::Etcd => "3.6.12",
             Self::ApiServer(minor) => minor.git_version(),
             Self::ControllerManager | Self::Kubectl => Minor::V1_36.git_version(),
+            Self::Helm => "v3.22.0",
             Self::ClientGo => "v0.36.3",
             Self::GoVerifiers => "of today",
             Self::OlderGoVerifiers => "of some years ago",
+            Self::PrometheusRules => "v0.304.2",
             Self::SpireDiscoveryProvider => "1.13.0",
+            Self::KustomizeController => "v1.9.5",
+            Self::SourceController => "v1.9.3",
+            Self::ArgoCd => "v3.3.0",
+            Self::ClusterInventory => "v0.1.3",
             Self::Oracle(release) => release.version(),
         }
     }
@@ -134,9 +159,15 @@ impl Part {
             Self::Etcd => "etcd",
             Self::ApiServer(minor) => minor.directory(),
             Self::ControllerManager | Self::Kubectl => Minor::V1_36.directory(),
+            Self::Helm => "helm",
             Self::ClientGo => "client-go",
             Self::GoVerifiers | Self::OlderGoVerifiers => "verifiers/go",
+            Self::PrometheusRules => "prometheus-rules",
             Self::SpireDiscoveryProvider => "spire",
+            Self::KustomizeController => "kustomize-controller",
+            Self::SourceController => "source-controller",
+            Self::ArgoCd => "argocd",
+            Self::ClusterInventory => "cluster-inventory",
             Self::Oracle(release) => release.directory(),
         }
     }
@@ -147,7 +178,16 @@ impl Part {
     }
 
     fn is_ours(self) -> bool {
-        matches!(self, Self::ClientGo | Self::GoVerifiers | Self::OlderGoVerifiers | Self::Oracle(_))
+        matches!(
+            self,
+            Self::ClientGo
+                | Self::GoVerifiers
+                | Self::OlderGoVerifiers
+                | Self::PrometheusRules
+                | Self::Oracle(_)
+                | Self::ArgoCd
+                | Self::ClusterInventory
+        )
     }
 
     /// What pins its modules in the place of go.mod.
@@ -161,8 +201,17 @@ impl Part {
             Self::ApiServer(_) => "k8s.io/kubernetes/cmd/kube-apiserver",
             Self::ControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
             Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
-            Self::ClientGo | Self::Oracle(_) | Self::GoVerifiers | Self::OlderGoVerifiers => ".",
+            Self::Helm => "helm.sh/helm/v3/cmd/helm",
             Self::SpireDiscoveryProvider => "github.com/spiffe/spire/support/oidc-discovery-provider",
+            Self::KustomizeController => "github.com/fluxcd/kustomize-controller",
+            Self::SourceController => "github.com/fluxcd/source-controller",
+            Self::ClientGo
+            | Self::Oracle(_)
+            | Self::GoVerifiers
+            | Self::OlderGoVerifiers
+            | Self::PrometheusRules
+            | Self::ArgoCd
+            | Self::ClusterInventory => ".",
         }
     }
 
@@ -173,20 +222,23 @@ impl Part {
             Self::ApiServer(_) => 250,
             Self::ControllerManager => 60,
             Self::Kubectl => 40,
+            Self::Helm => 90,
             Self::ClientGo | Self::Oracle(_) => 60,
-            Self::GoVerifiers | Self::OlderGoVerifiers => 20,
-            Self::SpireDiscoveryProvider => 60,
+            Self::GoVerifiers | Self::OlderGoVerifiers | Self::PrometheusRules => 20,
+            Self::SpireDiscoveryProvider | Self::ClusterInventory => 60,
+            Self::KustomizeController => 180,
+            Self::SourceController => 160,
+            Self::ArgoCd => 100,
         }
     }
 
     fn linker_flags(self) -> String {
         let minor = match self {
-            // Build information stays: it says which libraries are in it.
-            Self::Etcd | Self::ClientGo | Self::Oracle(_) | Self::GoVerifiers | Self::OlderGoVerifiers | Self::SpireDiscoveryProvider => {
-                return "-s -w".to_owned();
-            }
+            Self::Helm => return helm_linker_flags(self.version(), Minor::V1_36),
             Self::ApiServer(minor) => minor,
             Self::ControllerManager | Self::Kubectl => Minor::V1_36,
+            // Build information stays: it says which libraries are in it.
+            _ => return "-s -w".to_owned(),
         };
         // Without these, /version is not semver and clients refuse it.
         let package = "k8s.io/component-base/version";
@@ -196,9 +248,20 @@ impl Part {
     fn version_arguments(self) -> &'static [&'static str] {
         match self {
             Self::Kubectl => &["version", "--client"],
+            Self::Helm => &["version", "--short"],
             _ => &["--version"],
         }
     }
+}
+
+/// Without these, Helm renders for the Kubernetes of many years ago unless it is told otherwise.
+fn helm_linker_flags(version: &str, minor: Minor) -> String {
+    let mut flags = format!("-s -w -X helm.sh/helm/v3/internal/version.version={version}");
+    for package in ["pkg/lint/rules", "pkg/chartutil"] {
+        let variable = format!("helm.sh/helm/v3/{package}.k8sVersion");
+        flags.push_str(&format!(" -X {variable}Major=1 -X {variable}Minor={}", minor.number()));
+    }
+    flags
 }
 
 /// Why a part cannot be used.
@@ -253,6 +316,11 @@ impl Parts {
             return Ok(found);
         }
         build::cached_or_built(&self.manifests.join(part.shelf()).join(part.directory()), &self.cache, part).await
+    }
+
+    /// The folder of the sources of a pinned tool, for what lies beside its program, such as its CRDs; downloaded once by Go.
+    pub async fn module(&self, part: Part) -> Result<PathBuf, PartError> {
+        module::folder(&self.manifests.join(part.shelf()).join(part.directory()), part).await
     }
 
     /// A client in another language, ready to run; installs it once when it is not in the cache.

@@ -212,7 +212,7 @@ fn fill(ground: &Ground, live: &LiveObjects) -> Outcome<()> {
 }
 
 fn ready(policy: &Policy) -> HashMap<ObjectName, TargetState> {
-    let state = |generation| TargetState { generation, readiness: Readiness::Ready(None) };
+    let state = |generation| TargetState { generation, readiness: Readiness::Ready(None), client_certificate: false };
     policy.targets.values().map(|target| (target.name.clone(), state(target.generation))).collect()
 }
 

@@ -49,6 +49,9 @@ pub struct AuditRecord {
     /// The entry of `allow[]` that allowed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<usize>,
+    /// The delivery that the token was written for, by shape and name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delivery: Option<String>,
     /// The `jti` of the token that was handed out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_id: Option<String>,

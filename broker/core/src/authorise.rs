@@ -10,10 +10,13 @@ use std::time::Duration;
 
 use crate::audience::Audience;
 use crate::caller::VerifiedCaller;
-use crate::config::{AllowRule, DeliveryType, Generation, NamespaceRule, Policy, TargetAccess, TargetCluster, TokenIssuer};
+use crate::config::{AllowRule, Delivery, DeliveryType, Generation, NamespaceRule, Policy, TargetAccess, TargetCluster, TokenIssuer};
 use crate::name::{AccessName, Namespace, ObjectName};
 use crate::reason::Reason;
 use crate::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
+
+/// How long a token in an object lives where nothing else is said.
+const AT_REST: Duration = Duration::from_secs(12 * 3600);
 
 /// Namespaces of Kubernetes itself: allowed only by exact name, never by a selector.
 const SYSTEM_NAMESPACES: &[&str] = &["kube-system", "kube-public", "kube-node-lease"];
@@ -34,13 +37,22 @@ pub enum Requester {
     Caller(VerifiedCaller),
     /// The user of a command line that mints with the user's own rights on the hub: the hub decides by its RBAC.
     Operator,
+    /// A delivery of the access, by its name in the list: whoever wrote the access asked for it.
+    Delivery(ObjectName),
 }
 
 impl Requester {
     fn identity(&self) -> Option<&ServiceAccountIdentity> {
         match self {
             Requester::Caller(caller) => Some(caller.identity()),
-            Requester::Operator => None,
+            Requester::Operator | Requester::Delivery(_) => None,
+        }
+    }
+
+    fn delivery(&self) -> Option<&ObjectName> {
+        match self {
+            Requester::Delivery(name) => Some(name),
+            Requester::Caller(_) | Requester::Operator => None,
         }
     }
 }
@@ -49,6 +61,8 @@ impl Requester {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
     requester: Option<ServiceAccountIdentity>,
+    /// The delivery that asks, where no caller does.
+    written_by: Option<ObjectName>,
     access: AccessName,
     access_generation: Generation,
     target: ObjectName,
@@ -69,6 +83,8 @@ pub enum Via {
     Itself,
     /// Another ServiceAccount of its namespace: the hub's RBAC must be asked.
     Delegate,
+    /// Whoever wrote the access: an admission policy must have checked that author.
+    Author,
 }
 
 impl Pair {
@@ -122,6 +138,8 @@ pub enum Review {
     Refused,
     /// The caller is the ServiceAccount itself, so nothing was asked.
     NotAsked,
+    /// The hub's admission policy checks the authors of accesses: nobody can write one for a ServiceAccount that he may not mint for.
+    AuthorFenced,
 }
 
 /// The right to one token, held by one requester. Only [`grant`] makes it.
@@ -165,6 +183,15 @@ pub fn pair(policy: &Policy, hub: &dyn HubView, requester: &Requester, name: &Ac
     find(policy, hub, requester, name, delivery).ok_or(Reason::TargetNotGranted)
 }
 
+/// Whether policy pairs an access with its target for one of its own deliveries.
+///
+/// # Errors
+/// [`Reason::TargetNotGranted`], as for a caller.
+pub fn delivery_pair(policy: &Policy, hub: &dyn HubView, name: &AccessName, delivery: &ObjectName) -> Result<Pair, Reason> {
+    let shape = policy.accesses.get(name).and_then(|access| access.delivery(delivery)).ok_or(Reason::TargetNotGranted)?.delivery_type;
+    pair(policy, hub, &Requester::Delivery(delivery.clone()), name, shape)
+}
+
 fn find(policy: &Policy, hub: &dyn HubView, requester: &Requester, name: &AccessName, delivery: DeliveryType) -> Option<Pair> {
     let access = policy.accesses.get(name)?;
     let target = policy.targets.get(&access.target)?;
@@ -178,6 +205,7 @@ fn find(policy: &Policy, hub: &dyn HubView, requester: &Requester, name: &Access
     let service_account = ServiceAccountIdentity { account, uid };
     let via = match requester {
         Requester::Operator => Via::Itself,
+        Requester::Delivery(_) => Via::Author,
         Requester::Caller(caller) if *caller.identity() == service_account => Via::Itself,
         Requester::Caller(caller) => {
             let caller = &caller.identity().account;
@@ -185,7 +213,22 @@ fn find(policy: &Policy, hub: &dyn HubView, requester: &Requester, name: &Access
             listed.then_some(Via::Delegate)?
         }
     };
-    Some(Pair { requester: requester.identity().cloned(), ..make_pair(access, target, service_account, rule, delivery, via) })
+    let mut pair = make_pair(access, target, service_account, rule, delivery, via);
+    pair.requester = requester.identity().cloned();
+    if let Some(name) = requester.delivery() {
+        let delivery = access.delivery(name).filter(|named| named.delivery_type == delivery)?;
+        pair.written_by = Some(name.clone());
+        pair.lifetime = delivery_lifetime(delivery, target);
+    }
+    Some(pair)
+}
+
+/// A token at rest is to outlive the pauses of whoever reads it: half a day, unless access or target say less.
+fn delivery_lifetime(delivery: &Delivery, target: &TargetCluster) -> Duration {
+    match delivery.holds_token() {
+        true => delivery.lifetime.unwrap_or(AT_REST).min(target.lifetime.max),
+        false => target.lifetime.default,
+    }
 }
 
 fn allows(rule: &AllowRule, access: &TargetAccess, labels: &BTreeMap<String, String>, delivery: DeliveryType) -> bool {
@@ -212,6 +255,7 @@ fn make_pair(
 ) -> Pair {
     Pair {
         requester: None,
+        written_by: None,
         access: access.name.clone(),
         access_generation: access.generation,
         target: target.name.clone(),
@@ -230,14 +274,17 @@ fn make_pair(
 ///
 /// # Errors
 /// [`Reason::TargetNotGranted`] when the pair was made for another requester; [`Reason::DelegationForbidden`] when a delegated caller
-/// is not allowed by the hub; [`Reason::TargetSuspended`] when target or access is suspended: only now, since only who may use a target
+/// is not allowed by the hub; [`Reason::AuthorUnchecked`] for a delivery whose author nobody has checked; [`Reason::TargetSuspended`] when target or access is suspended: only now, since only who may use a target
 /// learns its state.
 pub fn grant(policy: &Policy, requester: Requester, pair: Pair, review: Review) -> Result<Grant, Reason> {
-    if requester.identity() != pair.requester.as_ref() {
+    if requester.identity() != pair.requester.as_ref() || requester.delivery() != pair.written_by.as_ref() {
         return Err(Reason::TargetNotGranted);
     }
     if pair.via == Via::Delegate && review != Review::Allowed {
         return Err(Reason::DelegationForbidden);
+    }
+    if pair.via == Via::Author && review != Review::AuthorFenced {
+        return Err(Reason::AuthorUnchecked);
     }
     let suspended = policy.targets.get(&pair.target).is_none_or(|target| target.suspend)
         || policy.accesses.get(&pair.access).is_none_or(|access| access.suspend);
@@ -255,7 +302,11 @@ pub fn still_holds(policy: &Policy, hub: &dyn HubView, grant: &Grant) -> Result<
         return Err(Reason::GrantSuperseded);
     }
     // The review itself was at most seconds ago; its age is held by whoever asked the hub.
-    let review = if now.via == Via::Delegate { Review::Allowed } else { Review::NotAsked };
+    let review = match now.via {
+        Via::Delegate => Review::Allowed,
+        Via::Author => Review::AuthorFenced,
+        Via::Itself => Review::NotAsked,
+    };
     self::grant(policy, grant.requester.clone(), now, review).map(|_| ())
 }
 

@@ -14,6 +14,7 @@ mod node;
 mod selector;
 mod server;
 mod span;
+mod stored;
 mod strict;
 mod target;
 mod typed;
@@ -21,13 +22,16 @@ mod typed;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::name::{AccessName, ObjectName};
+use crate::service_account::Uid;
 
-pub use access::{Delivery, DeliveryType, TargetAccess};
+pub use access::{ArgoCd, ArgoCdForm, DeletionPolicy, Delivery, DeliveryType, Probe, TargetAccess};
+pub use address::{proxy as proxy_address, server as server_address, server_name};
 pub use allow::{AllowRule, NamespaceRule};
 pub use document::MAX_CONFIG_BYTES;
 pub use mistake::{ConfigError, Mistake};
 pub use selector::NamespaceSelector;
-pub use server::{HubEndpoint, Listener, OwnIssuers, ServerConfiguration, TlsFiles};
+pub use server::{HubEndpoint, Listener, ObjectSource, OwnIssuers, ServerConfiguration, TlsFiles};
+pub use stored::{Assembled, Fault, Record, StoredAccess, StoredObjects, StoredTarget};
 pub use target::{CertificateSource, LifetimeRange, TargetCluster, TokenIssuer};
 
 use document::Document;
@@ -73,21 +77,30 @@ impl Policy {
     }
 }
 
-/// A hash of an object's spec: another spec is another generation, as `metadata.generation` is for an object of the API.
+/// A hash of an object's spec, or of its UID and `metadata.generation` on the hub: another spec is another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Generation(u64);
 
 impl Generation {
     /// The generation of `spec`, as parsed and so without its comments and layout.
     pub(crate) fn of(spec: &serde_json::Value) -> Generation {
-        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, canonical(spec).as_bytes());
+        Generation::hash(&canonical(spec))
+    }
+
+    /// The generation of an object of the hub. An object made anew under the same name is another one.
+    pub(crate) fn of_object(uid: &Uid, generation: i64) -> Generation {
+        Generation::hash(&format!("{uid} {generation}"))
+    }
+
+    fn hash(text: &str) -> Generation {
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
         let first = digest.as_ref().first_chunk::<8>().copied().unwrap_or_default();
         Generation(u64::from_be_bytes(first))
     }
 }
 
 /// JSON with sorted members, whatever map `serde_json` was built with.
-fn canonical(value: &serde_json::Value) -> String {
+pub(crate) fn canonical(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::Object(members) => {
             let sorted: BTreeMap<&String, String> = members.iter().map(|(key, value)| (key, canonical(value))).collect();
@@ -136,8 +149,9 @@ pub fn read_with(text: &str, overrides: Overrides) -> Result<Configuration, Conf
         }
     }
     check_names(&documents, &mut mistakes);
-    target::check_audiences(&documents, &mut mistakes);
+    target::check_audiences(&documents, server::caller_audience_of(&documents), &mut mistakes);
     target::check_issuers(&documents, server.as_ref(), &mut mistakes);
+    check_place(&documents, server.as_ref(), &mut mistakes);
     match server {
         Some(server) if mistakes.is_empty() && target::leave_room(&documents, &policy, server.max_age, &mut mistakes) => {
             policy.own_namespace = Some(server.cluster_resource_namespace.clone());
@@ -165,6 +179,17 @@ fn check_heads(documents: &[Document], mistakes: &mut Vec<Mistake>) {
                 others.map(|it| it.mistake("kind", "a second ServerConfiguration stands in the file", "keep one, as the first document")),
             );
         }
+    }
+}
+
+/// Objects stand in one of two places; an object in the other one would be overlooked.
+fn check_place(documents: &[Document], server: Option<&ServerConfiguration>, mistakes: &mut Vec<Mistake>) {
+    if server.is_none_or(|server| server.objects == ObjectSource::File) {
+        return;
+    }
+    for document in documents.iter().filter(|document| matches!(document.kind(), "TargetCluster" | "TargetAccess")) {
+        let problem = "stands in the file, while the ServerConfiguration says objects: CustomResources";
+        mistakes.push(document.mistake("", problem, "apply it to the hub with kubectl and remove it here, or write objects: File"));
     }
 }
 

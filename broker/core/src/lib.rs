@@ -6,6 +6,7 @@
 //! Where to look: who may have what is decided in [`authorise`]; what the configuration means is in [`config`]; signatures are
 //! checked in [`verify`]; the documents that leave are made in [`kubeconfig`], [`discovery`] and [`jwks`].
 
+pub mod access_status;
 pub mod audience;
 pub mod audit;
 pub mod author_fence;
@@ -14,9 +15,13 @@ pub mod bound_token;
 pub mod ca_bundle;
 pub mod caller;
 pub mod claims;
+pub mod condition;
 pub mod config;
+pub mod delivery;
 pub mod discovery;
 pub mod exchange;
+pub mod exec_credential;
+pub mod import;
 pub mod issuer;
 pub mod json;
 pub mod jwks;
@@ -29,6 +34,8 @@ pub mod moment;
 pub mod name;
 pub mod on_paper;
 pub mod own_issuer;
+pub mod pairing;
+pub mod public_cluster;
 pub mod reason;
 pub mod received_kubeconfig;
 pub mod service_account;

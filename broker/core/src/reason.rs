@@ -27,12 +27,16 @@ macro_rules! reasons {
 }
 
 reasons! {
+    /// An older target has the same audience.
+    AudienceConflict,
     /// The target's audience is one that the hub's own apiserver accepts: a token for it would open the hub.
     AudienceIsHubs,
     /// It could not be learnt whether the hub's apiserver accepts the audience, so nothing is minted for it.
     AudienceUnchecked,
     /// The audit record could not be written, so nothing was handed out.
     AuditUnavailable,
+    /// The admission policy that checks who writes a TargetAccess is missing or weakened, so no token is written to an object.
+    AuthorUnchecked,
     /// The caller's token is not for Keyferry's audience alone.
     CallerAudienceMismatch,
     /// The caller's token has expired.
@@ -53,12 +57,20 @@ reasons! {
     CallerRejected,
     /// The target's CA certificate is missing or cannot be used.
     CertificateAuthorityInvalid,
+    /// The Secret of the target's CA also holds a client certificate or key, which is never used.
+    ClientCertificateIgnored,
     /// The hub's clock and ours differ by more than 30 s.
     ClockSkew,
     /// The configuration has an error.
     ConfigurationInvalid,
     /// A delegated caller may not create tokens for the ServiceAccount by the hub's own RBAC.
     DelegationForbidden,
+    /// The access was deleted; its objects stay until the last written token has expired.
+    DeliveryDraining,
+    /// The hub did not take a written object.
+    DeliveryFailed,
+    /// The hub refuses Keyferry the object of a delivery.
+    DeliveryForbidden,
     /// What allowed the request changed while it was on its way.
     GrantSuperseded,
     /// The hub refuses Keyferry its discovery documents.
@@ -97,6 +109,18 @@ reasons! {
     MintMismatch,
     /// Keyferry's own account may mint for any ServiceAccount of the hub.
     MintUnbounded,
+    /// The namespace is being deleted.
+    NamespaceTerminating,
+    /// The shape of the delivery cannot carry a field of the target.
+    NotExpressible,
+    /// An object of that name is there and was not made for this access.
+    ObjectNotOurs,
+    /// The target refused a token of this access.
+    ProbeRefused,
+    /// The target did not answer when a token of this access was tried there.
+    ProbeUnanswered,
+    /// A quota of the namespace leaves no room for the object.
+    QuotaExceeded,
     /// All is well.
     Ready,
     /// The request is malformed.
@@ -107,6 +131,10 @@ reasons! {
     ReviewForbidden,
     /// The ServiceAccount that was to be minted for was deleted or made anew.
     ServiceAccountChanged,
+    /// The object has a mistake that its schema cannot tell.
+    SpecInvalid,
+    /// The target accepts a token that none of its rules should let in.
+    TargetNotFenced,
     /// The caller's own ServiceAccount is paired with no such target: absent, forbidden and not allowed are one answer.
     TargetNotGranted,
     /// The target cannot be used at the moment.

@@ -41,13 +41,14 @@ pub async fn follow(
 pub async fn resolve_all(policy: &PolicyReader, secrets: &dyn CertificateSecrets, targets: &TargetWriter, clock: &dyn Clock) {
     let policy = policy.current();
     let reader = targets.reader();
-    let mut read: HashMap<&ObjectName, Option<Readiness>> = HashMap::new();
+    let mut read: HashMap<&ObjectName, Option<FromSecret>> = HashMap::new();
     let mut states = HashMap::new();
     for target in policy.targets.values() {
         let before = reader.last(&target.name).filter(|state| state.generation == target.generation);
-        let readiness = match &target.certificate {
-            CertificateSource::System => Readiness::Ready(None),
-            CertificateSource::Inline(pem) => bundle(pem.as_bytes(), clock.now().wall),
+        let plain = |readiness| FromSecret { readiness, client_certificate: false };
+        let FromSecret { readiness, client_certificate } = match &target.certificate {
+            CertificateSource::System => plain(Readiness::Ready(None)),
+            CertificateSource::Inline(pem) => plain(bundle(pem.as_bytes(), clock.now().wall)),
             CertificateSource::Secret(name) => {
                 let known = match read.get(name) {
                     Some(known) => known.clone(),
@@ -59,24 +60,37 @@ pub async fn resolve_all(policy: &PolicyReader, secrets: &dyn CertificateSecrets
             }
         };
         report(target, before.as_ref(), &readiness);
-        states.insert(target.name.clone(), TargetState { generation: target.generation, readiness });
+        states.insert(target.name.clone(), TargetState { generation: target.generation, readiness, client_certificate });
     }
     targets.replace(states);
 }
 
 /// A hub that does not answer takes no certificate away.
-fn unreachable_hub(before: Option<&TargetState>) -> Readiness {
+fn unreachable_hub(before: Option<&TargetState>) -> FromSecret {
     match before {
-        Some(state) => state.readiness.clone(),
-        None => Readiness::NotReady {
-            reason: Reason::TargetNotReady,
-            message: "its CA certificates could not be read: the hub did not answer".to_owned(),
+        Some(state) => FromSecret { readiness: state.readiness.clone(), client_certificate: state.client_certificate },
+        None => FromSecret {
+            readiness: Readiness::NotReady {
+                reason: Reason::TargetNotReady,
+                message: "its CA certificates could not be read: the hub did not answer".to_owned(),
+            },
+            client_certificate: false,
         },
     }
 }
 
-async fn from_secret(secrets: &dyn CertificateSecrets, name: &ObjectName, now: Timestamp) -> Result<Readiness, HubError> {
-    let invalid = |message: String| Readiness::NotReady { reason: Reason::CertificateAuthorityInvalid, message };
+/// What a Secret was found to hold.
+#[derive(Clone)]
+struct FromSecret {
+    readiness: Readiness,
+    client_certificate: bool,
+}
+
+async fn from_secret(secrets: &dyn CertificateSecrets, name: &ObjectName, now: Timestamp) -> Result<FromSecret, HubError> {
+    let invalid = |message: String| FromSecret {
+        readiness: Readiness::NotReady { reason: Reason::CertificateAuthorityInvalid, message },
+        client_certificate: false,
+    };
     match secrets.certificate(name).await {
         Ok(entry) => {
             if entry.legacy_key {
@@ -85,10 +99,11 @@ async fn from_secret(secrets: &dyn CertificateSecrets, name: &ObjectName, now: T
             if entry.client_certificate {
                 tracing::warn!(secret = %name, "the Secret also holds a client certificate or key; it is ignored and never handed out");
             }
-            Ok(match entry.pem {
-                Some(pem) => bundle(&pem, now),
+            let found = match entry.pem {
+                Some(pem) => FromSecret { readiness: bundle(&pem, now), client_certificate: false },
                 None => invalid("the Secret of certSecretRef has no ca.crt; add the target's CA certificates under that key".to_owned()),
-            })
+            };
+            Ok(FromSecret { client_certificate: entry.client_certificate, ..found })
         }
         Err(error) if error.proves_unreachable() => Err(error),
         Err(HubError::NotFound(_)) => {

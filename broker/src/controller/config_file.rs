@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use keyferry_core::config::{self, ConfigError, Configuration, MAX_CONFIG_BYTES, Overrides, ServerConfiguration};
+use keyferry_core::config::{self, ConfigError, Configuration, MAX_CONFIG_BYTES, Mistake, Overrides, ServerConfiguration};
 use keyferry_core::reason::Reason;
 
 use crate::metrics::Metrics;
@@ -64,8 +64,14 @@ fn parse(path: &Path, text: &str, overrides: Overrides) -> Result<Configuration,
     config::read_with(text, overrides).map_err(|error| ConfigFileError::Mistakes { path: path.to_owned(), error })
 }
 
-/// Follows the file until the task is dropped.
-pub async fn follow(path: PathBuf, in_force: ServerConfiguration, policy: PolicyWriter, metrics: Metrics, mut read_again: ReadAgain) {
+/// Follows the file until the task is dropped. Where objects stand on the hub there is no policy to take from it.
+pub async fn follow(
+    path: PathBuf,
+    in_force: ServerConfiguration,
+    policy: Option<PolicyWriter>,
+    metrics: Metrics,
+    mut read_again: ReadAgain,
+) {
     // What runs was decided at the start: until a restart there are own issuers, or there are none.
     let overrides = Overrides { enable_own_issuers: Some(in_force.own_issuers.enabled) };
     // The file may have changed since it was first read, so the first look takes it in again.
@@ -96,8 +102,10 @@ pub async fn follow(path: PathBuf, in_force: ServerConfiguration, policy: Policy
                 report_server_changes(&in_force, &configuration.server);
                 let mut policy_read = configuration.policy;
                 policy_read.own_namespace = Some(in_force.cluster_resource_namespace.clone());
-                policy.replace(policy_read);
-                tracing::info!("a changed configuration is in force");
+                if let Some(policy) = &policy {
+                    policy.replace(policy_read);
+                }
+                tracing::info!("a changed configuration file was read");
                 metrics.reload(true);
             }
             Err(error) => {
@@ -111,6 +119,16 @@ pub async fn follow(path: PathBuf, in_force: ServerConfiguration, policy: Policy
 
 /// callerAudience changes only with a restart: until then no target may have the one in force, or its tokens would open Keyferry.
 fn check_in_force(path: &Path, configuration: Configuration, in_force: &ServerConfiguration) -> Result<Configuration, ConfigFileError> {
+    if configuration.server.objects != in_force.objects {
+        let mistake = Mistake {
+            object: "ServerConfiguration".to_owned(),
+            path: "objects".to_owned(),
+            line: 0,
+            problem: "says another place for TargetClusters and TargetAccesses than the running process reads".to_owned(),
+            mend: "restart Keyferry".to_owned(),
+        };
+        return Err(ConfigFileError::Mistakes { path: path.to_owned(), error: ConfigError { mistakes: vec![mistake] } });
+    }
     match configuration.policy.mistake_of_caller_audience(&in_force.caller_audience) {
         None => Ok(configuration),
         Some(mistake) => Err(ConfigFileError::Mistakes { path: path.to_owned(), error: ConfigError { mistakes: vec![mistake] } }),

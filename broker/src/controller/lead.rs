@@ -1,4 +1,4 @@
-//! Which replica leads: only it withdraws keys that the hub no longer lists.
+//! Which replica leads: only it withdraws keys that the hub no longer lists, and writes deliveries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +7,7 @@ use keyferry_core::reason::Reason;
 
 use crate::clock::Clock;
 use crate::kube::lease::{Lease, TERM};
+use crate::leadership::LeadershipWriter;
 use crate::publication::Publisher;
 
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -14,7 +15,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 const CAUTION: Duration = Duration::from_secs(10);
 
 /// Takes and renews the Lease until the task is dropped.
-pub async fn follow(mut lease: Lease, publisher: Publisher, clock: Arc<dyn Clock>) {
+pub async fn follow(mut lease: Lease, publisher: Publisher, leadership: LeadershipWriter, clock: Arc<dyn Clock>) {
     let (mut led_from, mut told) = (None::<Duration>, false);
     loop {
         let now = clock.now();
@@ -28,8 +29,9 @@ pub async fn follow(mut lease: Lease, publisher: Publisher, clock: Arc<dyn Clock
             }
         }
         told = led_from.is_none();
-        let leads = led_from.is_some_and(|from| clock.now().mono.saturating_sub(from) < TERM.saturating_sub(CAUTION));
-        publisher.lead(leads);
+        let until = led_from.map(|from| from + TERM.saturating_sub(CAUTION)).filter(|until| clock.now().mono < *until);
+        leadership.set(until);
+        publisher.lead(until.is_some());
         tokio::time::sleep(INTERVAL).await;
     }
 }

@@ -140,6 +140,30 @@ impl HubClient {
         self.send(Method::PATCH, "application/merge-patch+json", path, change, what).await
     }
 
+    /// PATCH by server-side apply of an object's fields, in the name of `manager`; fields that others own are taken over.
+    ///
+    /// # Errors
+    /// As [`HubClient::get_object`].
+    pub async fn apply<Q: Serialize, T: DeserializeOwned>(
+        &self,
+        path: &str,
+        manager: &str,
+        object: &Q,
+        what: &'static str,
+    ) -> Result<T, HubError> {
+        // JSON is YAML, which is what this content type wants.
+        let path = format!("{path}?fieldManager={manager}&force=true");
+        self.send(Method::PATCH, "application/apply-patch+yaml", &path, object, what).await
+    }
+
+    /// DELETE with preconditions.
+    ///
+    /// # Errors
+    /// As [`HubClient::get_object`].
+    pub async fn delete<Q: Serialize, T: DeserializeOwned>(&self, path: &str, options: &Q, what: &'static str) -> Result<T, HubError> {
+        self.send(Method::DELETE, "application/json", path, options, what).await
+    }
+
     async fn send<Q: Serialize, T: DeserializeOwned>(
         &self,
         method: Method,

@@ -1,4 +1,4 @@
-//! Watches of the hub's ServiceAccounts and Namespaces, metadata only.
+//! Watches of the hub: of ServiceAccounts and Namespaces metadata only, of TargetClusters and TargetAccesses the objects.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -9,13 +9,14 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1;
 use keyferry_core::name::{Namespace, ObjectName};
 use keyferry_core::service_account::{ServiceAccount, Uid};
-use kube::core::PartialObjectMeta;
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource, ResourceExt};
 
 use super::client::ClientError;
 use crate::clock::Clock;
 use crate::live::{LiveObjects, Watched};
+use crate::object_store::{Collection, ObjectStore};
 
 /// How long the hub keeps a watch open. Shorter than the idle limit of common load balancers, which cut a watch without a word.
 const WATCH_SECONDS: u32 = 200;
@@ -90,20 +91,51 @@ pub async fn namespaces(client: Client, live: Arc<LiveObjects>, clock: Arc<dyn C
     .await;
 }
 
-enum Change<K> {
-    Listing,
-    Listed(PartialObjectMeta<K>),
-    ListingDone,
-    Set(PartialObjectMeta<K>),
-    Gone(PartialObjectMeta<K>),
+/// Keeps the TargetClusters of `store` current until the task is dropped.
+pub async fn target_clusters(client: Client, store: Arc<ObjectStore>, live: Arc<LiveObjects>, clock: Arc<dyn Clock>) {
+    objects(client, Collection::TargetClusters, &store, &live, &*clock).await;
 }
+
+/// Keeps the TargetAccesses of `store` current until the task is dropped.
+pub async fn target_accesses(client: Client, store: Arc<ObjectStore>, live: Arc<LiveObjects>, clock: Arc<dyn Clock>) {
+    objects(client, Collection::TargetAccesses, &store, &live, &*clock).await;
+}
+
+async fn objects(client: Client, collection: Collection, store: &ObjectStore, live: &LiveObjects, clock: &dyn Clock) {
+    let (watched, kind, plural) = match collection {
+        Collection::TargetClusters => (Watched::TargetClusters, "TargetCluster", "targetclusters"),
+        Collection::TargetAccesses => (Watched::TargetAccesses, "TargetAccess", "targetaccesses"),
+    };
+    let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("keyferry.dev", "v1alpha1", kind), plural);
+    let api: Api<DynamicObject> = Api::all_with(client, &resource);
+    let json = |object: DynamicObject| serde_json::to_value(object).unwrap_or_default();
+    let mut listing = Vec::new();
+    follow(&api, watched, live, clock, |event| match event {
+        Change::Listing => listing.clear(),
+        Change::Listed(object) => listing.push(json(object)),
+        Change::ListingDone => store.replace_all(collection, std::mem::take(&mut listing)),
+        Change::Set(object) => store.set(collection, &json(object)),
+        Change::Gone(object) => store.remove(collection, &json(object)),
+    })
+    .await;
+}
+
+enum Change<T> {
+    Listing,
+    Listed(T),
+    ListingDone,
+    Set(T),
+    Gone(T),
+}
+
+/// What the library can watch.
+trait Followed: Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + 'static {}
+
+impl<T: Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + 'static> Followed for T {}
 
 /// After a failure it lists anew instead of going on with the watch: a watch that works again says nothing until something changes, so
 /// nobody would know that it does.
-async fn follow<K>(api: &Api<PartialObjectMeta<K>>, watched: Watched, live: &LiveObjects, clock: &dyn Clock, mut act: impl FnMut(Change<K>))
-where
-    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + 'static,
-{
+async fn follow<T: Followed>(api: &Api<T>, watched: Watched, live: &LiveObjects, clock: &dyn Clock, mut act: impl FnMut(Change<T>)) {
     let mut pause = FIRST_PAUSE;
     loop {
         if follow_once(api, watched, live, clock, &mut act).await == Listed::Yes {
@@ -121,16 +153,13 @@ enum Listed {
 }
 
 /// Until the first failure; says whether a whole list came before it.
-async fn follow_once<K>(
-    api: &Api<PartialObjectMeta<K>>,
+async fn follow_once<T: Followed>(
+    api: &Api<T>,
     watched: Watched,
     live: &LiveObjects,
     clock: &dyn Clock,
-    act: &mut impl FnMut(Change<K>),
-) -> Listed
-where
-    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + 'static,
-{
+    act: &mut impl FnMut(Change<T>),
+) -> Listed {
     let mut listed = Listed::No;
     let config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE);
     let mut events = pin!(kube::runtime::watcher(api.clone(), config));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use keyferry_core::config::{Policy, ServerConfiguration};
+use keyferry_core::config::{ObjectSource, Policy, ServerConfiguration};
 use keyferry_core::lifetime;
 use keyferry_core::own_issuer::RotationPolicy;
 use keyferry_core::service_account::ServiceAccount;
@@ -14,10 +14,16 @@ use tokio::task::JoinSet;
 use super::{ServeError, ServeOptions};
 use crate::audience_guard::AudienceGuard;
 use crate::authenticate::Authenticator;
+use crate::author_fence::AuthorFenceWriter;
 use crate::broker::{Broker, BrokerParts};
 use crate::clock::{Clock, SystemClock};
-use crate::controller::{canary, certificates, config_file, issuer_keys, key_records, lead, publish, renew, self_check};
+use crate::controller::deliver::{self, DeliverParts};
+use crate::controller::objects as controller_objects;
+use crate::controller::pairing::{self, PairingParts};
+use crate::controller::target_status::{self, TargetStatusParts};
+use crate::controller::{author_fence, canary, certificates, config_file, issuer_keys, key_records, lead, publish, renew, self_check};
 use crate::delegate::Delegations;
+use crate::delivery::{Deliveries, DeliveryParts};
 use crate::key_record_store::KeyRecordStore;
 use crate::kube::certificate_secret::KubeCertificateSecrets;
 use crate::kube::client::HubClient;
@@ -25,18 +31,23 @@ use crate::kube::hub::KubeHub;
 use crate::kube::issuer_documents::KubeIssuerDocuments;
 use crate::kube::issuer_keys::KubeIssuerKeys;
 use crate::kube::lease::Lease;
+use crate::kube::objects::KubeObjects;
 use crate::kube::secret_store::KubeSecretStore;
 use crate::kube::watch;
+use crate::leadership::{LeadershipReader, LeadershipWriter};
 use crate::live::LiveObjects;
 use crate::metrics::Metrics;
 use crate::mint::{Mint, MintParts};
+use crate::object_store::{Faults, ObjectStore};
 use crate::own_issuer::{Keeper, KeeperParts, LocalSigner, OwnIssuers, OwnMint};
 use crate::policy_store::{PolicyReader, PolicyWriter};
-use crate::ports::{AuditSink, Hub};
+use crate::ports::{AuditSink, Hub, HubObjects, TargetProbe};
 use crate::publication::{KeyRecords, Publisher, PublisherParts};
 use crate::random::{Random, SystemRandomness};
 use crate::settings::CallerSettings;
+use crate::target_probe::HttpsProbe;
 use crate::targets::{TargetReader, TargetWriter};
+use crate::timed_hub::TimedHub;
 
 /// How long a start waits for the first look at the key sets of own issuers.
 const FIRST_ROUND: Duration = Duration::from_secs(10);
@@ -50,11 +61,20 @@ pub(super) struct Shared {
     pub(super) background: JoinSet<()>,
     pub(super) own_issuers: OwnIssuers,
     own_keys: OwnKeys,
+    leadership: LeadershipReader,
+    objects: Option<OnHub>,
+    client: HubClient,
     server: ServerConfiguration,
     clock: Arc<dyn Clock>,
     hub: Arc<dyn Hub>,
     policy: PolicyReader,
     targets: TargetReader,
+}
+
+/// What is known of the hub's TargetClusters and TargetAccesses, where policy stands in them.
+struct OnHub {
+    store: Arc<ObjectStore>,
+    faults: Faults,
 }
 
 /// What is known of the task that keeps the keys of own issuers.
@@ -69,7 +89,7 @@ impl Shared {
     pub(super) async fn start(server: &ServerConfiguration, policy: Policy, options: &ServeOptions) -> Result<Shared, ServeError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
         let metrics = Metrics::default();
-        let live = Arc::new(LiveObjects::default());
+        let live = Arc::new(LiveObjects::following(server.objects));
         let policy = PolicyWriter::new(policy);
         let policy_reader = policy.reader();
         let targets = TargetWriter::default();
@@ -98,13 +118,31 @@ impl Shared {
         let mut background = JoinSet::new();
         let read_again = || options.read_again.clone();
         background.spawn(watch::service_accounts(watches.clone(), Arc::clone(&live), Arc::clone(&clock)));
+        let object_watches = watches.clone();
         background.spawn(watch::namespaces(watches, Arc::clone(&live), Arc::clone(&clock)));
         background.spawn(key_records::follow(publisher.clone()));
-        background.spawn(lead::follow(lease, publisher.clone(), Arc::clone(&clock)));
+        let leadership = LeadershipWriter::default();
+        let leadership_reader = leadership.reader();
+        background.spawn(lead::follow(lease, publisher.clone(), leadership, Arc::clone(&clock)));
         background.spawn(publish::follow(publisher.clone(), Arc::clone(&clock), metrics.clone(), read_again()));
         background.spawn(certificates::follow(policy_reader.clone(), secrets, targets, Arc::clone(&clock), read_again()));
-        background.spawn(config_file::follow(options.config.clone(), server.clone(), policy, metrics.clone(), read_again()));
-        background.spawn(self_check::follow(client.clone(), policy_reader.clone()));
+        let file = |policy| config_file::follow(options.config.clone(), server.clone(), policy, metrics.clone(), read_again());
+        let mut objects = None;
+        match server.objects {
+            ObjectSource::File => {
+                background.spawn(file(Some(policy)));
+                background.spawn(self_check::follow(client.clone(), policy_reader.clone()));
+            }
+            ObjectSource::CustomResources => {
+                background.spawn(file(None));
+                let known = OnHub { store: Arc::new(ObjectStore::new(server.clone())), faults: Faults::default() };
+                let (store, live, clock) = (|| Arc::clone(&known.store), || Arc::clone(&live), || Arc::clone(&clock));
+                background.spawn(watch::target_clusters(object_watches.clone(), store(), live(), clock()));
+                background.spawn(watch::target_accesses(object_watches, store(), live(), clock()));
+                background.spawn(controller_objects::follow(store(), policy, known.faults.clone()));
+                objects = Some(known);
+            }
+        }
         let own_issuers = OwnIssuers::default();
         let mut own_keys = OwnKeys { may_write: Arc::default(), first_round: None };
         if server.own_issuers.enabled {
@@ -121,8 +159,12 @@ impl Shared {
             own_keys.first_round = Some(done);
             background.spawn(issuer_keys::follow(keeper, policy_reader.clone(), first, read_again()));
         }
-        let hub: Arc<dyn Hub> = Arc::new(KubeHub::new(client, Arc::clone(&clock)));
+        let hub: Arc<dyn Hub> = Arc::new(KubeHub::new(client.clone(), Arc::clone(&clock)));
+        let hub: Arc<dyn Hub> = Arc::new(TimedHub::new(hub, Arc::clone(&clock), metrics.clone()));
         Ok(Shared {
+            leadership: leadership_reader,
+            objects,
+            client,
             live,
             publisher,
             metrics,
@@ -186,14 +228,83 @@ impl Shared {
             authenticator: Authenticator::new(hub(), publisher.clone(), clock(), metrics(), hash_key, callers.max_stale),
             delegations: Delegations::new(hub(), clock(), metrics(), callers.max_stale),
             mint: mint.clone(),
-            audit,
+            audit: Arc::clone(&audit),
             clock: clock(),
             random,
             metrics: metrics(),
             callers,
         });
+        if let Some(objects) = self.objects.take() {
+            self.start_controller(&objects, &mint, audit);
+        }
         self.background.spawn(canary::follow(self.guard()));
         self.background.spawn(renew::follow(mint, self.policy.clone(), Arc::clone(&self.live)));
         Ok(broker)
+    }
+
+    /// What writes deliveries, statuses and the pairing object, while this replica leads.
+    fn start_controller(&mut self, on_hub: &OnHub, mint: &Mint, audit: Arc<dyn AuditSink>) {
+        let objects: Arc<dyn HubObjects> = Arc::new(KubeObjects::new(self.client.clone()));
+        let probe: Arc<dyn TargetProbe> = Arc::new(HttpsProbe);
+        let random: Arc<dyn Random> = Arc::new(SystemRandomness::default());
+        let (store, live, clock) = (|| Arc::clone(&on_hub.store), || Arc::clone(&self.live), || Arc::clone(&self.clock));
+        let fence = AuthorFenceWriter::default();
+        let fence_reader = fence.reader();
+        let deliveries = Deliveries::new(DeliveryParts {
+            policy: self.policy.clone(),
+            store: store(),
+            faults: on_hub.faults.clone(),
+            live: live(),
+            published: self.publisher.reader(),
+            targets: self.targets.clone(),
+            mint: mint.clone(),
+            fence: fence_reader.clone(),
+            objects: Arc::clone(&objects),
+            probe: Arc::clone(&probe),
+            audit,
+            clock: clock(),
+            random: Arc::clone(&random),
+            metrics: self.metrics.clone(),
+            leadership: self.leadership.clone(),
+            settle: lifetime::settle(self.server.max_age),
+        });
+        let deliver = DeliverParts {
+            policy: self.policy.clone(),
+            store: store(),
+            live: live(),
+            targets: self.targets.clone(),
+            fence: fence_reader,
+            leadership: self.leadership.clone(),
+            clock: clock(),
+        };
+        let canary =
+            ServiceAccount { namespace: self.server.cluster_resource_namespace.clone(), name: self.server.canary_service_account.clone() };
+        let pairing = PairingParts {
+            policy: self.policy.clone(),
+            store: store(),
+            live: live(),
+            objects: Arc::clone(&objects),
+            leadership: self.leadership.clone(),
+            clock: clock(),
+            canary,
+        };
+        let status = TargetStatusParts {
+            policy: self.policy.clone(),
+            store: store(),
+            faults: on_hub.faults.clone(),
+            targets: self.targets.clone(),
+            published: self.publisher.reader(),
+            public_url: self.server.public_url.to_string(),
+            objects: Arc::clone(&objects),
+            probe,
+            guard: self.guard(),
+            leadership: self.leadership.clone(),
+            clock: clock(),
+            random,
+        };
+        self.background.spawn(author_fence::follow(objects, fence));
+        self.background.spawn(pairing::follow(pairing));
+        self.background.spawn(target_status::follow(status));
+        self.background.spawn(deliver::follow(deliver, Arc::new(deliveries)));
     }
 }

@@ -1,14 +1,20 @@
 //! `TargetAccess`: "this ServiceAccount of mine uses that TargetCluster, delivered like so".
 
+mod deliveries;
+
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde::Deserialize;
 
 use super::check::Check;
-use super::document::{Document, LocalReference, Metadata};
+use super::document::{Document, LocalReference, Metadata, Origin};
 use super::mistake::Mistake;
 use super::{Generation, Policy};
 use crate::name::{AccessName, Namespace, ObjectName};
+use crate::service_account::Uid;
+
+use deliveries::DeliverySpec;
 
 /// The shape in which a credential leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,7 +39,8 @@ impl DeliveryType {
     /// What an allow rule allows when it says nothing: shapes that leave no bearer token at rest.
     pub const DEFAULT: &'static [DeliveryType] = &[DeliveryType::HTTP, DeliveryType::Exec, DeliveryType::FluxConfigMap];
 
-    const ALL: &'static [(&'static str, DeliveryType)] = &[
+    /// Every shape and its name.
+    pub const ALL: &'static [(&'static str, DeliveryType)] = &[
         ("ArgoCDSecret", DeliveryType::ArgoCDSecret),
         ("ClusterAPISecret", DeliveryType::ClusterAPISecret),
         ("ClusterProfile", DeliveryType::ClusterProfile),
@@ -42,6 +49,11 @@ impl DeliveryType {
         ("HTTP", DeliveryType::HTTP),
         ("KubeConfigSecret", DeliveryType::KubeConfigSecret),
     ];
+
+    /// The shape's name, as objects spell it.
+    pub fn as_str(self) -> &'static str {
+        DeliveryType::ALL.iter().find(|(_, shape)| *shape == self).map(|(name, _)| *name).unwrap_or_default()
+    }
 
     pub(super) fn parse(text: &str) -> Result<DeliveryType, String> {
         DeliveryType::ALL.iter().find(|(name, _)| *name == text).map(|(_, delivery)| *delivery).ok_or_else(|| {
@@ -58,6 +70,64 @@ pub struct Delivery {
     pub name: ObjectName,
     /// Its shape.
     pub delivery_type: DeliveryType,
+    /// The object that it writes, in the access's namespace; nothing for a shape that answers requests.
+    pub object_name: Option<ObjectName>,
+    /// How long a token in that object is to live, where the access says so.
+    pub lifetime: Option<Duration>,
+    /// What an Argo CD cluster Secret holds beside the connection.
+    pub argo_cd: Option<ArgoCd>,
+}
+
+impl Delivery {
+    /// Whether a bearer token stands in the object that it writes.
+    pub fn holds_token(&self) -> bool {
+        match self.delivery_type {
+            DeliveryType::KubeConfigSecret | DeliveryType::ClusterAPISecret => true,
+            DeliveryType::ArgoCDSecret => self.argo_cd.as_ref().is_some_and(|argo_cd| argo_cd.form == ArgoCdForm::BearerToken),
+            DeliveryType::ClusterProfile | DeliveryType::Exec | DeliveryType::FluxConfigMap | DeliveryType::HTTP => false,
+        }
+    }
+}
+
+/// `argoCD` of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArgoCd {
+    /// The AppProject that the cluster is for.
+    pub project: String,
+    /// How Argo CD gets its credential.
+    pub form: ArgoCdForm,
+}
+
+/// How Argo CD gets its credential.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ArgoCdForm {
+    /// By the plugin `keyferry credential`; no token is at rest.
+    #[default]
+    Exec,
+    /// By a bearer token in the Secret.
+    BearerToken,
+}
+
+/// What becomes of written objects when their access is deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeletionPolicy {
+    /// They stay until the last written token has expired.
+    #[default]
+    Drain,
+    /// They go at once.
+    Immediate,
+}
+
+/// Whether a token is tried at the target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Probe {
+    /// It is not.
+    Off,
+    /// It is, and status says what came of it.
+    #[default]
+    Report,
+    /// It is, and nothing is delivered before the target has accepted one.
+    Require,
 }
 
 /// A TargetAccess, checked.
@@ -65,6 +135,8 @@ pub struct Delivery {
 pub struct TargetAccess {
     /// Its namespace and name, which are also its UID in a file.
     pub name: AccessName,
+    /// Its UID on the hub; nothing in a file.
+    pub uid: Option<Uid>,
     /// Changes with its spec.
     pub generation: Generation,
     /// The TargetCluster it uses.
@@ -75,11 +147,20 @@ pub struct TargetAccess {
     pub callers: BTreeSet<ObjectName>,
     /// The shapes it asks for. Empty means `HTTP` and `Exec`, on request.
     pub deliveries: Vec<Delivery>,
+    /// What becomes of its objects when it is deleted.
+    pub deletion_policy: DeletionPolicy,
+    /// Whether a token of it is tried at the target.
+    pub probe: Probe,
     /// Whether nothing is minted for the time being.
     pub suspend: bool,
 }
 
 impl TargetAccess {
+    /// The delivery of this name.
+    pub fn delivery(&self, name: &ObjectName) -> Option<&Delivery> {
+        self.deliveries.iter().find(|delivery| delivery.name == *name)
+    }
+
     /// Whether this access asks for credentials in this shape.
     pub fn offers(&self, delivery: DeliveryType) -> bool {
         if self.deliveries.is_empty() {
@@ -115,16 +196,6 @@ struct Spec {
     suspend: bool,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct DeliverySpec {
-    name: String,
-    #[serde(rename = "type")]
-    delivery_type: String,
-    object_name: Option<String>,
-    token_lifetime: Option<String>,
-}
-
 /// Reads one TargetAccess into the policy.
 pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<Mistake>) {
     let mut check = Check::new(document, mistakes);
@@ -147,63 +218,55 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
             }
         }
     }
-    let deliveries = read_deliveries(spec.deliveries, &mut check);
-    one_of(spec.deletion_policy.as_deref(), "spec.deletionPolicy", &["Drain", "Immediate"], &mut check);
-    match spec.probe.as_deref() {
-        Some("Require") => check.wrong("spec.probe", "Require is not available yet", "use Off or Report"),
-        probe => one_of(probe, "spec.probe", &["Off", "Report"], &mut check),
-    }
+    let deliveries = match (&name, &target) {
+        (Some(name), Some(target)) => deliveries::read(spec.deliveries, &deliveries::Names { access: name, target }, &mut check),
+        _ => Vec::new(),
+    };
+    let deletion_policy = choice(
+        spec.deletion_policy.as_deref(),
+        "spec.deletionPolicy",
+        &[("Drain", DeletionPolicy::Drain), ("Immediate", DeletionPolicy::Immediate)],
+        &mut check,
+    );
+    let probes: &[(&str, Probe)] = match check.origin() {
+        Origin::File => &[("Off", Probe::Off), ("Report", Probe::Report)],
+        Origin::Hub(_) => &[("Off", Probe::Off), ("Report", Probe::Report), ("Require", Probe::Require)],
+    };
+    let probe = choice(spec.probe.as_deref(), "spec.probe", probes, &mut check);
     if !check.clean() {
         return;
     }
     let (Some(namespace), Some(name), Some(target), Some(service_account)) = (namespace, name, target, service_account) else { return };
     let name = AccessName { namespace, name };
     let generation = document.generation();
-    let access = TargetAccess { name: name.clone(), generation, target, service_account, callers, deliveries, suspend: spec.suspend };
+    let uid = match document.origin() {
+        Origin::File => None,
+        Origin::Hub(object) => Some(object.uid.clone()),
+    };
+    let access = TargetAccess {
+        name: name.clone(),
+        uid,
+        generation,
+        target,
+        service_account,
+        callers,
+        deliveries,
+        deletion_policy,
+        probe,
+        suspend: spec.suspend,
+    };
     policy.accesses.insert(name, access);
 }
 
-fn read_deliveries(deliveries: Vec<DeliverySpec>, check: &mut Check<'_>) -> Vec<Delivery> {
-    let mut names = BTreeSet::new();
-    let mut read = Vec::new();
-    for (index, delivery) in deliveries.into_iter().enumerate() {
-        let path = format!("spec.deliveries[{index}]");
-        let name = check.take(&format!("{path}.name"), ObjectName::new(delivery.name.clone()), "name the delivery");
-        if name.as_ref().is_some_and(|name| !names.insert(name.clone())) {
-            check.wrong(&format!("{path}.name"), "a second delivery has this name", "rename one of them");
+/// One of a few words, or its default.
+fn choice<T: Copy + Default>(text: Option<&str>, path: &str, choices: &[(&str, T)], check: &mut Check<'_>) -> T {
+    let Some(text) = text else { return T::default() };
+    match choices.iter().find(|(word, _)| *word == text) {
+        Some((_, value)) => *value,
+        None => {
+            let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+            check.wrong(path, format!("{text:?} is no choice"), format!("use {}", words.join(" or ")));
+            T::default()
         }
-        let shown = delivery.delivery_type.as_str();
-        let delivery_type = DeliveryType::parse(shown).map_err(|error| format!("{shown:?} {error}"));
-        let Some(delivery_type) = check.take(&format!("{path}.type"), delivery_type, "use HTTP or Exec") else { continue };
-        if matches!(delivery_type, DeliveryType::HTTP | DeliveryType::Exec) {
-            refuse_object_fields(&delivery, &path, check);
-        } else {
-            check.wrong(
-                &format!("{path}.type"),
-                format!("{shown} is written by the controller, which does not run on a file"),
-                "use HTTP or Exec",
-            );
-        }
-        read.extend(name.map(|name| Delivery { name, delivery_type }));
-    }
-    read
-}
-
-/// `HTTP` and `Exec` answer requests: there is no object to name, and nothing at rest that would need a longer life.
-fn refuse_object_fields(delivery: &DeliverySpec, path: &str, check: &mut Check<'_>) {
-    let shown = &delivery.delivery_type;
-    if delivery.object_name.is_some() {
-        check.wrong(&format!("{path}.objectName"), format!("{shown} writes no object"), "remove objectName");
-    }
-    if delivery.token_lifetime.is_some() {
-        check.wrong(&format!("{path}.tokenLifetime"), format!("{shown} takes its lifetime from the target"), "remove tokenLifetime");
-    }
-}
-
-fn one_of(text: Option<&str>, path: &str, choices: &[&str], check: &mut Check<'_>) {
-    if let Some(text) = text
-        && !choices.contains(&text)
-    {
-        check.wrong(path, format!("{text:?} is no choice"), format!("use {}", choices.join(" or ")));
     }
 }

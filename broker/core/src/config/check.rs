@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::DeserializeOwned;
 
-use super::document::Document;
+use super::document::{Document, Origin};
 use super::mistake::Mistake;
 use super::typed;
 
@@ -20,6 +20,11 @@ impl<'a> Check<'a> {
     pub(super) fn new(document: &'a Document, mistakes: &'a mut Vec<Mistake>) -> Check<'a> {
         let before = mistakes.len();
         Check { document, mistakes, before, replaced: Vec::new() }
+    }
+
+    /// Where the object stands.
+    pub(super) fn origin(&self) -> &Origin {
+        self.document.origin()
     }
 
     /// The document as a typed object. What does not fit is noted; an empty value then stands in for it, so the rest can be checked.

@@ -10,6 +10,7 @@ use serde_saphyr::options::MergeKeyPolicy;
 use super::Generation;
 use super::mistake::{ConfigError, Mistake};
 use super::node::Node;
+use crate::service_account::Uid;
 
 /// The most bytes a configuration file may have.
 pub const MAX_CONFIG_BYTES: usize = 8 * 1024 * 1024;
@@ -17,11 +18,28 @@ pub const MAX_CONFIG_BYTES: usize = 8 * 1024 * 1024;
 /// The most characters of a value or name that a message repeats.
 const MAX_SHOWN: usize = 300;
 
-/// One YAML document with the lines of its fields.
+/// One YAML document with the lines of its fields, or one object of the hub.
 #[derive(Debug)]
 pub(super) struct Document {
     value: Value,
     lines: BTreeMap<String, u64>,
+    origin: Origin,
+}
+
+/// Where an object stands. A file has no UID to own anything by, so what is written for an object needs one of the hub.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// In the configuration file.
+    File,
+    /// On the hub.
+    Hub(HubObject),
+}
+
+/// What the hub says of one of its objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct HubObject {
+    pub(super) uid: Uid,
+    pub(super) generation: Generation,
 }
 
 /// `metadata` of an object, as far as a file may state it.
@@ -85,7 +103,23 @@ impl Document {
         let mut lines = BTreeMap::new();
         lines.insert(String::new(), node.referenced.line());
         let value = node.value.flatten("", &mut lines);
-        Document { value, lines }
+        Document { value, lines, origin: Origin::File }
+    }
+
+    /// An object as the hub's API gives it. What the API adds to what was written is no part of the document.
+    pub(super) fn of_hub(object: Value, hub: HubObject) -> Document {
+        let mut value = object;
+        if let Some(members) = value.as_object_mut() {
+            members.remove("status");
+            if let Some(Value::Object(metadata)) = members.get_mut("metadata") {
+                metadata.retain(|field, _| matches!(field.as_str(), "name" | "namespace"));
+            }
+        }
+        Document { value, lines: BTreeMap::new(), origin: Origin::Hub(hub) }
+    }
+
+    pub(super) fn origin(&self) -> &Origin {
+        &self.origin
     }
 
     pub(super) fn value(&self) -> &Value {
@@ -106,7 +140,10 @@ impl Document {
     }
 
     pub(super) fn generation(&self) -> Generation {
-        Generation::of(self.value.get("spec").unwrap_or(&Value::Null))
+        match &self.origin {
+            Origin::File => Generation::of(self.value.get("spec").unwrap_or(&Value::Null)),
+            Origin::Hub(object) => object.generation,
+        }
     }
 
     /// A mistake at `path`, with the line of the nearest field that stands in the file.

@@ -19,7 +19,7 @@ use crate::own_issuer::INERT_AUDIENCE;
 pub(super) const API_VERSION: &str = "config.keyferry.dev/v1alpha1";
 
 /// The audience of callers' tokens where none is configured.
-pub(super) const DEFAULT_CALLER_AUDIENCE: &str = "keyferry.dev";
+const DEFAULT_CALLER_AUDIENCE: &str = "keyferry.dev";
 
 const HOUR: u64 = 3600;
 
@@ -54,8 +54,20 @@ pub struct ServerConfiguration {
     pub require_pod_bound: bool,
     /// Issuers of Keyferry's own.
     pub own_issuers: OwnIssuers,
+    /// Where TargetClusters and TargetAccesses stand. One process reads one of the two places.
+    pub objects: ObjectSource,
     /// The file that audit records are appended to; standard output where absent.
     pub audit_file: Option<PathBuf>,
+}
+
+/// Where TargetClusters and TargetAccesses stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ObjectSource {
+    /// In the configuration file, after the ServerConfiguration.
+    #[default]
+    File,
+    /// On the hub, as custom resources; only then are there deliveries that write objects.
+    CustomResources,
 }
 
 /// The origin of one apiserver of the hub.
@@ -130,6 +142,7 @@ struct Object {
     require_pod_bound: bool,
     #[serde(default)]
     own_issuers: OwnIssuersSpec,
+    objects: Option<String>,
     #[serde(default)]
     audit: Audit,
 }
@@ -215,6 +228,14 @@ pub(super) fn read(document: &Document, overrides: Overrides, mistakes: &mut Vec
     let stale = duration(object.max_stale_authorization.as_deref(), "maxStaleAuthorization", 300, 0..=3600, &mut check);
     let OwnIssuersSpec { enabled, rotate_every } = object.own_issuers;
     let rotate_every = duration(rotate_every.as_deref(), "ownIssuers.rotateEvery", 720 * HOUR, 24 * HOUR..=8760 * HOUR, &mut check);
+    let objects = match object.objects.as_deref() {
+        None | Some("File") => Some(ObjectSource::File),
+        Some("CustomResources") => Some(ObjectSource::CustomResources),
+        Some(other) => {
+            check.wrong("objects", format!("{other:?} is no place for objects"), "use File or CustomResources");
+            None
+        }
+    };
     Some(ServerConfiguration {
         hub_name: hub_name?,
         public_url: public_url?,
@@ -230,8 +251,15 @@ pub(super) fn read(document: &Document, overrides: Overrides, mistakes: &mut Vec
         max_stale_authorization: stale?,
         require_pod_bound: object.require_pod_bound,
         own_issuers: OwnIssuers { enabled: overrides.enable_own_issuers.unwrap_or(enabled), rotate_every: rotate_every? },
+        objects: objects?,
         audit_file: object.audit.file,
     })
+}
+
+/// The audience of callers, as far as the documents can be read.
+pub(super) fn caller_audience_of(documents: &[Document]) -> &str {
+    let own = documents.iter().find(|document| document.kind() == "ServerConfiguration");
+    own.map(|document| document.text("/callerAudience")).filter(|text| !text.is_empty()).unwrap_or(DEFAULT_CALLER_AUDIENCE)
 }
 
 /// At most as many as a hub could have, each an origin.

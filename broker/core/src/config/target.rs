@@ -10,7 +10,7 @@ use super::allow::{AllowRule, Rule};
 use super::check::Check;
 use super::document::{Document, LocalReference, Metadata};
 use super::mistake::Mistake;
-use super::server::{DEFAULT_CALLER_AUDIENCE, ServerConfiguration};
+use super::server::ServerConfiguration;
 use super::{Generation, Policy, address, allow, span};
 use crate::audience::Audience;
 use crate::issuer::Issuer;
@@ -215,9 +215,7 @@ pub(super) fn check_issuers(documents: &[Document], server: Option<&ServerConfig
 /// Two targets with one audience could not tell their tokens apart, and Keyferry's own audience would let a target's token in.
 ///
 /// Held against the documents as written, so that another mistake in one of them does not hide this one.
-pub(super) fn check_audiences(documents: &[Document], mistakes: &mut Vec<Mistake>) {
-    let own = documents.iter().find(|document| document.kind() == "ServerConfiguration");
-    let own = own.map(|document| document.text("/callerAudience")).filter(|text| !text.is_empty()).unwrap_or(DEFAULT_CALLER_AUDIENCE);
+pub(super) fn check_audiences(documents: &[Document], own: &str, mistakes: &mut Vec<Mistake>) {
     let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
     for document in documents.iter().filter(|document| document.kind() == "TargetCluster") {
         let (name, audience) = (document.text("/metadata/name"), document.text("/spec/audience"));

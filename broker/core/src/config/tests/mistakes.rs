@@ -375,7 +375,7 @@ fn of_an_access() {
         case("callers: [notifier]", "callers: [a, a] #here", "spec.callers[1]", "twice", "once"),
         case("callers: [notifier]", "callers: '*' #here", "spec.callers", "list is expected", "a list"),
         case("deletionPolicy: Drain", "deletionPolicy: Orphan #here", "spec.deletionPolicy", "no choice", "Drain or Immediate"),
-        case("probe: Report", "probe: Require #here", "spec.probe", "not available yet", "Off or Report"),
+        case("probe: Report", "probe: Require #here", "spec.probe", "is no choice", "Off or Report"),
         case("probe: Report", "probe: Sometimes #here", "spec.probe", "no choice", "Off or Report"),
         case("probe: Report", "probe: Off #here", "spec.probe", "boolean `false`", "quotes"),
         case(

@@ -7,7 +7,7 @@ use keyferry_core::reason::Reason;
 use crate::settings::{OWN_ISSUER_MEND, SECOND_ISSUER_MEND};
 
 /// The advice for a reason, if there is more to say than its name.
-pub(super) fn on(reason: Reason, pair: &Pair, own_namespace: Option<&Namespace>) -> Option<String> {
+pub fn on(reason: Reason, pair: &Pair, own_namespace: Option<&Namespace>) -> Option<String> {
     let (audience, account) = (pair.audience(), &pair.service_account().account);
     Some(match reason {
         Reason::AudienceIsHubs => format!("the hub's own apiserver accepts the audience {audience}; give TargetCluster/{} another", pair.target()),

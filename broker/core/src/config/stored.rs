@@ -1,0 +1,241 @@
+//! TargetClusters and TargetAccesses as they stand on the hub, and the policy that all of them together make.
+//!
+//! One object's mistake takes that object out of the policy and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::document::{Document, HubObject};
+use super::mistake::Mistake;
+use super::server::ServerConfiguration;
+use super::{Generation, Policy, TargetAccess, TargetCluster, access, target};
+use crate::name::{AccessName, Namespace, ObjectName};
+use crate::reason::Reason;
+use crate::service_account::Uid;
+
+/// What the API says of an object beside its spec.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Its UID.
+    pub uid: Uid,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// `metadata.resourceVersion`, for writes that are to meet this very object.
+    pub version: String,
+    /// When it was made.
+    pub created: Timestamp,
+    /// Since when it is being deleted.
+    pub deleting: Option<Timestamp>,
+    /// Its finalizers.
+    pub finalizers: Vec<String>,
+    /// The annotation `keyferry.dev/requestedAt`.
+    pub requested_at: Option<String>,
+    /// Its status as it stands.
+    pub status: Value,
+}
+
+/// A TargetCluster of the hub.
+#[derive(Clone, Debug)]
+pub struct StoredTarget {
+    /// What the API says of it.
+    pub record: Record,
+    /// Its audience as written, which nobody else may have even while the rest cannot be read.
+    audience: String,
+    read: Result<TargetCluster, Vec<Mistake>>,
+}
+
+/// A TargetAccess of the hub.
+#[derive(Clone, Debug)]
+pub struct StoredAccess {
+    /// What the API says of it.
+    pub record: Record,
+    /// What it means, or its mistakes.
+    pub read: Result<TargetAccess, Vec<Mistake>>,
+}
+
+/// Why an object has no part in the policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The stable code.
+    pub reason: Reason,
+    /// For whoever reads the object.
+    pub message: String,
+}
+
+/// All objects of the hub.
+#[derive(Clone, Debug, Default)]
+pub struct StoredObjects {
+    /// By name.
+    pub targets: BTreeMap<ObjectName, StoredTarget>,
+    /// By namespace and name.
+    pub accesses: BTreeMap<AccessName, StoredAccess>,
+    /// Who lost an audience to another, by UID and generation: a spec that lost stays without it.
+    lost: BTreeSet<(Uid, i64)>,
+}
+
+impl Record {
+    /// Whether another reading of the object says the same but for its status and what the API counts.
+    pub fn means_the_same_as(&self, other: &Record) -> bool {
+        let meaning = |record: &Record| {
+            let Record { uid, generation, deleting, finalizers, requested_at, .. } = record;
+            (uid.clone(), *generation, *deleting, finalizers.clone(), requested_at.clone())
+        };
+        meaning(self) == meaning(other)
+    }
+
+    fn of(object: &Value) -> Option<Record> {
+        let metadata = object.get("metadata")?;
+        let text = |field: &str| metadata.get(field).and_then(Value::as_str);
+        let finalizers = metadata.get("finalizers").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        Some(Record {
+            uid: Uid::new(text("uid")?).ok()?,
+            generation: metadata.get("generation").and_then(Value::as_i64).unwrap_or_default(),
+            version: text("resourceVersion")?.to_owned(),
+            created: text("creationTimestamp")?.parse().ok()?,
+            deleting: text("deletionTimestamp").map(|at| at.parse().unwrap_or(Timestamp::UNIX_EPOCH)),
+            finalizers: finalizers.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            requested_at: metadata.pointer("/annotations/keyferry.dev~1requestedAt").and_then(Value::as_str).map(str::to_owned),
+            status: object.get("status").cloned().unwrap_or_default(),
+        })
+    }
+
+    fn document(&self, object: &Value) -> Document {
+        let hub = HubObject { uid: self.uid.clone(), generation: Generation::of_object(&self.uid, self.generation) };
+        Document::of_hub(object.clone(), hub)
+    }
+}
+
+impl StoredTarget {
+    /// Reads an object under the settings of this process; nothing if it is no object of the API.
+    pub fn read(object: &Value, server: &ServerConfiguration) -> Option<(ObjectName, StoredTarget)> {
+        let record = Record::of(object)?;
+        let documents = [record.document(object)];
+        let [document] = &documents;
+        let name = ObjectName::new(document.text("/metadata/name")).ok()?;
+        let (mut policy, mut mistakes) = (Policy::default(), Vec::new());
+        target::read(document, &mut policy, &mut mistakes);
+        target::check_audiences(&documents, server.caller_audience.as_str(), &mut mistakes);
+        target::check_issuers(&documents, Some(server), &mut mistakes);
+        if mistakes.is_empty() {
+            target::leave_room(&documents, &policy, server.max_age, &mut mistakes);
+        }
+        let audience = document.text("/spec/audience").to_owned();
+        let read = policy.targets.remove(&name).filter(|_| mistakes.is_empty()).ok_or(mistakes);
+        Some((name, StoredTarget { record, audience, read }))
+    }
+
+    /// The older of two keeps an audience.
+    fn seniority(&self) -> (Timestamp, &Uid) {
+        (self.record.created, &self.record.uid)
+    }
+
+    /// Whether its status says that this very spec has lost its audience to another target.
+    fn has_lost(&self) -> bool {
+        let conditions = self.record.status.get("conditions").and_then(Value::as_array);
+        conditions.into_iter().flatten().any(|condition| {
+            let is = |field: &str, text: &str| condition.get(field).and_then(Value::as_str) == Some(text);
+            let generation = condition.get("observedGeneration").and_then(Value::as_i64);
+            is("type", "AudienceConflict") && is("status", "True") && generation == Some(self.record.generation)
+        })
+    }
+}
+
+impl StoredAccess {
+    /// Reads an object; nothing if it is no object of the API.
+    pub fn read(object: &Value) -> Option<(AccessName, StoredAccess)> {
+        let record = Record::of(object)?;
+        let document = record.document(object);
+        let namespace = Namespace::new(document.text("/metadata/namespace")).ok()?;
+        let name = AccessName { namespace, name: ObjectName::new(document.text("/metadata/name")).ok()? };
+        let (mut policy, mut mistakes) = (Policy::default(), Vec::new());
+        access::read(&document, &mut policy, &mut mistakes);
+        let read = policy.accesses.remove(&name).filter(|_| mistakes.is_empty()).ok_or(mistakes);
+        Some((name, StoredAccess { record, read }))
+    }
+}
+
+/// What all objects together mean.
+#[derive(Clone, Debug, Default)]
+pub struct Assembled {
+    /// The policy.
+    pub policy: Policy,
+    /// The targets that have no part in it.
+    pub targets: BTreeMap<ObjectName, Fault>,
+    /// The accesses that have no part in it.
+    pub accesses: BTreeMap<AccessName, Fault>,
+}
+
+impl StoredObjects {
+    /// The policy, and what stays out of it. An object that is being deleted has no part in it, and no fault.
+    pub fn assemble(&mut self, own_namespace: &Namespace) -> Assembled {
+        let mut assembled = Assembled::default();
+        assembled.policy.own_namespace = Some(own_namespace.clone());
+        let owners = self.owners();
+        for (name, target) in self.targets.iter().filter(|(_, target)| target.record.deleting.is_none()) {
+            let generation = (target.record.uid.clone(), target.record.generation);
+            let owner = owners.get(&target.audience).filter(|owner| *owner != name);
+            let fault = match (&target.read, owner) {
+                (Err(mistakes), _) => Fault { reason: Reason::SpecInvalid, message: told(mistakes) },
+                (Ok(_), Some(owner)) => {
+                    self.lost.insert(generation);
+                    lost(&format!("TargetCluster/{owner}, which is older, has this audience"))
+                }
+                (Ok(_), None) if target.has_lost() || self.lost.contains(&generation) => lost("another TargetCluster had this audience"),
+                (Ok(target), None) => {
+                    assembled.policy.targets.insert(name.clone(), target.clone());
+                    continue;
+                }
+            };
+            assembled.targets.insert(name.clone(), fault);
+        }
+        let targets = &self.targets;
+        self.lost.retain(|(uid, generation)| {
+            targets.values().any(|target| target.record.uid == *uid && target.record.generation == *generation)
+        });
+        for (name, access) in self.accesses.iter().filter(|(_, access)| access.record.deleting.is_none()) {
+            match &access.read {
+                Ok(access) => drop(assembled.policy.accesses.insert(name.clone(), access.clone())),
+                Err(mistakes) => {
+                    let fault = Fault { reason: Reason::SpecInvalid, message: told(mistakes) };
+                    assembled.accesses.insert(name.clone(), fault);
+                }
+            }
+        }
+        assembled
+    }
+
+    /// The audiences of all targets that are not being deleted, as written.
+    pub fn audiences(&self) -> Vec<String> {
+        let there = self.targets.values().filter(|target| target.record.deleting.is_none());
+        there.map(|target| target.audience.clone()).filter(|audience| !audience.is_empty()).collect()
+    }
+
+    /// Who has each audience: the oldest that is not being deleted.
+    fn owners(&self) -> BTreeMap<String, ObjectName> {
+        let mut owners: BTreeMap<String, (&ObjectName, &StoredTarget)> = BTreeMap::new();
+        for (name, target) in self.targets.iter().filter(|(_, target)| target.record.deleting.is_none()) {
+            let owner = owners.entry(target.audience.clone()).or_insert((name, target));
+            if target.seniority() < owner.1.seniority() {
+                *owner = (name, target);
+            }
+        }
+        owners.into_iter().map(|(audience, (name, _))| (audience, name.clone())).collect()
+    }
+}
+
+fn lost(why: &str) -> Fault {
+    let mend = "nothing is minted for this one until it is deleted and made anew, or its spec changes once the audience is free";
+    Fault { reason: Reason::AudienceConflict, message: format!("{why}; {mend}") }
+}
+
+/// Every mistake in one line, as a condition can hold it.
+fn told(mistakes: &[Mistake]) -> String {
+    let each = mistakes.iter().take(8).map(|mistake| format!("{}: {}; {}", mistake.path, mistake.problem, mistake.mend));
+    let text = each.collect::<Vec<_>>().join(". ");
+    text.chars().take(2000).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use serde_json::{Value, json};
+
+use super::{StoredAccess, StoredObjects, StoredTarget};
+use crate::config::{self, DeliveryType, ServerConfiguration};
+use crate::name::{Namespace, ObjectName};
+use crate::reason::Reason;
+
+fn server() -> ServerConfiguration {
+    let text = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nobjects: CustomResources\nhubName: hub\n\
+                publicURL: https://keyferry.example.com\ndiscovery:\n  tls: { certFile: a, keyFile: b }\napi:\n  tls: { certFile: a, keyFile: b }\n";
+    config::read(text).unwrap().server
+}
+
+fn target(name: &str, created: &str, audience: &str) -> Value {
+    json!({
+        "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster",
+        "metadata": {
+            "name": name, "uid": format!("uid-{name}"), "generation": 1, "resourceVersion": "7", "creationTimestamp": created,
+            "managedFields": [{ "manager": "kubectl" }],
+        },
+        "spec": { "address": "https://prod.example.com", "audience": audience, "issuer": "Hub" },
+        "status": { "observedGeneration": 1 },
+    })
+}
+
+fn access(deliveries: Value) -> Value {
+    json!({
+        "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess",
+        "metadata": {
+            "name": "prod", "namespace": "tenant-a", "uid": "u", "generation": 3, "resourceVersion": "8",
+            "creationTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["keyferry.dev/drain"],
+        },
+        "spec": { "targetClusterRef": { "name": "prod" }, "serviceAccountName": "reconciler", "deliveries": deliveries },
+    })
+}
+
+fn objects(targets: &[Value]) -> StoredObjects {
+    let mut objects = StoredObjects::default();
+    for target in targets {
+        let (name, target) = StoredTarget::read(target, &server()).unwrap();
+        objects.targets.insert(name, target);
+    }
+    objects
+}
+
+fn named(name: &str) -> ObjectName {
+    ObjectName::new(name).unwrap()
+}
+
+fn own() -> Namespace {
+    Namespace::new("keyferry-system").unwrap()
+}
+
+const EARLY: &str = "2026-01-01T00:00:00Z";
+const LATE: &str = "2026-01-01T00:00:01Z";
+
+#[test]
+fn the_oldest_keeps_an_audience_and_the_other_is_not_promoted() {
+    let mut objects = objects(&[target("new", LATE, "x"), target("old", EARLY, "x"), target("other", LATE, "y")]);
+    let first = objects.assemble(&own());
+    assert!(first.policy.targets.contains_key(&named("old")) && first.policy.targets.contains_key(&named("other")));
+    assert_eq!(first.targets[&named("new")].reason, Reason::AudienceConflict);
+    objects.targets.remove(&named("old"));
+    let second = objects.assemble(&own());
+    assert_eq!(second.targets[&named("new")].reason, Reason::AudienceConflict, "it is not promoted");
+    let mut changed = target("new", LATE, "x");
+    changed["metadata"]["generation"] = json!(2);
+    let (name, stored) = StoredTarget::read(&changed, &server()).unwrap();
+    objects.targets.insert(name, stored);
+    assert!(objects.assemble(&own()).policy.targets.contains_key(&named("new")), "a changed spec takes the free audience");
+}
+
+#[test]
+fn a_conflict_outlives_the_process_by_status() {
+    let mut lost = target("new", LATE, "x");
+    lost["status"]["conditions"] = json!([{ "type": "AudienceConflict", "status": "True", "observedGeneration": 1 }]);
+    assert_eq!(objects(&[lost.clone()]).assemble(&own()).targets[&named("new")].reason, Reason::AudienceConflict);
+    lost["metadata"]["generation"] = json!(2);
+    assert!(objects(&[lost]).assemble(&own()).targets.is_empty());
+}
+
+#[test]
+fn same_second_is_decided_by_uid_and_a_broken_object_keeps_its_audience() {
+    let mut objects = objects(&[target("b", EARLY, "x"), target("a", EARLY, "x")]);
+    assert!(objects.assemble(&own()).policy.targets.contains_key(&named("a")));
+    let mut broken = target("a", EARLY, "x");
+    broken["spec"]["address"] = json!("http://prod.example.com");
+    let (name, stored) = StoredTarget::read(&broken, &server()).unwrap();
+    objects.targets.insert(name, stored);
+    let assembled = objects.assemble(&own());
+    assert_eq!(assembled.targets[&named("a")].reason, Reason::SpecInvalid);
+    assert!(assembled.targets[&named("a")].message.contains("spec.address"), "{assembled:?}");
+    assert!(assembled.policy.targets.is_empty(), "nobody slips into the place of a target that is being edited");
+}
+
+#[test]
+fn a_deleted_target_is_gone_at_once() {
+    let mut going = target("a", EARLY, "x");
+    going["metadata"]["deletionTimestamp"] = json!(LATE);
+    let assembled = objects(&[going]).assemble(&own());
+    assert!(assembled.policy.targets.is_empty() && assembled.targets.is_empty());
+}
+
+#[test]
+fn audiences_of_keyferry_itself_are_no_targets() {
+    for audience in ["keyferry.dev", crate::own_issuer::INERT_AUDIENCE] {
+        assert_eq!(objects(&[target("a", EARLY, audience)]).assemble(&own()).targets[&named("a")].reason, Reason::SpecInvalid);
+    }
+    let mut own_issuer = target("a", EARLY, "x");
+    own_issuer["spec"]["issuer"] = json!("Keyferry");
+    let assembled = objects(&[own_issuer]).assemble(&own());
+    assert!(assembled.targets[&named("a")].message.contains("not enabled"), "{assembled:?}");
+}
+
+#[test]
+fn deliveries_name_their_objects() {
+    let deliveries = json!([
+        { "name": "flux", "type": "FluxConfigMap" },
+        { "name": "secret", "type": "KubeConfigSecret", "tokenLifetime": "6h" },
+        { "name": "argo", "type": "ArgoCDSecret", "argoCD": { "project": "apps" } },
+        { "name": "profile", "type": "ClusterProfile" },
+        { "name": "http", "type": "HTTP" },
+    ]);
+    let (_, stored) = StoredAccess::read(&access(deliveries)).unwrap();
+    let access = stored.read.unwrap();
+    let object = |name: &str| access.deliveries.iter().find(|delivery| delivery.name.as_str() == name).unwrap().object_name.clone();
+    assert_eq!(object("flux"), Some(named("prod")));
+    assert_eq!(object("secret"), Some(named("prod-kubeconfig")));
+    assert_eq!(object("argo"), Some(named("cluster-prod")));
+    assert_eq!(object("profile"), Some(named("prod")));
+    assert_eq!(object("http"), None);
+    assert_eq!(access.uid.unwrap().as_str(), "u");
+    assert!(!access.deliveries[2].holds_token(), "the exec form is the default");
+    assert!(access.deliveries[1].holds_token() && access.deliveries[1].delivery_type == DeliveryType::KubeConfigSecret);
+}
+
+#[test]
+fn mistakes_of_deliveries_are_named() {
+    for (deliveries, place) in [
+        (json!([{ "name": "a", "type": "KubeConfigSecret" }, { "name": "b", "type": "ClusterAPISecret" }]), "deliveries[1].objectName"),
+        (json!([{ "name": "a", "type": "FluxConfigMap", "tokenLifetime": "1h" }]), "deliveries[0].tokenLifetime"),
+        (json!([{ "name": "a", "type": "ArgoCDSecret" }]), "deliveries[0].argoCD.project"),
+        (json!([{ "name": "a", "type": "ArgoCDSecret", "argoCD": { "project": "" } }]), "deliveries[0].argoCD.project"),
+        (json!([{ "name": "a", "type": "ClusterAPISecret", "objectName": "x" }]), "deliveries[0].objectName"),
+        (json!([{ "name": "a", "type": "HTTP", "objectName": "x" }]), "deliveries[0].objectName"),
+        (json!([{ "name": "a", "type": "KubeConfigSecret", "tokenLifetime": "5m" }]), "deliveries[0].tokenLifetime"),
+        (json!([{ "name": "a", "type": "KubeConfigSecret", "namespace": "other" }]), "deliveries[0].namespace"),
+    ] {
+        let (_, stored) = StoredAccess::read(&access(deliveries)).unwrap();
+        let mistakes = stored.read.unwrap_err();
+        assert!(mistakes.iter().any(|mistake| mistake.path.ends_with(place)), "{place}: {mistakes:?}");
+    }
+}

@@ -1,0 +1,132 @@
+//! A rendered object, and what every one of them carries.
+
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+use zeroize::Zeroize;
+
+use super::form::Form;
+use super::ownership::{DIGEST, EXPIRES_AT, RENEW_AT, TOKEN_ID};
+use super::place::ObjectPlace;
+use super::{Bearer, Snapshot};
+use crate::config::Delivery;
+use crate::name;
+
+/// An object ready to be sent. It may hold a token, so it cannot be printed, and its texts are wiped when it is let go of.
+pub struct ObjectBody {
+    value: Value,
+    form: Form,
+}
+
+impl ObjectBody {
+    /// What it was rendered from, apart from the token.
+    pub fn form(&self) -> &Form {
+        &self.form
+    }
+
+    /// The same object in the place of one that was read: with its UID and resourceVersion as preconditions, and with the labels and
+    /// annotations that others have put on it.
+    #[must_use]
+    pub fn replacing(mut self, uid: &str, version: &str, held: &Value) -> ObjectBody {
+        for field in ["labels", "annotations"] {
+            let Some(theirs) = held.pointer(&format!("/metadata/{field}")).and_then(Value::as_object) else { continue };
+            let Some(ours) = self.value.pointer_mut(&format!("/metadata/{field}")).and_then(Value::as_object_mut) else { continue };
+            for (key, value) in theirs {
+                if !key.starts_with("keyferry.dev/") && !ours.contains_key(key) {
+                    ours.insert(key.clone(), value.clone());
+                }
+            }
+        }
+        if let Some(metadata) = self.value.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("uid".to_owned(), json!(uid));
+            metadata.insert("resourceVersion".to_owned(), json!(version));
+        }
+        self
+    }
+
+    /// For tests: a field of it.
+    #[cfg(test)]
+    pub(crate) fn value(&self) -> &Value {
+        &self.value
+    }
+}
+
+impl Serialize for ObjectBody {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value.serialize(serializer)
+    }
+}
+
+impl Drop for ObjectBody {
+    fn drop(&mut self) {
+        wipe(&mut self.value);
+    }
+}
+
+/// An object as it was read. It may be a Secret: it cannot be printed, and its texts are wiped when it is let go of.
+pub struct ReadObject(Value);
+
+impl ReadObject {
+    /// Takes an object.
+    pub fn new(object: Value) -> ReadObject {
+        ReadObject(object)
+    }
+
+    /// The object.
+    pub fn value(&self) -> &Value {
+        &self.0
+    }
+}
+
+impl Drop for ReadObject {
+    fn drop(&mut self) {
+        wipe(&mut self.0);
+    }
+}
+
+fn wipe(object: &mut Value) {
+    for field in ["data", "stringData"] {
+        let Some(data) = object.get_mut(field).and_then(Value::as_object_mut) else { continue };
+        for value in data.values_mut() {
+            if let Value::String(text) = value {
+                text.zeroize();
+            }
+        }
+    }
+}
+
+/// Adds to a shape's own fields what every object carries: its name, its owner, and when it is renewed.
+pub(super) fn dress(
+    mut object: Value,
+    place: &ObjectPlace,
+    snapshot: &Snapshot<'_>,
+    delivery: &Delivery,
+    bearer: Option<&Bearer<'_>>,
+) -> ObjectBody {
+    let access = snapshot.access.name.name.as_str();
+    let mut labels = object.get("labels").cloned().unwrap_or_else(|| json!({}));
+    labels["app.kubernetes.io/managed-by"] = json!("keyferry");
+    // A label's value is shorter than an object's name may be.
+    if access.len() <= 63 && access.split('.').all(|part| name::label(part).is_ok()) {
+        labels["keyferry.dev/access-name"] = json!(access);
+    }
+    if let Some(members) = object.as_object_mut() {
+        members.remove("labels");
+    }
+    object["apiVersion"] = json!(place.kind.api_version());
+    object["kind"] = json!(place.kind.as_str());
+    object["metadata"] = json!({
+        "name": place.name, "namespace": place.namespace, "labels": labels,
+        "ownerReferences": [{
+            "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess", "name": access, "uid": snapshot.owner.as_str(), "controller": true,
+        }],
+    });
+    let form = Form::of(&object, delivery, snapshot);
+    let mut annotations = json!({ DIGEST: form.digest_with(&object) });
+    if let Some(bearer) = bearer {
+        annotations[EXPIRES_AT] = json!(bearer.expires_at.to_string());
+        annotations[RENEW_AT] = json!(bearer.renew_at.to_string());
+        annotations[TOKEN_ID] = json!(bearer.token_id);
+    }
+    object["metadata"]["annotations"] = annotations;
+    ObjectBody { value: object, form }
+}

@@ -1,0 +1,84 @@
+//! Which shape can carry which field of a target. What cannot be said is not written: a consumer that drops a field silently would send
+//! its token somewhere else.
+
+use std::fmt;
+
+use crate::config::{DeliveryType, TargetCluster, TokenIssuer};
+
+/// A field that a shape cannot carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotExpressible {
+    /// The field of the TargetCluster.
+    pub field: Field,
+    /// The shape that cannot carry it.
+    pub delivery: DeliveryType,
+}
+
+/// A field of a TargetCluster that not every shape can carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// A path in `address`.
+    AddressPath,
+    /// `issuer: Keyferry`.
+    Issuer,
+    /// `proxyURL`.
+    ProxyUrl,
+    /// `tlsServerName`.
+    TlsServerName,
+}
+
+impl Field {
+    /// Every field, for the table of the documentation.
+    pub const ALL: &'static [Field] = &[Field::AddressPath, Field::Issuer, Field::ProxyUrl, Field::TlsServerName];
+
+    /// The field as it stands in the object.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Field::AddressPath => "a path in spec.address",
+            Field::Issuer => "spec.issuer: Keyferry",
+            Field::ProxyUrl => "spec.proxyURL",
+            Field::TlsServerName => "spec.tlsServerName",
+        }
+    }
+
+    fn is_set(self, target: &TargetCluster) -> bool {
+        match self {
+            Field::AddressPath => target.address.trim_start_matches("https://").contains('/'),
+            Field::Issuer => target.issuer == TokenIssuer::Keyferry,
+            Field::ProxyUrl => target.proxy_url.is_some(),
+            Field::TlsServerName => target.tls_server_name.is_some(),
+        }
+    }
+
+    /// Whether this shape carries the field to its consumers.
+    pub fn is_carried_by(self, delivery: DeliveryType) -> bool {
+        match delivery {
+            // Flux mints for itself, keeps host and port of the address, and has no other fields.
+            DeliveryType::FluxConfigMap => false,
+            // The library of its consumers drops the server name.
+            DeliveryType::ClusterProfile => self != Field::TlsServerName,
+            DeliveryType::ArgoCDSecret
+            | DeliveryType::ClusterAPISecret
+            | DeliveryType::Exec
+            | DeliveryType::HTTP
+            | DeliveryType::KubeConfigSecret => true,
+        }
+    }
+}
+
+impl fmt::Display for NotExpressible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let able = DeliveryType::ALL.iter().filter(|(_, delivery)| self.field.is_carried_by(*delivery)).map(|(name, _)| *name);
+        let able: Vec<&str> = able.collect();
+        write!(f, "{} cannot carry {} of the TargetCluster; use {}", self.delivery.as_str(), self.field.as_str(), able.join(", "))
+    }
+}
+
+/// Whether the shape can carry all that the target says.
+///
+/// # Errors
+/// The first field that it cannot carry.
+pub fn express(delivery: DeliveryType, target: &TargetCluster) -> Result<(), NotExpressible> {
+    let dropped = Field::ALL.iter().copied().find(|field| field.is_set(target) && !field.is_carried_by(delivery));
+    dropped.map_or(Ok(()), |field| Err(NotExpressible { field, delivery }))
+}

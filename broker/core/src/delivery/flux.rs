@@ -1,0 +1,27 @@
+//! The ConfigMap of Flux's `provider: generic` (kustomize.toolkit.fluxcd.io `spec.kubeConfig.configMapRef`). No token leaves Flux.
+
+use serde_json::{Value, json};
+
+use super::Snapshot;
+
+/// What it holds. Flux reads an address without a port as port 443; it is written out, as Flux itself prints it.
+pub(super) fn config_map(snapshot: &Snapshot<'_>) -> Value {
+    let target = snapshot.target;
+    let mut data = json!({
+        "provider": "generic",
+        "address": with_port(&target.address),
+        "audiences": target.audience.as_str(),
+        "serviceAccountName": snapshot.access.service_account.as_str(),
+    });
+    if let Some(pem) = snapshot.ca_pem {
+        data["ca.crt"] = json!(pem);
+    }
+    // With this label Flux takes up a changed address or CA at once instead of at its next interval.
+    json!({ "labels": { "reconcile.fluxcd.io/watch": "Enabled" }, "data": data })
+}
+
+fn with_port(address: &str) -> String {
+    let authority = address.trim_start_matches("https://");
+    let after_host = authority.rfind(']').map_or(authority, |end| authority.get(end..).unwrap_or_default());
+    if after_host.contains(':') { address.to_owned() } else { format!("{address}:443") }
+}

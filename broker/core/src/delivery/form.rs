@@ -1,0 +1,53 @@
+//! What an object was rendered from, as a digest: it tells a changed input and an edited object from one that is as it should be.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+
+use super::Snapshot;
+use crate::config::{Delivery, canonical};
+
+/// The inputs of an object apart from its token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Form {
+    inputs: String,
+    labels: Vec<(String, String)>,
+}
+
+impl Form {
+    /// The form of an object without annotations. The data of one that holds a token count only by [`Form::digest_with`].
+    pub(super) fn of(object: &Value, delivery: &Delivery, snapshot: &Snapshot<'_>) -> Form {
+        let target = snapshot.target;
+        let mut inputs = json!({
+            "metadata": object["metadata"], "kind": object["kind"], "type": object["type"], "spec": object["spec"],
+            "address": target.address, "serverName": target.tls_server_name, "proxy": target.proxy_url, "ca": snapshot.ca_pem,
+            "audience": target.audience.as_str(), "account": snapshot.access.service_account.as_str(),
+            "accountUid": snapshot.account_uid.as_str(), "shape": delivery.delivery_type.as_str(), "project": delivery.argo_cd.as_ref().map(|argo_cd| &argo_cd.project),
+        });
+        if !delivery.holds_token() {
+            inputs["data"] = object["data"].clone();
+        }
+        let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+        let labels = labels.into_iter().flatten().filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+        let mut labels: Vec<_> = labels.collect();
+        labels.sort();
+        Form { inputs: canonical(&inputs), labels }
+    }
+
+    /// The digest that an object of this form has with the data that it holds now.
+    pub(super) fn digest_with(&self, object: &Value) -> String {
+        let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
+        context.update(self.inputs.as_bytes());
+        for field in ["data", "spec", "type"] {
+            context.update(b"\n");
+            context.update(canonical(object.get(field).unwrap_or(&Value::Null)).as_bytes());
+        }
+        URL_SAFE_NO_PAD.encode(context.finish())
+    }
+
+    /// Whether every label that this form has stands at the object.
+    pub(super) fn labels_stand_at(&self, object: &Value) -> bool {
+        let labels = object.pointer("/metadata/labels");
+        self.labels.iter().all(|(key, value)| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str) == Some(value))
+    }
+}

@@ -1,0 +1,96 @@
+//! Whose an object is. Labels prove nothing: whoever can write one can write any.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::service_account::Uid;
+
+/// The field manager of everything that the controller writes.
+pub const FIELD_MANAGER: &str = "keyferry";
+pub(super) const DIGEST: &str = "keyferry.dev/digest";
+pub(super) const EXPIRES_AT: &str = "keyferry.dev/expires-at";
+pub(super) const RENEW_AT: &str = "keyferry.dev/renew-at";
+pub(super) const TOKEN_ID: &str = "keyferry.dev/token-id";
+
+/// What stands at a place.
+pub enum Found<'a> {
+    /// Nothing.
+    Absent,
+    /// An object that was written for this access.
+    Ours(Held<'a>),
+    /// Anything else, and why it is that. Its bytes are nobody's but its owner's.
+    Foreign(&'static str),
+}
+
+/// An object of ours as it was read.
+#[derive(Clone, Copy)]
+pub struct Held<'a> {
+    object: &'a Value,
+    uid: &'a str,
+    version: &'a str,
+}
+
+impl<'a> Held<'a> {
+    /// Its UID.
+    pub fn uid(&self) -> &'a str {
+        self.uid
+    }
+
+    /// The resourceVersion that was read.
+    pub fn version(&self) -> &'a str {
+        self.version
+    }
+
+    /// The object itself.
+    pub fn object(&self) -> &'a Value {
+        self.object
+    }
+
+    /// When its token expires, by its annotation.
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        self.annotation(EXPIRES_AT)?.parse().ok()
+    }
+
+    /// When it is to be written anew, by its annotation.
+    pub fn renew_at(&self) -> Option<Timestamp> {
+        self.annotation(RENEW_AT)?.parse().ok()
+    }
+
+    /// The `jti` of its token, by its annotation.
+    pub fn token_id(&self) -> Option<&'a str> {
+        self.annotation(TOKEN_ID)
+    }
+
+    pub(super) fn digest(&self) -> Option<&'a str> {
+        self.annotation(DIGEST)
+    }
+
+    fn annotation(&self, key: &str) -> Option<&'a str> {
+        self.object.get("metadata")?.get("annotations")?.get(key)?.as_str()
+    }
+}
+
+/// What was read at a place, seen from the access with this UID.
+pub fn found<'a>(object: Option<&'a Value>, owner: &Uid) -> Found<'a> {
+    let Some(object) = object else { return Found::Absent };
+    let metadata = object.get("metadata");
+    let text = |field: &str| metadata.and_then(|metadata| metadata.get(field)).and_then(Value::as_str);
+    let (Some(uid), Some(version)) = (text("uid"), text("resourceVersion")) else { return Found::Foreign("it cannot be read") };
+    let list = |field: &str| metadata.and_then(|metadata| metadata.get(field)).and_then(Value::as_array).into_iter().flatten();
+    let controller = list("ownerReferences").find(|reference| reference["controller"] == true);
+    let Some(controller) = controller else { return Found::Foreign("it was made by somebody else: it has no controller") };
+    if controller["kind"] != "TargetAccess" || controller["uid"] != owner.as_str() {
+        return Found::Foreign("it belongs to another object");
+    }
+    let written = list("managedFields").any(|entry| entry["manager"] == FIELD_MANAGER && entry["subresource"].is_null());
+    if !written {
+        return Found::Foreign("it names this access as its owner, but Keyferry did not write it");
+    }
+    if text("deletionTimestamp").is_some() {
+        return Found::Foreign("it is being deleted");
+    }
+    if object["immutable"] == true {
+        return Found::Foreign("it was made immutable");
+    }
+    Found::Ours(Held { object, uid, version })
+}

@@ -1,0 +1,86 @@
+//! Where a written object is.
+
+use std::fmt;
+
+use crate::config::{Delivery, DeliveryType, TargetAccess};
+use crate::name::{Namespace, ObjectName};
+
+/// The kinds of objects that deliveries write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ObjectKind {
+    /// `multicluster.x-k8s.io/v1alpha1`.
+    ClusterProfile,
+    /// `v1`.
+    ConfigMap,
+    /// `v1`.
+    Secret,
+}
+
+impl ObjectKind {
+    /// The kind of the object that a delivery of this shape writes.
+    pub fn of(delivery_type: DeliveryType) -> Option<ObjectKind> {
+        match delivery_type {
+            DeliveryType::ArgoCDSecret | DeliveryType::ClusterAPISecret | DeliveryType::KubeConfigSecret => Some(ObjectKind::Secret),
+            DeliveryType::ClusterProfile => Some(ObjectKind::ClusterProfile),
+            DeliveryType::FluxConfigMap => Some(ObjectKind::ConfigMap),
+            DeliveryType::Exec | DeliveryType::HTTP => None,
+        }
+    }
+
+    /// `apiVersion`.
+    pub fn api_version(self) -> &'static str {
+        match self {
+            ObjectKind::ClusterProfile => "multicluster.x-k8s.io/v1alpha1",
+            ObjectKind::ConfigMap | ObjectKind::Secret => "v1",
+        }
+    }
+
+    /// `kind`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ObjectKind::ClusterProfile => "ClusterProfile",
+            ObjectKind::ConfigMap => "ConfigMap",
+            ObjectKind::Secret => "Secret",
+        }
+    }
+}
+
+/// The place of one written object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectPlace {
+    /// Its kind.
+    pub kind: ObjectKind,
+    /// Its namespace, which is the access's.
+    pub namespace: Namespace,
+    /// Its name.
+    pub name: ObjectName,
+}
+
+impl ObjectPlace {
+    /// Where a delivery writes; nothing for a shape that answers requests.
+    pub fn of(access: &TargetAccess, delivery: &Delivery) -> Option<ObjectPlace> {
+        let kind = ObjectKind::of(delivery.delivery_type)?;
+        Some(ObjectPlace { kind, namespace: access.name.namespace.clone(), name: delivery.object_name.clone()? })
+    }
+
+    /// The path of its collection in the API.
+    pub fn collection(&self) -> String {
+        let (root, plural) = match self.kind {
+            ObjectKind::ClusterProfile => ("apis/multicluster.x-k8s.io/v1alpha1", "clusterprofiles"),
+            ObjectKind::ConfigMap => ("api/v1", "configmaps"),
+            ObjectKind::Secret => ("api/v1", "secrets"),
+        };
+        format!("/{root}/namespaces/{}/{plural}", self.namespace)
+    }
+
+    /// Its path in the API.
+    pub fn path(&self) -> String {
+        format!("{}/{}", self.collection(), self.name)
+    }
+}
+
+impl fmt::Display for ObjectPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.kind.as_str(), self.namespace, self.name)
+    }
+}

@@ -1,0 +1,37 @@
+//! Secrets with a whole kubeconfig under `value`, inline token and CA: what Flux, Crossplane and Cluster API's consumers read.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Value, json};
+
+use super::Snapshot;
+use crate::kubeconfig::{self, KubeconfigError, KubeconfigParts};
+use crate::name::ObjectName;
+
+/// A Secret of no type of its own.
+pub(super) fn kubeconfig(snapshot: &Snapshot<'_>, token: Option<&SecretString>) -> Result<Value, KubeconfigError> {
+    Ok(json!({ "type": "Opaque", "data": { "value": value(snapshot, token)? } }))
+}
+
+/// The Secret that Cluster API's consumers look for: `<cluster>-kubeconfig`.
+pub(super) fn cluster_api(snapshot: &Snapshot<'_>, name: &ObjectName, token: Option<&SecretString>) -> Result<Value, KubeconfigError> {
+    let cluster = name.as_str().trim_end_matches("-kubeconfig");
+    let mut object = json!({ "type": "cluster.x-k8s.io/secret", "data": { "value": value(snapshot, token)? } });
+    if cluster.len() <= 63 {
+        object["labels"] = json!({ "cluster.x-k8s.io/cluster-name": cluster });
+    }
+    Ok(object)
+}
+
+/// Base64, as the API holds it.
+fn value(snapshot: &Snapshot<'_>, token: Option<&SecretString>) -> Result<String, KubeconfigError> {
+    let empty = SecretString::from("");
+    let document = kubeconfig::render(&KubeconfigParts {
+        target: snapshot.target,
+        ca_pem: snapshot.ca_pem,
+        access: &snapshot.access.name,
+        token: token.unwrap_or(&empty),
+    })?;
+    Ok(STANDARD.encode(document.expose_secret()))
+}

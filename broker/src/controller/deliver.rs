@@ -1,0 +1,157 @@
+//! Which access is brought to what policy says, and when: as soon as something that concerns it changes, when its token is due, and after a
+//! failure, each time more rarely.
+
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use keyferry_core::authorise::HubView;
+use keyferry_core::name::AccessName;
+use keyferry_core::service_account::ServiceAccount;
+use tokio::task::JoinSet;
+
+use crate::author_fence::AuthorFenceReader;
+use crate::clock::Clock;
+use crate::delivery::{Deliveries, Next};
+use crate::leadership::LeadershipReader;
+use crate::live::LiveObjects;
+use crate::object_store::ObjectStore;
+use crate::policy_store::PolicyReader;
+use crate::targets::{Readiness, TargetReader};
+
+/// How often it is seen what has changed and what is due.
+const TICK: Duration = Duration::from_millis(500);
+/// Accesses under way at once.
+const AT_ONCE: usize = 16;
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_PAUSE: Duration = Duration::from_secs(60);
+
+/// What it goes by.
+pub struct DeliverParts {
+    /// The policy in force.
+    pub policy: PolicyReader,
+    /// The hub's accesses.
+    pub store: Arc<ObjectStore>,
+    /// The hub's live objects.
+    pub live: Arc<LiveObjects>,
+    /// The targets' CA certificates.
+    pub targets: TargetReader,
+    /// Whether authors are checked.
+    pub fence: AuthorFenceReader,
+    /// Whether this replica leads.
+    pub leadership: LeadershipReader,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// One access's place in the queue.
+#[derive(Default)]
+struct Place {
+    /// What it was last seen to depend on.
+    inputs: u64,
+    /// When it is due, by the monotonic clock; nothing: when something changes.
+    due: Option<Duration>,
+    failures: u32,
+    running: bool,
+}
+
+/// Goes on until the task is dropped.
+pub async fn follow(parts: DeliverParts, deliveries: Arc<Deliveries>) {
+    let (mut changes, mut leads) = (parts.policy.changes(), parts.leadership.changes());
+    let mut places: HashMap<AccessName, Place> = HashMap::new();
+    let mut running = JoinSet::new();
+    loop {
+        let now = parts.clock.now();
+        if parts.leadership.leads(now) && parts.live.is_complete() {
+            notice(&parts, &mut places, now.mono);
+            start(&mut places, &mut running, &deliveries, now.mono);
+        } else {
+            places.retain(|_, place| place.running);
+            deliveries.not_leading();
+        }
+        tokio::select! {
+            () = tokio::time::sleep(TICK) => {}
+            Some(done) = running.join_next(), if !running.is_empty() => {
+                if let Ok((name, next)) = done {
+                    finish(&mut places, &name, next, parts.clock.now().mono);
+                }
+            }
+            changed = changes.changed() => if changed.is_err() { return },
+            changed = leads.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+/// Puts every access whose inputs have changed to the front.
+fn notice(parts: &DeliverParts, places: &mut HashMap<AccessName, Place>, now: Duration) {
+    let inputs: BTreeMap<AccessName, u64> = inputs(parts);
+    for (name, inputs) in &inputs {
+        let place = places.entry(name.clone()).or_default();
+        if place.inputs != *inputs {
+            *place = Place { inputs: *inputs, due: Some(now), failures: 0, running: place.running };
+        }
+    }
+    for (name, place) in places.iter_mut().filter(|(name, place)| !inputs.contains_key(*name) && place.inputs != 0) {
+        tracing::debug!(access = %name, "an access is gone");
+        *place = Place { inputs: 0, due: Some(now), failures: 0, running: place.running };
+    }
+}
+
+/// What each access depends on, as one number.
+fn inputs(parts: &DeliverParts) -> BTreeMap<AccessName, u64> {
+    let policy = parts.policy.current();
+    let fenced = parts.fence.checked().is_ok();
+    let of = |name: AccessName| {
+        let stored = parts.store.access(&name)?;
+        let mut hasher = DefaultHasher::new();
+        let record = &stored.record;
+        (fenced, record.uid.as_str(), record.generation, record.deleting, &record.finalizers, &record.requested_at).hash(&mut hasher);
+        parts.live.namespace_labels(&name.namespace).hash(&mut hasher);
+        if let Ok(access) = &stored.read {
+            let account = ServiceAccount { namespace: name.namespace.clone(), name: access.service_account.clone() };
+            parts.live.service_account(&account).map(|uid| uid.as_str().to_owned()).hash(&mut hasher);
+            if let Some(target) = policy.targets.get(&access.target) {
+                target.generation.hash(&mut hasher);
+                match parts.targets.readiness(target) {
+                    Readiness::Ready(pem) => pem.hash(&mut hasher),
+                    Readiness::NotReady { reason, .. } => reason.hash(&mut hasher),
+                }
+            }
+        }
+        Some((name, hasher.finish() | 1))
+    };
+    parts.store.access_names().into_iter().filter_map(of).collect()
+}
+
+fn start(places: &mut HashMap<AccessName, Place>, running: &mut JoinSet<(AccessName, Next)>, deliveries: &Arc<Deliveries>, now: Duration) {
+    let room = AT_ONCE.saturating_sub(running.len());
+    let due = places.iter_mut().filter(|(_, place)| !place.running && place.due.is_some_and(|due| due <= now));
+    for (name, place) in due.take(room) {
+        place.running = true;
+        place.due = None;
+        let (name, deliveries) = (name.clone(), Arc::clone(deliveries));
+        running.spawn(async move {
+            let next = deliveries.reconcile(&name).await;
+            (name, next)
+        });
+    }
+}
+
+fn finish(places: &mut HashMap<AccessName, Place>, name: &AccessName, next: Next, now: Duration) {
+    let Some(place) = places.get_mut(name) else { return };
+    place.running = false;
+    if place.inputs == 0 && next == Next::OnChange && place.due.is_none() {
+        places.remove(name);
+        return;
+    }
+    place.failures = if next == Next::Retry { place.failures.saturating_add(1) } else { 0 };
+    let pause = match next {
+        Next::OnChange => return,
+        Next::After(pause) => pause,
+        Next::Retry => (FIRST_PAUSE * 2_u32.saturating_pow(place.failures.saturating_sub(1).min(6))).min(LAST_PAUSE),
+    };
+    // What changed meanwhile is due at once.
+    place.due.get_or_insert(now + pause);
+}

@@ -1,0 +1,226 @@
+//! The status of TargetClusters, and whether a target lets in somebody whom none of its rules names. Only the leader writes it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keyferry_core::access_status::patch;
+use keyferry_core::authorise;
+use keyferry_core::condition::{Finding, conditions, standing};
+use keyferry_core::config::{CertificateSource, Generation, Record, TargetCluster, TokenIssuer};
+use keyferry_core::name::ObjectName;
+use keyferry_core::reason::Reason;
+use serde_json::json;
+
+use crate::audience_guard::AudienceGuard;
+use crate::clock::Clock;
+use crate::event::{self, Subject};
+use crate::leadership::LeadershipReader;
+use crate::object_store::{Faults, ObjectStore};
+use crate::policy_store::PolicyReader;
+use crate::ports::{HubError, HubObjects, ProbeAnswer, ProbedTarget, TargetProbe};
+use crate::publication::PublicationReader;
+use crate::random::Random;
+use crate::targets::{Readiness, TargetReader};
+
+const TICK: Duration = Duration::from_secs(1);
+/// How often a target is tried with the canary's token.
+const TRY_EVERY: Duration = Duration::from_secs(3600);
+/// How soon after a try that said nothing.
+const TRY_AGAIN: Duration = Duration::from_secs(60);
+
+/// What it goes by.
+pub struct TargetStatusParts {
+    /// The policy in force.
+    pub policy: PolicyReader,
+    /// The hub's targets.
+    pub store: Arc<ObjectStore>,
+    /// What has no part in the policy.
+    pub faults: Faults,
+    /// The targets' CA certificates.
+    pub targets: TargetReader,
+    /// The published issuer.
+    pub published: PublicationReader,
+    /// Where the published documents are.
+    pub public_url: String,
+    /// Reads and writes.
+    pub objects: Arc<dyn HubObjects>,
+    /// Asks targets.
+    pub probe: Arc<dyn TargetProbe>,
+    /// Mints for the canary.
+    pub guard: AudienceGuard,
+    /// Whether this replica leads.
+    pub leadership: LeadershipReader,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// For the names of Events.
+    pub random: Arc<dyn Random>,
+}
+
+/// What the canary's token met at a target.
+struct Tried {
+    generation: Generation,
+    again: Duration,
+    /// Whether it was let in, if that is known.
+    let_in: Option<bool>,
+}
+
+/// Goes on until the task is dropped.
+pub async fn follow(parts: TargetStatusParts) {
+    let mut tried: HashMap<ObjectName, Tried> = HashMap::new();
+    loop {
+        if parts.leadership.leads(parts.clock.now()) {
+            for name in parts.store.target_names() {
+                if let Err(error) = bring(&parts, &name, &mut tried).await {
+                    tracing::debug!(target_cluster = %name, %error, "the status of a TargetCluster could not be written; trying again");
+                }
+            }
+            tried.retain(|name, _| parts.store.target(name).is_some());
+        }
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+async fn bring(parts: &TargetStatusParts, name: &ObjectName, tried: &mut HashMap<ObjectName, Tried>) -> Result<(), HubError> {
+    let Some(record) = parts.store.target(name).filter(|record| record.deleting.is_none()) else { return Ok(()) };
+    let policy = parts.policy.current();
+    let target = policy.targets.get(name);
+    let faults = parts.faults.current();
+    let fault = faults.targets.get(name);
+    let ready = match (target, fault) {
+        (Some(target), _) => readiness(parts, target),
+        (None, Some(fault)) => Finding::not(fault.reason, fault.message.clone()),
+        // The policy has not caught up with the object yet.
+        (None, None) => return Ok(()),
+    };
+    let conflict = fault.filter(|fault| fault.reason == Reason::AudienceConflict);
+    let conflict = conflict.map(|fault| Finding::so(fault.reason, fault.message.clone()));
+    let stalled = (!ready.holds() && ready.reason != Reason::TargetNotReady).then(|| Finding::so(ready.reason, ready.message.clone()));
+    let client_certificate = parts.targets.last(name).is_some_and(|state| state.client_certificate).then(|| {
+        let message = "the Secret of certSecretRef also holds a client certificate or key; it is never handed out, because an apiserver would \
+                       take every tenant for its user";
+        Finding::so(Reason::ClientCertificateIgnored, message)
+    });
+    let open = match target {
+        Some(target) if ready.holds() => lets_in_anybody(parts, target, tried).await,
+        _ => None,
+    };
+    let optional = [
+        ("Stalled", &stalled),
+        ("AudienceConflict", &conflict),
+        ("ClientCertificateIgnored", &client_certificate),
+        ("TargetNotFenced", &open),
+    ];
+    let mut findings = vec![("Ready", &ready)];
+    findings.extend(optional.into_iter().filter_map(|(kind, finding)| Some((kind, finding.as_ref()?))));
+    write(parts, name, &record, target, &findings).await
+}
+
+fn readiness(parts: &TargetStatusParts, target: &TargetCluster) -> Finding {
+    if target.suspend {
+        return Finding::not(Reason::TargetSuspended, "nothing is minted while spec.suspend is true");
+    }
+    if parts.guard.is_known_as_hubs(&target.audience) {
+        return Finding::not(Reason::AudienceIsHubs, "the hub's own apiserver accepts this audience; nothing is minted for it");
+    }
+    if parts.published.current().is_some_and(|published| authorise::issuer_collides(&published.issuer, target)) {
+        return Finding::not(Reason::IssuerCollision, "the target has the hub's issuer as its own and refuses tokens of it");
+    }
+    match parts.targets.readiness(target) {
+        Readiness::Ready(_) => Finding::well("it can be used by whom allow[] names"),
+        Readiness::NotReady { reason, message } => Finding::not(reason, message),
+    }
+}
+
+/// A finding if the target took a token of the canary, whom no rule of a fenced target lets in.
+async fn lets_in_anybody(parts: &TargetStatusParts, target: &TargetCluster, tried: &mut HashMap<ObjectName, Tried>) -> Option<Finding> {
+    if target.issuer == TokenIssuer::Keyferry {
+        // Its own issuer signs for nobody but allowed pairs.
+        return None;
+    }
+    let now = parts.clock.now().mono;
+    let known = tried.get(&target.name).filter(|tried| tried.generation == target.generation && now < tried.again);
+    let let_in = match known {
+        Some(tried) => tried.let_in,
+        None => {
+            let let_in = try_canary(parts, target).await;
+            let again = now + if let_in.is_some() { TRY_EVERY } else { TRY_AGAIN };
+            tried.insert(target.name.clone(), Tried { generation: target.generation, again, let_in });
+            let_in
+        }
+    };
+    let message = "the target took a token of Keyferry's rightless canary: no rule of its AuthenticationConfiguration holds who may come; \
+                   keyferry trust prints one";
+    (let_in == Some(true)).then(|| Finding::so(Reason::TargetNotFenced, message))
+}
+
+async fn try_canary(parts: &TargetStatusParts, target: &TargetCluster) -> Option<bool> {
+    let Readiness::Ready(ca_pem) = parts.targets.readiness(target) else { return None };
+    let token = parts.guard.canary_token(&target.audience).await.ok()?;
+    let probed = ProbedTarget {
+        address: target.address.clone(),
+        tls_server_name: target.tls_server_name.clone(),
+        proxy_url: target.proxy_url.clone(),
+        ca_pem,
+    };
+    match parts.probe.try_token(&probed, token.secret()).await {
+        ProbeAnswer::Accepted(_) => Some(true),
+        ProbeAnswer::Refused => Some(false),
+        ProbeAnswer::Unanswered(_) => None,
+    }
+}
+
+async fn write(
+    parts: &TargetStatusParts,
+    name: &ObjectName,
+    record: &Record,
+    target: Option<&TargetCluster>,
+    findings: &[(&str, &Finding)],
+) -> Result<(), HubError> {
+    let now = parts.clock.now().wall;
+    let mut status = json!({
+        "observedGeneration": record.generation,
+        "conditions": conditions(&record.status, record.generation, now, findings),
+    });
+    if let Some(target) = target {
+        let source = match target.certificate {
+            CertificateSource::Secret(_) => "Secret",
+            CertificateSource::Inline(_) => "Inline",
+            CertificateSource::System => "SystemRoots",
+        };
+        status["certificateAuthority"] = json!(source);
+        let base = match target.issuer {
+            TokenIssuer::Hub => {
+                if let Some(published) = parts.published.current() {
+                    status["issuer"] = json!(published.issuer.as_str());
+                }
+                parts.public_url.clone()
+            }
+            TokenIssuer::Keyferry => {
+                let own = format!("{}/issuers/{name}", parts.public_url);
+                status["issuer"] = json!(own);
+                own
+            }
+        };
+        status["discoveryURL"] = json!(format!("{base}/.well-known/openid-configuration"));
+    }
+    if let Some(handled) = &record.requested_at {
+        status["lastHandledReconcileAt"] = json!(handled);
+    }
+    let Some(mut change) = patch(&record.status, &status) else { return Ok(()) };
+    change["metadata"] = json!({ "uid": record.uid.as_str(), "resourceVersion": record.version });
+    let path = format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}/status");
+    match parts.objects.patch(&path, &change).await {
+        Err(HubError::NotFound(_) | HubError::Conflict(_)) => return Ok(()),
+        outcome => outcome?,
+    }
+    for (kind, finding) in findings {
+        let truth = if finding.holds() { "True" } else { "False" };
+        let news = standing(&record.status, kind) != Some((truth, finding.reason.as_str()));
+        if news && *kind != "Stalled" {
+            let subject = Subject::target(name, record.uid.as_str());
+            event::tell(&parts.objects, &*parts.random, &subject, finding, now).await;
+        }
+    }
+    Ok(())
+}

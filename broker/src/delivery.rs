@@ -1,0 +1,244 @@
+//! Deliveries: the objects by which accesses reach their consumers, brought to what policy says, one access at a time.
+//!
+//! What is decided is in `keyferry_core::delivery`; here it is read, minted and written, by the leader alone. A delivery has no caller:
+//! its grant comes from the same authoriser, and is looked at once more right before the object is written.
+
+mod drain;
+mod probe;
+mod remove;
+mod report;
+mod write;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keyferry_core::access_status::AccessReport;
+use keyferry_core::authorise::{self, Pair, Requester};
+use keyferry_core::condition::Finding;
+use keyferry_core::config::{Delivery, DeliveryType, Policy, StoredAccess, TargetAccess};
+use keyferry_core::name::AccessName;
+use keyferry_core::reason::Reason;
+
+use self::probe::Probes;
+use self::write::Written;
+use crate::author_fence::AuthorFenceReader;
+use crate::clock::Clock;
+use crate::leadership::LeadershipReader;
+use crate::live::LiveObjects;
+use crate::metrics::Metrics;
+use crate::mint::Mint;
+use crate::object_store::{Faults, ObjectStore};
+use crate::policy_store::PolicyReader;
+use crate::ports::{AuditSink, HubError, HubObjects, TargetProbe};
+use crate::publication::PublicationReader;
+use crate::random::Random;
+use crate::targets::TargetReader;
+
+/// How often an access is looked at though nothing is known to have changed: somebody may have edited its objects.
+const LOOK_AGAIN: Duration = Duration::from_secs(300);
+
+/// What keeps a deleted access until its objects may go.
+pub const FINALIZER: &str = "keyferry.dev/drain";
+
+/// What deliveries work with.
+pub struct DeliveryParts {
+    /// The policy in force.
+    pub policy: PolicyReader,
+    /// The hub's accesses and targets.
+    pub store: Arc<ObjectStore>,
+    /// What has no part in the policy.
+    pub faults: Faults,
+    /// The hub's live objects.
+    pub live: Arc<LiveObjects>,
+    /// The published issuer.
+    pub published: PublicationReader,
+    /// The targets' CA certificates.
+    pub targets: TargetReader,
+    /// The mint.
+    pub mint: Mint,
+    /// Whether authors of accesses are checked.
+    pub fence: AuthorFenceReader,
+    /// Reads and writes.
+    pub objects: Arc<dyn HubObjects>,
+    /// Asks targets.
+    pub probe: Arc<dyn TargetProbe>,
+    /// Where every hand-out is recorded.
+    pub audit: Arc<dyn AuditSink>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness, for the jitter of renewals and the names of Events.
+    pub random: Arc<dyn Random>,
+    /// Metrics.
+    pub metrics: Metrics,
+    /// Whether this replica leads.
+    pub leadership: LeadershipReader,
+    /// How long a key must have been published before tokens that it signed leave.
+    pub settle: Duration,
+}
+
+/// See the module.
+pub struct Deliveries {
+    parts: DeliveryParts,
+    probes: Probes,
+}
+
+/// When an access is to be looked at again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// When something changes.
+    OnChange,
+    /// After this time, if nothing changes before.
+    After(Duration),
+    /// Soon, and then more rarely: what stands in the way may pass.
+    Retry,
+}
+
+/// One access under way.
+struct Round<'a> {
+    name: &'a AccessName,
+    stored: &'a StoredAccess,
+    access: &'a TargetAccess,
+    policy: Arc<Policy>,
+}
+
+impl Deliveries {
+    /// Deliveries by these parts.
+    pub fn new(parts: DeliveryParts) -> Deliveries {
+        Deliveries { parts, probes: Probes::default() }
+    }
+
+    /// Another replica leads: what was found here grows old, and metrics must not go on telling it.
+    pub fn not_leading(&self) {
+        self.parts.metrics.accesses_gone();
+    }
+
+    /// Brings one access to what policy says, and says in its status what came of it.
+    pub async fn reconcile(&self, name: &AccessName) -> Next {
+        let Some(stored) = self.parts.store.access(name) else {
+            self.probes.forget(name);
+            self.parts.metrics.access_gone(name);
+            return Next::OnChange;
+        };
+        if !self.leads() {
+            return Next::OnChange;
+        }
+        let outcome = match (&stored.read, stored.record.deleting) {
+            (_, Some(since)) => self.drain(name, &stored, since).await,
+            (Err(_), None) => self.report_fault(name, &stored).await,
+            (Ok(access), None) => {
+                let round = Round { name, stored: &stored, access, policy: self.parts.policy.current() };
+                self.bring(&round).await
+            }
+        };
+        outcome.unwrap_or_else(|error| {
+            tracing::warn!(access = %name, %error, "what became of the access could not be written; trying again");
+            Next::Retry
+        })
+    }
+
+    fn leads(&self) -> bool {
+        self.parts.leadership.leads(self.parts.clock.now())
+    }
+
+    async fn bring(&self, round: &Round<'_>) -> Result<Next, HubError> {
+        // What was read of the object and the policy may differ for a moment; the next change brings them together.
+        if round.policy.accesses.get(round.name).is_none_or(|access| access.generation != round.access.generation) {
+            return Ok(Next::Retry);
+        }
+        let pairs = self.pairs(round);
+        let refused: Vec<&str> = pairs.iter().filter(|(_, pair)| pair.is_err()).map(|(delivery, _)| delivery.name.as_str()).collect();
+        let authorized = if refused.is_empty() {
+            Finding::well("policy grants every delivery")
+        } else {
+            let message = format!("no TargetCluster grants this to the access and its ServiceAccount: {}", refused.join(", "));
+            Finding::not(Reason::TargetNotGranted, message)
+        };
+        let writing = pairs.iter().any(|(delivery, pair)| pair.is_ok() && delivery.object_name.is_some());
+        if writing && !self.keep_for_drain(round).await? {
+            return Ok(Next::Retry);
+        }
+        let probe = self.probe(round, &pairs).await;
+        let mut written = Vec::new();
+        for (delivery, pair) in pairs.iter().filter(|(delivery, _)| delivery.object_name.is_some()) {
+            written.push(match pair {
+                Ok(pair) => self.write(round, delivery, pair, &probe).await,
+                Err(reason) => self.withdraw(round, delivery, *reason).await,
+            });
+        }
+        let left_over = self.remove_unwanted(round).await;
+        let granted = pairs.iter().find_map(|(_, pair)| pair.as_ref().ok());
+        self.report(round, authorized, written, left_over, &probe, granted).await
+    }
+
+    /// Each delivery, or what the access offers without one, and whether policy grants it.
+    fn pairs(&self, round: &Round<'_>) -> Vec<(Delivery, Result<Pair, Reason>)> {
+        let (policy, live) = (&*round.policy, &*self.parts.live);
+        let one = |delivery: &Delivery| {
+            let pair = match delivery.object_name {
+                Some(_) => authorise::delivery_pair(policy, live, round.name, &delivery.name),
+                None => authorise::pair(policy, live, &Requester::Operator, round.name, delivery.delivery_type),
+            };
+            (delivery.clone(), pair)
+        };
+        if !round.access.deliveries.is_empty() {
+            return round.access.deliveries.iter().map(one).collect();
+        }
+        // Either shape is enough where none is named.
+        let shapes = [("http", DeliveryType::HTTP), ("exec", DeliveryType::Exec)];
+        let offered = shapes.iter().filter_map(|(name, shape)| {
+            let name = keyferry_core::name::ObjectName::new(*name).ok()?;
+            Some(one(&Delivery { name, delivery_type: *shape, object_name: None, lifetime: None, argo_cd: None }))
+        });
+        let offered: Vec<_> = offered.collect();
+        let granted: Vec<_> = offered.iter().filter(|(_, pair)| pair.is_ok()).cloned().collect();
+        if granted.is_empty() { offered } else { granted }
+    }
+
+    async fn report(
+        &self,
+        round: &Round<'_>,
+        authorized: Finding,
+        written: Vec<Written>,
+        left_over: Vec<serde_json::Value>,
+        probe: &probe::Seen,
+        granted: Option<&Pair>,
+    ) -> Result<Next, HubError> {
+        let now = self.parts.clock.now().wall;
+        let hindered = written.iter().find(|one| one.report.reason != Reason::Ready && one.report.reason != Reason::TargetNotGranted);
+        let delivered = match (hindered, left_over.is_empty()) {
+            (Some(one), _) => Finding::not(one.report.reason, format!("{}: {}", one.report.delivery.name, one.report.message)),
+            (None, false) => Finding::not(Reason::DeliveryFailed, "an object that is no longer wanted could not be deleted"),
+            (None, true) => Finding::well("every object is as it should be"),
+        };
+        let next = next(&written, &left_over, probe, authorized.holds(), now);
+        let earlier = report::exposure(&round.stored.record.status);
+        let exposure_until = written.iter().filter_map(|one| one.report.token.as_ref()).map(|token| token.expires_at).chain(earlier).max();
+        let report = AccessReport {
+            passes: next == Next::Retry && authorized.holds(),
+            authorized,
+            delivered,
+            reachable: probe.reachable(),
+            authenticates: probe.authenticates(),
+            identity: probe.identity(),
+            deliveries: written.into_iter().map(|one| one.report).collect(),
+            left_over,
+            exposure_until: exposure_until.filter(|until| *until > now),
+            handled: round.stored.record.requested_at.clone(),
+        };
+        let cluster = granted.and_then(|pair| self.cluster(&round.policy, pair));
+        self.write_status(round.name, round.stored, &report, cluster).await?;
+        Ok(next)
+    }
+}
+
+/// The earliest of what is due.
+fn next(written: &[Written], left_over: &[serde_json::Value], probe: &probe::Seen, authorized: bool, now: jiff::Timestamp) -> Next {
+    if !left_over.is_empty() || !authorized || written.iter().any(|one| one.retry) {
+        return Next::Retry;
+    }
+    let renewals = written.iter().filter_map(|one| one.report.token.as_ref()).map(|token| {
+        let left = token.renew_at.duration_since(now);
+        Duration::try_from(left).unwrap_or_default().max(Duration::from_secs(1))
+    });
+    Next::After(renewals.chain(probe.next()).chain([LOOK_AGAIN]).min().unwrap_or(LOOK_AGAIN))
+}

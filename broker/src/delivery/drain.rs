@@ -1,0 +1,89 @@
+//! The end of an access: its objects outlive it until the last token that was written has expired, so that whoever uses them can end
+//! cleanly. Nothing is minted or written meanwhile; when the finalizer goes, the objects' owner is gone and the hub collects them.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use keyferry_core::authorise::HubView;
+use keyferry_core::config::{DeletionPolicy, DeliveryType, StoredAccess, TargetAccess};
+use keyferry_core::delivery::{self, Found, ObjectPlace, ReadObject};
+use keyferry_core::lifetime;
+use keyferry_core::name::AccessName;
+use serde_json::{Value, json};
+
+use super::{Deliveries, FINALIZER, Next, Round, report};
+use crate::ports::HubError;
+
+/// How long a token that Flux has minted for itself goes on being used: it asks for the hub's default.
+const FLUX_TOKEN: Duration = Duration::from_secs(3600);
+
+impl Deliveries {
+    /// Sees to it that the access stays when it is deleted, before anything is written for it; whether that is so.
+    pub(super) async fn keep_for_drain(&self, round: &Round<'_>) -> Result<bool, HubError> {
+        let record = &round.stored.record;
+        let wanted = round.access.deletion_policy == DeletionPolicy::Drain;
+        if !wanted || record.finalizers.iter().any(|one| one == FINALIZER) {
+            return Ok(true);
+        }
+        let finalizers: Vec<&str> = record.finalizers.iter().map(String::as_str).chain([FINALIZER]).collect();
+        self.set_finalizers(round.name, round.stored, &finalizers).await?;
+        Ok(false)
+    }
+
+    /// Lets the access go when its time has come.
+    pub(super) async fn drain(&self, name: &AccessName, stored: &StoredAccess, since: Timestamp) -> Result<Next, HubError> {
+        if !stored.record.finalizers.iter().any(|one| one == FINALIZER) {
+            return Ok(Next::OnChange);
+        }
+        let now = self.parts.clock.now().wall;
+        let until = self.drains_until(name, stored, since).await?;
+        if until <= now {
+            let finalizers: Vec<&str> = stored.record.finalizers.iter().map(String::as_str).filter(|one| *one != FINALIZER).collect();
+            self.set_finalizers(name, stored, &finalizers).await?;
+            tracing::info!(access = %name, "a deleted access may go");
+            return Ok(Next::OnChange);
+        }
+        self.report_drain(name, stored, until).await?;
+        Ok(Next::After(Duration::try_from(until.duration_since(now)).unwrap_or_default().min(super::LOOK_AGAIN)))
+    }
+
+    async fn drains_until(&self, name: &AccessName, stored: &StoredAccess, since: Timestamp) -> Result<Timestamp, HubError> {
+        let access = stored.read.as_ref().ok();
+        let at_once = access.is_some_and(|access| access.deletion_policy == DeletionPolicy::Immediate);
+        if at_once || self.parts.live.namespace_labels(&name.namespace).is_none() {
+            return Ok(since);
+        }
+        let mut until = report::exposure(&stored.record.status).unwrap_or(since);
+        if let Some(access) = access {
+            // A process that ended between a write and its status has left the time at the object alone.
+            until = until.max(self.written_until(access).await?.unwrap_or(since));
+            if access.deliveries.iter().any(|delivery| delivery.delivery_type == DeliveryType::FluxConfigMap) {
+                until = until.max(since.saturating_add(FLUX_TOKEN).unwrap_or(since));
+            }
+        }
+        // Nothing that was written lives longer.
+        Ok(until.min(since.saturating_add(lifetime::MAX).unwrap_or(until)))
+    }
+
+    async fn written_until(&self, access: &TargetAccess) -> Result<Option<Timestamp>, HubError> {
+        let mut until = None;
+        for delivery in access.deliveries.iter().filter(|delivery| delivery.holds_token()) {
+            let (Some(place), Some(owner)) = (ObjectPlace::of(access, delivery), &access.uid) else { continue };
+            let Some(read) = self.parts.objects.get(&place.path()).await? else { continue };
+            if let Found::Ours(held) = delivery::found(Some(ReadObject::value(&read)), owner) {
+                until = until.max(held.expires_at());
+            }
+        }
+        Ok(until)
+    }
+
+    async fn set_finalizers(&self, name: &AccessName, stored: &StoredAccess, finalizers: &[&str]) -> Result<(), HubError> {
+        let change: Value = json!({
+            "metadata": { "uid": stored.record.uid.as_str(), "resourceVersion": stored.record.version, "finalizers": finalizers },
+        });
+        match self.parts.objects.patch(&report::path(name), &change).await {
+            Err(HubError::NotFound(_)) => Ok(()),
+            outcome => outcome,
+        }
+    }
+}

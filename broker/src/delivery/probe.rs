@@ -1,0 +1,149 @@
+//! Whether the target takes a token of the access: tried now and then, and remembered.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use keyferry_core::access_status::TargetIdentity;
+use keyferry_core::authorise::{self, Pair, Requester, Review};
+use keyferry_core::condition::Finding;
+use keyferry_core::config::{Delivery, Generation, Probe};
+use keyferry_core::name::AccessName;
+use keyferry_core::reason::Reason;
+
+use super::{Deliveries, Round};
+use crate::ports::{ProbeAnswer, ProbedTarget};
+use crate::targets::Readiness;
+
+/// How long an answer stands.
+const WELL: Duration = Duration::from_secs(600);
+/// How long one that is no good stands.
+const UNWELL: Duration = Duration::from_secs(60);
+
+/// What targets last said.
+#[derive(Default)]
+pub(super) struct Probes(Mutex<HashMap<AccessName, Tried>>);
+
+#[derive(Clone)]
+struct Tried {
+    access: Generation,
+    target: Generation,
+    at: Duration,
+    answer: ProbeAnswer,
+}
+
+/// What is known of the target now.
+#[derive(Clone, Default)]
+pub(super) struct Seen {
+    answer: Option<ProbeAnswer>,
+    /// Why nothing was asked.
+    hindered: Option<(Reason, String)>,
+    next: Option<Duration>,
+}
+
+impl Probes {
+    pub(super) fn forget(&self, name: &AccessName) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+
+    fn last(&self, name: &AccessName) -> Option<Tried> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    fn note(&self, name: &AccessName, tried: Tried) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), tried);
+    }
+}
+
+impl Seen {
+    pub(super) fn reachable(&self) -> Option<Finding> {
+        Some(match self.answer.as_ref()? {
+            ProbeAnswer::Accepted(_) | ProbeAnswer::Refused => Finding::well("the target answered"),
+            ProbeAnswer::Unanswered(why) => Finding::not(Reason::ProbeUnanswered, *why),
+        })
+    }
+
+    pub(super) fn authenticates(&self) -> Option<Finding> {
+        Some(match self.answer.as_ref()? {
+            ProbeAnswer::Accepted(_) => Finding::well("the target took a token of this access"),
+            ProbeAnswer::Refused => Finding::not(Reason::ProbeRefused, "the target answered 401 to a token of this access"),
+            ProbeAnswer::Unanswered(why) => Finding::unknown(Reason::ProbeUnanswered, *why),
+        })
+    }
+
+    pub(super) fn identity(&self) -> Option<TargetIdentity> {
+        match self.answer.as_ref()? {
+            ProbeAnswer::Accepted(identity) if !identity.username.is_empty() => Some(identity.clone()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn next(&self) -> Option<Duration> {
+        self.next
+    }
+
+    /// What keeps an access with `probe: Require` from being delivered.
+    pub(super) fn hindrance(&self) -> Option<(Reason, String)> {
+        match &self.answer {
+            Some(ProbeAnswer::Accepted(_)) => None,
+            Some(ProbeAnswer::Refused) => Some((Reason::ProbeRefused, "the target answered 401 to a token of this access".to_owned())),
+            Some(ProbeAnswer::Unanswered(why)) => Some((Reason::ProbeUnanswered, format!("the target was not asked with success: {why}"))),
+            None => Some(self.hindered.clone().unwrap_or((Reason::ProbeUnanswered, "the target has not been asked yet".to_owned()))),
+        }
+    }
+}
+
+impl Deliveries {
+    /// What is known of the target, asked anew where that is due. Only for accesses with objects: the others' callers see for themselves.
+    pub(super) async fn probe(&self, round: &Round<'_>, pairs: &[(Delivery, Result<Pair, Reason>)]) -> Seen {
+        let granted = pairs.iter().filter(|(delivery, _)| delivery.object_name.is_some());
+        let Some((delivery, pair)) = granted.into_iter().find_map(|(delivery, pair)| Some((delivery, pair.as_ref().ok()?))) else {
+            return Seen::default();
+        };
+        let Some(target) = round.policy.targets.get(pair.target()) else { return Seen::default() };
+        if round.access.probe == Probe::Off || target.suspend || round.access.suspend {
+            return Seen::default();
+        }
+        let now = self.parts.clock.now().mono;
+        let last = self.probes.last(round.name);
+        let last = last.filter(|tried| tried.access == round.access.generation && tried.target == target.generation);
+        if let Some(tried) = last {
+            let stands = if matches!(tried.answer, ProbeAnswer::Accepted(_)) { WELL } else { UNWELL };
+            let left = (tried.at + stands).saturating_sub(now);
+            if !left.is_zero() {
+                return Seen { answer: Some(tried.answer), next: Some(left), hindered: None };
+            }
+        }
+        match self.try_token(round, delivery, pair).await {
+            Ok(answer) => {
+                let next = Some(if matches!(answer, ProbeAnswer::Accepted(_)) { WELL } else { UNWELL });
+                let tried = Tried { access: round.access.generation, target: target.generation, at: now, answer: answer.clone() };
+                self.probes.note(round.name, tried);
+                Seen { answer: Some(answer), next, hindered: None }
+            }
+            Err((reason, message)) => Seen { answer: None, next: Some(UNWELL), hindered: Some((reason, message)) },
+        }
+    }
+
+    /// The token goes to the target alone, whose address and CA policy names.
+    async fn try_token(&self, round: &Round<'_>, delivery: &Delivery, pair: &Pair) -> Result<ProbeAnswer, (Reason, String)> {
+        let plain = |reason: Reason| (reason, "no token could be minted to try the target with".to_owned());
+        self.parts.fence.checked().map_err(|gap| (Reason::AuthorUnchecked, gap))?;
+        let target = round.policy.targets.get(pair.target()).ok_or(plain(Reason::TargetNotGranted))?;
+        let ca_pem = match self.parts.targets.readiness(target) {
+            Readiness::Ready(ca_pem) => ca_pem,
+            Readiness::NotReady { reason, message } => return Err((reason, message)),
+        };
+        let requester = Requester::Delivery(delivery.name.clone());
+        let grant = authorise::grant(&round.policy, requester, pair.clone(), Review::AuthorFenced).map_err(plain)?;
+        let minted = self.parts.mint.token(&grant, Duration::ZERO).await.map_err(plain)?;
+        authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, &grant).map_err(plain)?;
+        let probed = ProbedTarget {
+            address: target.address.clone(),
+            tls_server_name: target.tls_server_name.clone(),
+            proxy_url: target.proxy_url.clone(),
+            ca_pem,
+        };
+        Ok(self.parts.probe.try_token(&probed, minted.token.secret()).await)
+    }
+}

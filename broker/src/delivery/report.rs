@@ -1,0 +1,101 @@
+//! What became of an access, in its status, its Events and the metrics.
+
+use jiff::Timestamp;
+use keyferry_core::access_status::{self, AccessReport};
+use keyferry_core::authorise::Pair;
+use keyferry_core::condition::{Finding, conditions, seconds, standing};
+use keyferry_core::config::{Policy, StoredAccess};
+use keyferry_core::name::AccessName;
+use keyferry_core::reason::Reason;
+use serde_json::{Value, json};
+
+use super::{Deliveries, Next};
+use crate::event::{self, Subject};
+use crate::ports::HubError;
+use crate::targets::Readiness;
+
+/// The access in the hub's API.
+pub(super) fn path(name: &AccessName) -> String {
+    format!("/apis/keyferry.dev/v1alpha1/namespaces/{}/targetaccesses/{}", name.namespace, name.name)
+}
+
+/// `exposureUntil` of a status.
+pub(super) fn exposure(status: &Value) -> Option<Timestamp> {
+    status.get("exposureUntil")?.as_str()?.parse().ok()
+}
+
+impl Deliveries {
+    /// The target as somebody who may use it is to know it.
+    pub(super) fn cluster(&self, policy: &Policy, pair: &Pair) -> Option<Value> {
+        let target = policy.targets.get(pair.target())?;
+        match self.parts.targets.readiness(target) {
+            Readiness::Ready(ca_pem) => Some(access_status::cluster(target, ca_pem.as_deref())),
+            Readiness::NotReady { .. } => None,
+        }
+    }
+
+    /// Writes the status if it changed, and tells of what became of the access if that changed.
+    pub(super) async fn write_status(
+        &self,
+        name: &AccessName,
+        stored: &StoredAccess,
+        report: &AccessReport,
+        cluster: Option<Value>,
+    ) -> Result<(), HubError> {
+        let ready = report.ready();
+        let expires = report.deliveries.iter().filter_map(|one| one.token.as_ref()).map(|token| token.expires_at.as_second()).min();
+        self.parts.metrics.access(name, ready.holds(), expires);
+        self.parts.metrics.probe(name, report.authenticates.as_ref().map(Finding::holds));
+        let status = report.status(&stored.record.status, stored.record.generation, self.parts.clock.now().wall, cluster);
+        self.put(name, stored, &status, &ready).await
+    }
+
+    /// An access with a mistake has no part in the policy; what it delivered before stays until it ends.
+    pub(super) async fn report_fault(&self, name: &AccessName, stored: &StoredAccess) -> Result<Next, HubError> {
+        let faults = self.parts.faults.current();
+        let Some(fault) = faults.accesses.get(name) else { return Ok(Next::Retry) };
+        let (ready, stalled) = (Finding::not(fault.reason, fault.message.clone()), Finding::so(fault.reason, fault.message.clone()));
+        let status = self.with_conditions(stored, &[("Ready", &ready), ("Stalled", &stalled)]);
+        self.parts.metrics.access(name, false, None);
+        self.put(name, stored, &status, &ready).await?;
+        Ok(Next::OnChange)
+    }
+
+    /// A deleted access says how long it stays.
+    pub(super) async fn report_drain(&self, name: &AccessName, stored: &StoredAccess, until: Timestamp) -> Result<(), HubError> {
+        let message = format!("deleted; its objects stay until {}, when the last written token has expired", seconds(until));
+        let ready = Finding::not(Reason::DeliveryDraining, message.clone());
+        let reconciling = Finding::so(Reason::DeliveryDraining, message);
+        let status = self.with_conditions(stored, &[("Ready", &ready), ("Reconciling", &reconciling)]);
+        self.put(name, stored, &status, &ready).await
+    }
+
+    /// The status as it stands, with other conditions.
+    fn with_conditions(&self, stored: &StoredAccess, findings: &[(&str, &Finding)]) -> Value {
+        let record = &stored.record;
+        let mut status = if record.status.is_object() { record.status.clone() } else { json!({}) };
+        status["observedGeneration"] = json!(record.generation);
+        status["conditions"] = conditions(&record.status, record.generation, self.parts.clock.now().wall, findings);
+        status
+    }
+
+    async fn put(&self, name: &AccessName, stored: &StoredAccess, status: &Value, ready: &Finding) -> Result<(), HubError> {
+        let record = &stored.record;
+        let Some(mut change) = access_status::patch(&record.status, status) else { return Ok(()) };
+        if !self.leads() {
+            return Ok(());
+        }
+        change["metadata"] = json!({ "uid": record.uid.as_str(), "resourceVersion": record.version });
+        match self.parts.objects.patch(&format!("{}/status", path(name)), &change).await {
+            // It is gone, or another status has been written: the watch brings it.
+            Err(HubError::NotFound(_)) => return Ok(()),
+            outcome => outcome?,
+        }
+        let truth = if ready.holds() { "True" } else { "False" };
+        if standing(&record.status, "Ready") != Some((truth, ready.reason.as_str())) {
+            let subject = Subject::access(name, record.uid.as_str());
+            event::tell(&self.parts.objects, &*self.parts.random, &subject, ready, self.parts.clock.now().wall).await;
+        }
+        Ok(())
+    }
+}

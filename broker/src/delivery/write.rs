@@ -1,0 +1,302 @@
+//! One object of one access.
+
+use std::time::Duration;
+
+use keyferry_core::access_status::{DeliveryReport, TokenReport};
+use keyferry_core::audit::AuditRecord;
+use keyferry_core::authorise::{self, Grant, Pair, Requester, Review};
+use keyferry_core::bound_token::BoundToken;
+use keyferry_core::config::{Delivery, DeliveryType, Probe, TargetCluster};
+use keyferry_core::delivery::{self, Bearer, Held, ObjectBody, ObjectPlace, Snapshot, Step};
+use keyferry_core::lifetime;
+use keyferry_core::reason::Reason;
+
+use super::probe::Seen;
+use super::{Deliveries, Round};
+use crate::advice;
+use crate::ports::HubError;
+use crate::targets::Readiness;
+
+/// A token is written anew no sooner than this after it was written.
+const LEAST_REST: Duration = Duration::from_secs(60);
+
+/// What became of one delivery.
+pub(super) struct Written {
+    pub(super) report: DeliveryReport,
+    /// Whether what stands in the way may pass by itself.
+    pub(super) retry: bool,
+}
+
+/// Why an object is not as it should be.
+struct Hindrance {
+    reason: Reason,
+    message: String,
+}
+
+impl Hindrance {
+    fn new(reason: Reason, message: impl Into<String>) -> Hindrance {
+        Hindrance { reason, message: message.into() }
+    }
+
+    /// Whether it may pass without a change that Keyferry would see.
+    fn passes(&self) -> bool {
+        !matches!(self.reason, Reason::NotExpressible | Reason::TargetSuspended | Reason::IssuerCollision)
+    }
+}
+
+impl Deliveries {
+    /// Brings the object of one delivery to what it should be.
+    pub(super) async fn write(&self, round: &Round<'_>, delivery: &Delivery, pair: &Pair, probe: &Seen) -> Written {
+        let mut report = DeliveryReport { delivery: delivery.clone(), reason: Reason::Ready, message: String::new(), token: None };
+        let outcome = self.write_one(round, delivery, pair, probe, &mut report).await;
+        let Err(hindrance) = outcome else { return Written { report, retry: false } };
+        let retry = hindrance.passes();
+        report.reason = hindrance.reason;
+        report.message = hindrance.message;
+        Written { report, retry }
+    }
+
+    async fn write_one(
+        &self,
+        round: &Round<'_>,
+        delivery: &Delivery,
+        pair: &Pair,
+        probe: &Seen,
+        report: &mut DeliveryReport,
+    ) -> Result<(), Hindrance> {
+        let (Some(target), Some(owner)) = (round.policy.targets.get(pair.target()), &round.access.uid) else {
+            return Err(Hindrance::new(Reason::TargetNotGranted, ""));
+        };
+        let Some(place) = ObjectPlace::of(round.access, delivery) else { return Ok(()) };
+        if let Err(gap) = delivery::express(delivery.delivery_type, target) {
+            // What an earlier target could say may stand there still, and would lead elsewhere.
+            self.remove(&place, owner).await.map_err(|error| refusal(&error))?;
+            return Err(Hindrance::new(Reason::NotExpressible, gap.to_string()));
+        }
+        let read = self.parts.objects.get(&place.path()).await.map_err(|error| refusal(&error))?;
+        let found = delivery::found(read.as_ref().map(delivery::ReadObject::value), owner);
+        if let delivery::Found::Ours(held) = &found {
+            report.token = token_report(held);
+        }
+        let ca_pem = self.usable(round, target, delivery, probe)?;
+        let snapshot =
+            Snapshot { access: round.access, owner, target, ca_pem: ca_pem.as_deref(), account_uid: &pair.service_account().uid };
+        let planned = render(&snapshot, delivery, None)?;
+        let now = self.parts.clock.now();
+        let held = match delivery::plan(found, planned.form(), delivery.holds_token(), now.wall) {
+            Step::Leave(why) => return Err(Hindrance::new(Reason::ObjectNotOurs, format!("{place} stands there, and {why}"))),
+            Step::Keep(held) => return self.kept(&snapshot, delivery, &place, &held).await,
+            Step::Create => None,
+            Step::Replace(held) => Some(held),
+        };
+        self.check_neighbours(round, delivery, &place, target).await?;
+        let body = if delivery.holds_token() {
+            self.with_token(round, delivery, pair, &snapshot, report).await?
+        } else {
+            self.record(round, delivery, pair, None).await?;
+            planned
+        };
+        if !self.leads() {
+            return Err(Hindrance::new(Reason::DeliveryFailed, "another replica leads by now"));
+        }
+        match held {
+            None => self.parts.objects.create(&place.collection(), &body).await,
+            Some(held) => self.parts.objects.replace(&place.path(), &body.replacing(held.uid(), held.version(), held.object())).await,
+        }
+        .map_err(|error| refusal(&error))?;
+        tracing::info!(access = %round.name, object = %place, "an object was written");
+        self.apply_profile(&snapshot, delivery, &place).await
+    }
+
+    /// The target's CA, if the target can be used now.
+    fn usable(
+        &self,
+        round: &Round<'_>,
+        target: &TargetCluster,
+        delivery: &Delivery,
+        probe: &Seen,
+    ) -> Result<Option<std::sync::Arc<str>>, Hindrance> {
+        if target.suspend || round.access.suspend {
+            return Err(Hindrance::new(Reason::TargetSuspended, "the TargetCluster or the TargetAccess is suspended"));
+        }
+        let published =
+            self.parts.published.current().ok_or_else(|| Hindrance::new(Reason::HubUnreachable, "the hub's keys are not known yet"))?;
+        if authorise::issuer_collides(&published.issuer, target) {
+            let message = format!("a target whose own issuer is {} refuses it", published.issuer);
+            return Err(Hindrance::new(Reason::IssuerCollision, message));
+        }
+        let ca_pem = match self.parts.targets.readiness(target) {
+            Readiness::Ready(ca_pem) => ca_pem,
+            Readiness::NotReady { reason, message } => return Err(Hindrance::new(reason, message)),
+        };
+        if delivery.holds_token() {
+            self.parts.fence.checked().map_err(|gap| Hindrance::new(Reason::AuthorUnchecked, gap))?;
+        }
+        if round.access.probe == Probe::Require
+            && let Some((reason, message)) = probe.hindrance()
+        {
+            return Err(Hindrance::new(reason, message));
+        }
+        Ok(ca_pem)
+    }
+
+    /// A body with a token that the authoriser has granted and that still may leave.
+    async fn with_token(
+        &self,
+        round: &Round<'_>,
+        delivery: &Delivery,
+        pair: &Pair,
+        snapshot: &Snapshot<'_>,
+        report: &mut DeliveryReport,
+    ) -> Result<ObjectBody, Hindrance> {
+        let advised = |reason: Reason| {
+            let message = advice::on(reason, pair, round.policy.own_namespace.as_ref());
+            Hindrance::new(reason, message.unwrap_or_else(|| "no token could be minted; the log says more".to_owned()))
+        };
+        let requester = Requester::Delivery(delivery.name.clone());
+        let grant = authorise::grant(&round.policy, requester, pair.clone(), Review::AuthorFenced).map_err(advised)?;
+        let minted = self.parts.mint.token(&grant, lifetime::greatest_min_ttl(pair.lifetime())).await.map_err(advised)?;
+        let token = minted.token;
+        let now = self.parts.clock.now();
+        let due = lifetime::refresh_after(token.lifetime(), self.parts.settle, self.parts.random.unit());
+        let rest = due.saturating_sub(token.age(now)).max(LEAST_REST);
+        let expires_at = token.deadline().wall();
+        let renew_at = now.wall.saturating_add(rest).unwrap_or(expires_at).min(expires_at);
+        // Only a record that was written lets the token leave, and only a grant that still holds.
+        self.record(round, delivery, pair, Some((&grant, &token))).await?;
+        authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, &grant).map_err(advised)?;
+        report.token = Some(TokenReport { token_id: token.token_id().to_owned(), expires_at, renew_at });
+        let bearer = Bearer { token: token.secret(), token_id: token.token_id(), expires_at, renew_at };
+        render(snapshot, delivery, Some(&bearer))
+    }
+
+    async fn record(
+        &self,
+        round: &Round<'_>,
+        delivery: &Delivery,
+        pair: &Pair,
+        token: Option<(&Grant, &BoundToken)>,
+    ) -> Result<(), Hindrance> {
+        let mut record = AuditRecord { request_id: self.parts.random.request_id(), route: "delivery", ..AuditRecord::default() };
+        record.time = self.parts.clock.now().wall.to_string();
+        record.delivery = Some(format!("{} {}", delivery.delivery_type.as_str(), delivery.name));
+        match token {
+            Some((grant, token)) => {
+                record.with_grant(grant);
+                record.with_token(token);
+            }
+            None => {
+                record.with_access(round.name);
+                record.target = Some(pair.target().to_string());
+            }
+        }
+        record.ended("granted", Reason::Ready);
+        let failed = |_| Hindrance::new(Reason::AuditUnavailable, "the audit record could not be written, so nothing was");
+        self.parts.audit.record(&record).await.map_err(failed)
+    }
+
+    /// What is right as it stands may still lack its status.
+    async fn kept(&self, snapshot: &Snapshot<'_>, delivery: &Delivery, place: &ObjectPlace, held: &Held<'_>) -> Result<(), Hindrance> {
+        if delivery.delivery_type != DeliveryType::ClusterProfile {
+            return Ok(());
+        }
+        let wanted = delivery::cluster_profile_status(snapshot, place.name.as_str());
+        let ours = |object: &serde_json::Value| {
+            let providers = object.pointer("/status/accessProviders").and_then(|list| list.as_array()).cloned().unwrap_or_default();
+            providers.into_iter().find(|provider| provider["name"] == "keyferry")
+        };
+        if ours(held.object()) == ours(&wanted) { Ok(()) } else { self.apply_profile(snapshot, delivery, place).await }
+    }
+
+    async fn apply_profile(&self, snapshot: &Snapshot<'_>, delivery: &Delivery, place: &ObjectPlace) -> Result<(), Hindrance> {
+        if delivery.delivery_type != DeliveryType::ClusterProfile {
+            return Ok(());
+        }
+        let status = delivery::cluster_profile_status(snapshot, place.name.as_str());
+        self.parts.objects.apply_status(&place.path(), &status).await.map_err(|error| refusal(&error))
+    }
+
+    /// Objects of other makers that would be mistaken for this one.
+    async fn check_neighbours(
+        &self,
+        round: &Round<'_>,
+        delivery: &Delivery,
+        place: &ObjectPlace,
+        target: &TargetCluster,
+    ) -> Result<(), Hindrance> {
+        let namespace = &place.namespace;
+        let path = match delivery.delivery_type {
+            DeliveryType::ClusterAPISecret => {
+                let cluster = place.name.as_str().trim_end_matches("-kubeconfig");
+                format!("/apis/cluster.x-k8s.io/v1beta1/namespaces/{namespace}/clusters/{cluster}")
+            }
+            DeliveryType::ArgoCDSecret => {
+                if let Some(other) = self.older_for_same_server(round, delivery, target) {
+                    let message = format!("TargetAccess {other} writes a Secret for {} already; Argo CD would take either", target.address);
+                    return Err(Hindrance::new(Reason::ObjectNotOurs, message));
+                }
+                match delivery::argo_cd_own_name(&target.address).filter(|name| *name != place.name.as_str()) {
+                    Some(name) => format!("/api/v1/namespaces/{namespace}/secrets/{name}"),
+                    None => return Ok(()),
+                }
+            }
+            _ => return Ok(()),
+        };
+        match self.parts.objects.get(&path).await.map_err(|error| refusal(&error))? {
+            None => Ok(()),
+            Some(_) => {
+                Err(Hindrance::new(Reason::ObjectNotOurs, format!("{path} has the same cluster for its consumers; delete one of them")))
+            }
+        }
+    }
+
+    /// Another access of the namespace that was there before and writes an Argo CD Secret for the same server.
+    fn older_for_same_server(
+        &self,
+        round: &Round<'_>,
+        delivery: &Delivery,
+        target: &TargetCluster,
+    ) -> Option<keyferry_core::name::AccessName> {
+        let seniority = |name| self.parts.store.access(name).map(|stored| (stored.record.created, stored.record.uid.as_str().to_owned()));
+        let own = seniority(round.name)?;
+        let same_server =
+            |name: &keyferry_core::name::ObjectName| round.policy.targets.get(name).is_some_and(|other| other.address == target.address);
+        let others =
+            round.policy.accesses.values().filter(|other| other.name.namespace == round.name.namespace && same_server(&other.target));
+        for other in others {
+            let argo = other.deliveries.iter().filter(|one| one.delivery_type == DeliveryType::ArgoCDSecret);
+            let before = argo.take_while(|one| other.name != *round.name || one.name != delivery.name).count() > 0;
+            if before && (other.name == *round.name || seniority(&other.name).is_some_and(|theirs| theirs < own)) {
+                return Some(other.name.clone());
+            }
+        }
+        None
+    }
+}
+
+fn render(snapshot: &Snapshot<'_>, delivery: &Delivery, bearer: Option<&Bearer<'_>>) -> Result<ObjectBody, Hindrance> {
+    let failed = || Hindrance::new(Reason::DeliveryFailed, "the object could not be made");
+    delivery::render(snapshot, delivery, bearer).map_err(|_| failed())?.ok_or_else(failed)
+}
+
+fn token_report(held: &Held<'_>) -> Option<TokenReport> {
+    let (expires_at, renew_at) = (held.expires_at()?, held.renew_at()?);
+    Some(TokenReport { token_id: held.token_id().unwrap_or_default().chars().take(128).collect(), expires_at, renew_at })
+}
+
+/// What the hub's refusal of an object means. Quotas and namespaces that go answer 403 as well.
+fn refusal(error: &HubError) -> Hindrance {
+    let reason = match error {
+        HubError::Forbidden(message) if message.contains("exceeded quota") => Reason::QuotaExceeded,
+        HubError::Forbidden(message) if message.contains("is being terminated") => Reason::NamespaceTerminating,
+        HubError::Forbidden(message) if message.contains("denied the request") => Reason::DeliveryFailed,
+        HubError::Forbidden(_) => Reason::DeliveryForbidden,
+        HubError::Unreachable(_) | HubError::Unwell(_) | HubError::Busy => Reason::HubUnreachable,
+        _ => Reason::DeliveryFailed,
+    };
+    let mend = match reason {
+        Reason::DeliveryForbidden => "; bind the ClusterRole keyferry-minter to Keyferry's ServiceAccount in this namespace",
+        _ => "",
+    };
+    Hindrance::new(reason, format!("{error}{mend}"))
+}

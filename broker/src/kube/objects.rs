@@ -1,0 +1,82 @@
+//! Reading and writing the objects of deliveries, statuses and the pairing object: one call each, by path.
+
+use futures::future::BoxFuture;
+use keyferry_core::delivery::{FIELD_MANAGER, ObjectBody, ReadObject};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+
+use super::client::HubClient;
+use crate::ports::{HubError, HubObjects};
+
+const WHAT: &str = "object";
+
+/// The objects of a hub.
+pub struct KubeObjects {
+    client: HubClient,
+}
+
+impl KubeObjects {
+    /// By way of this client.
+    pub fn new(client: HubClient) -> KubeObjects {
+        KubeObjects { client }
+    }
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(rename = "kind")]
+    _kind: IgnoredAny,
+}
+
+fn managed(path: &str) -> String {
+    format!("{path}?fieldManager={FIELD_MANAGER}")
+}
+
+impl HubObjects for KubeObjects {
+    fn get<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<ReadObject>, HubError>> {
+        Box::pin(async move {
+            match self.client.get_object::<Value>(path, WHAT).await {
+                Ok(object) => Ok(Some(ReadObject::new(object))),
+                Err(HubError::NotFound(_)) => Ok(None),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    fn create<'a>(&'a self, collection: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(async move { self.client.create::<_, Answer>(&managed(collection), object, WHAT).await.map(drop) })
+    }
+
+    fn replace<'a>(&'a self, path: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(async move { self.client.replace::<_, Answer>(&managed(path), object, WHAT).await.map(drop) })
+    }
+
+    fn delete<'a>(&'a self, path: &'a str, uid: &'a str, version: &'a str) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(async move {
+            let options = json!({
+                "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": { "uid": uid, "resourceVersion": version },
+            });
+            match self.client.delete::<_, Answer>(path, &options, WHAT).await {
+                Ok(_) | Err(HubError::NotFound(_)) => Ok(()),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    fn post<'a>(&'a self, collection: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(async move { self.client.create::<_, Answer>(&managed(collection), object, WHAT).await.map(drop) })
+    }
+
+    fn put<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(async move { self.client.replace::<_, Answer>(&managed(path), object, WHAT).await.map(drop) })
+    }
+
+    fn patch<'a>(&'a self, path: &'a str, change: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(async move { self.client.merge_patch::<_, Answer>(&managed(path), change, WHAT).await.map(drop) })
+    }
+
+    fn apply_status<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(async move { self.client.apply::<_, Answer>(&format!("{path}/status"), FIELD_MANAGER, object, WHAT).await.map(drop) })
+    }
+}

@@ -1,0 +1,65 @@
+{{/* Where Keyferry keeps its state, and where the Secrets lie that TargetClusters name. */}}
+{{- define "keyferry.stateNamespace" -}}
+{{- .Values.clusterResourceNamespace | default .Release.Namespace -}}
+{{- end }}
+
+{{- define "keyferry.canary" -}}
+{{- .Values.config.canaryServiceAccount | default "keyferry-canary" -}}
+{{- end }}
+
+{{- define "keyferry.labels" -}}
+app.kubernetes.io/name: keyferry
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* One Keyferry per hub, so its Pods need no more than its name. */}}
+{{- define "keyferry.selector" -}}
+app.kubernetes.io/name: keyferry
+{{- end }}
+
+{{- define "keyferry.subject" -}}
+- kind: ServiceAccount
+  name: keyferry
+  namespace: {{ .Release.Namespace }}
+{{- end }}
+
+{{- define "keyferry.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* The ServerConfiguration. What is null is left out, so that Keyferry's own defaults stand. */}}
+{{- define "keyferry.configuration" -}}
+{{- $config := .Values.config -}}
+{{- $tls := dict "certFile" "/etc/keyferry/discovery-tls/tls.crt" "keyFile" "/etc/keyferry/discovery-tls/tls.key" -}}
+{{- $discovery := dict "address" "0.0.0.0:8443" "tls" $tls -}}
+{{- with $config.discovery.maxAge }}{{ $_ := set $discovery "maxAge" . }}{{ end -}}
+{{- $apiTls := dict "certFile" "/etc/keyferry/api-tls/tls.crt" "keyFile" "/etc/keyferry/api-tls/tls.key" -}}
+{{- $server := dict "apiVersion" "config.keyferry.dev/v1alpha1" "kind" "ServerConfiguration" "objects" "CustomResources"
+    "hubName" .Values.hubName "publicURL" .Values.publicURL
+    "discovery" $discovery
+    "api" (dict "address" "0.0.0.0:9443" "tls" $apiTls)
+    "health" (dict "address" "0.0.0.0:8080") -}}
+{{- $namespace := include "keyferry.stateNamespace" . -}}
+{{- if ne $namespace "keyferry-system" }}{{ $_ := set $server "clusterResourceNamespace" $namespace }}{{ end -}}
+{{- range $field := list "callerAudience" "canaryServiceAccount" "maxStaleAuthorization" "requirePodBound" -}}
+{{- $value := get $config $field -}}
+{{- if not (kindIs "invalid" $value) }}{{ $_ := set $server $field $value }}{{ end -}}
+{{- end -}}
+{{- range $group := list "hub" "ownIssuers" "audit" -}}
+{{- $fields := dict -}}
+{{- range $field, $value := get $config $group -}}
+{{- if not (kindIs "invalid" $value) }}{{ $_ := set $fields $field $value }}{{ end -}}
+{{- end -}}
+{{- if $fields }}{{ $_ := set $server $group $fields }}{{ end -}}
+{{- end -}}
+{{ toYaml $server }}
+{{- end }}

@@ -1,0 +1,93 @@
+//! Two hubs: Keyferry on one from the kustomize base, on the other from the chart.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
+use keyferry_integration::fleet::{Fleet, FleetSpec};
+use keyferry_integration::runner::{Fixture, NotStarted, TestError};
+use keyferry_integration::world::shipped;
+
+use crate::helm::helm;
+
+/// Keyferry's namespace.
+pub(crate) const NAMESPACE: &str = "keyferry-system";
+/// A tenant in whose namespace Keyferry may mint.
+pub(crate) const TENANT: &str = "tenant-a";
+/// A namespace where it may not.
+pub(crate) const ELSEWHERE: &str = "tenant-b";
+
+/// See the module.
+pub(crate) struct Hubs {
+    fleet: Fleet,
+    /// The hub with the base.
+    pub(crate) base: Arc<ControlPlane>,
+    /// The hub with the chart.
+    pub(crate) chart: Arc<ControlPlane>,
+}
+
+impl Fixture for Hubs {
+    fn log_tails(&self) -> String {
+        self.fleet.log_tails()
+    }
+}
+
+impl Hubs {
+    pub(crate) async fn start() -> Result<Hubs, NotStarted> {
+        let plane = |name: &str| ControlPlaneSpec { controller_manager: true, ..ControlPlaneSpec::named(name) };
+        let fleet = Fleet::start(FleetSpec { control_planes: vec![plane("base"), plane("chart")] }).await?;
+        Hubs::build(fleet).await.map_err(NotStarted::failed)
+    }
+
+    async fn build(fleet: Fleet) -> Result<Hubs, TestError> {
+        let hubs = Hubs { base: fleet.control_plane("base")?, chart: fleet.control_plane("chart")?, fleet };
+        for plane in [&hubs.base, &hubs.chart] {
+            for namespace in [TENANT, ELSEWHERE] {
+                plane.create_namespace(namespace).await?;
+            }
+        }
+        for folder in ["base", "tenant"] {
+            let folder = shipped("examples/install").join(folder).display().to_string();
+            kubectl(&hubs.base, &["apply", "--server-side", "-k", &folder]).await?;
+        }
+        restricted_namespace(&hubs.chart).await?;
+        let values = values("tenants");
+        helm(&hubs.fleet, Some(&hubs.chart), &["install", "keyferry", &chart(), "-n", NAMESPACE, "-f", &values]).await?.success()?;
+        Ok(hubs)
+    }
+
+    pub(crate) fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+}
+
+/// Keyferry's namespace, as the base has it and as docs/install.md tells users of the chart to make it.
+pub(crate) async fn restricted_namespace(plane: &ControlPlane) -> Result<(), TestError> {
+    let file = shipped("examples/install/base/namespace.yaml").display().to_string();
+    kubectl(plane, &["apply", "--server-side", "-f", &file]).await?;
+    Ok(())
+}
+
+/// The chart's folder.
+pub(crate) fn chart() -> String {
+    shipped("examples/helm/keyferry").display().to_string()
+}
+
+/// A file of values.
+pub(crate) fn values(name: &str) -> String {
+    let path: PathBuf = shipped("integration/tests/install/values").join(format!("{name}.yaml"));
+    path.display().to_string()
+}
+
+/// What the real kubectl prints as the admin; its failure is the test's, with what it said.
+pub(crate) async fn kubectl(plane: &ControlPlane, args: &[&str]) -> Result<String, TestError> {
+    let output = plane.kubectl(args).await?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if !output.status.success() {
+        return Err(format!("kubectl {}: {said}", args.join(" ")).into());
+    }
+    if said.contains("Warning:") {
+        return Err(format!("kubectl {} warned: {said}", args.join(" ")).into());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
