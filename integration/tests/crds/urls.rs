@@ -161,11 +161,12 @@ fn proxy() -> Vec<Case> {
         "socks5://pr\u{f6}xy.example.com",
         "http://127.1:3128",
         "http://[fd00:0:0:0:0:0:0:1]:3128",
+        "socks5://127.1:1080",
+        "socks5://[0:0:0:0:0:0:0:1]:1080",
+        "SOCKS5://10.0.0.9:1080",
     ];
-    let opaque = ByFile("spec.proxyURL", "the URL standard does not read hosts of socks5, so the reader keeps them as they are");
     let mut cases = each(&base, "proxyURL", all(Yes, good));
     cases.extend(each(&base, "proxyURL", all(No("spec.proxyURL"), bad)));
-    cases.extend(each(&base, "proxyURL", all(opaque, ["socks5://127.1:1080"])));
     cases
 }
 

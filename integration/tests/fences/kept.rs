@@ -1,6 +1,7 @@
 //! keyferry-kept, and what becomes of a hub whose pairing or definition goes all the same.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use keyferry_integration::control_plane::ControlPlane;
 use keyferry_integration::runner::{TestError, TestResult};
@@ -8,8 +9,8 @@ use serde_json::json;
 
 use super::people;
 use super::stage::{
-    ADMISSION, AUDIENCE, KEYFERRY, PAIRING, Stage, apply, denied_by, fence, install, mint, must_be_denied, must_pass, until,
-    until_in_force, write_pairing,
+    ADMISSION, AUDIENCE, KEYFERRY, PAIRING, Stage, apply, define, denied_by, fence, mint, must_be_denied, must_pass, until, until_in_force,
+    write_pairing,
 };
 
 const POLICY: &str = "keyferry-kept";
@@ -59,23 +60,36 @@ pub(super) async fn without_the_object(stage: Arc<Stage>) -> TestResult {
     Ok(())
 }
 
-/// Why nobody may delete the definition before the policy: as long as an apiserver runs it holds nobody, and one that starts refuses all.
+/// Why nobody may delete the definition before the bindings, and why these come a minute after it: as long as an apiserver runs without it,
+/// the policy holds nobody, and one that starts refuses all.
 pub(super) async fn without_the_definition(stage: Arc<Stage>) -> TestResult {
-    for hub in &stage.hubs {
-        release(hub, &format!("{CRDS}/audiencepairings.keyferry.dev")).await?;
-        let admin = hub.admin();
-        until("the definition is gone", || async { mint(admin, "tenant-a", "other", &[AUDIENCE]).await.is_ok() }).await?;
-        hub.restart().await?;
-        let answer = mint(admin, "tenant-a", "other", &[]).await;
-        let said = answer.err().ok_or("a new start let tokens through without the definition")?.to_string();
-        assert!(said.contains("failed to find resource referenced by paramKind"), "{said}");
-        // The mend that is at hand even then: the admin deletes the policy.
-        admin.delete(&format!("{ADMISSION}/validatingadmissionpolicies/keyferry-pairing")).await?;
-        until("tokens again", || async { mint(admin, "tenant-a", "other", &[]).await.is_ok() }).await?;
-        install(hub).await?;
-        assert!(denied_by(mint(admin, "tenant-a", "other", &[AUDIENCE]).await, "keyferry-pairing"), "on {}", hub.name());
+    futures::future::try_join_all(stage.hubs.iter().map(|hub| undefined(hub))).await.map(drop)
+}
+
+async fn undefined(hub: &ControlPlane) -> TestResult {
+    let admin = hub.admin();
+    release(hub, &format!("{CRDS}/audiencepairings.keyferry.dev")).await?;
+    until("the definition is gone", || async { mint(admin, "tenant-a", "other", &[AUDIENCE]).await.is_ok() }).await?;
+    hub.restart().await?;
+    let said =
+        mint(admin, "tenant-a", "other", &[]).await.err().ok_or("a new start let tokens through without the definition")?.to_string();
+    assert!(said.contains("failed to find resource referenced by paramKind"), "{said}");
+    // The mend that is at hand even then. The policy alone holds nobody.
+    for binding in ["keyferry-pairing", "keyferry-pairing-closed"] {
+        admin.delete(&format!("{ADMISSION}/validatingadmissionpolicybindings/{binding}")).await?;
     }
-    Ok(())
+    until("tokens again", || async { mint(admin, "tenant-a", "other", &[]).await.is_ok() }).await?;
+    // As the manifest says: the definition, a minute, the binding. No token is refused on the way.
+    define(hub).await?;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    apply(hub, &fence("kept")).await?;
+    apply(hub, &fence("pairing-binding")).await?;
+    until("the pairs hold", || async {
+        let plain = mint(admin, "tenant-a", "other", &[]).await;
+        assert!(plain.is_ok(), "a token was refused on {}: {plain:?}", hub.name());
+        denied_by(mint(admin, "tenant-a", "other", &[AUDIENCE]).await, "keyferry-pairing")
+    })
+    .await
 }
 
 /// Deletes what keyferry-kept keeps, as an admin who means it.

@@ -29,7 +29,7 @@ pub(super) async fn measured(stage: Arc<Stage>) -> TestResult {
             ms(listed),
             ms(plain),
         );
-        apply(hub, &fence("pairing")).await?;
+        apply(hub, &fence("pairing-binding")).await?;
         write_pairing(hub, &[]).await?;
         until_in_force(hub).await?;
         // Generous: another test machine is slower, but one parameter for each target costs more than this.

@@ -21,7 +21,7 @@ pub(super) const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 pub(super) const KEYFERRY: &str = "/apis/keyferry.dev/v1alpha1";
 /// The one pairing.
 pub(super) const PAIRING: &str = "/apis/keyferry.dev/v1alpha1/audiencepairings/keyferry";
-/// The fences, in the order in which they are installed.
+/// The policies without their prefix.
 pub(super) const FENCES: [&str; 6] = ["pairing", "author", "retarget", "labels", "self", "kept"];
 /// A listed audience: `tenant-a/reconciler` and the canary may have it.
 pub(super) const AUDIENCE: &str = "https://prod.keyferry.test";
@@ -67,19 +67,23 @@ async fn prepare(hub: &ControlPlane) -> Result<(), TestError> {
 }
 
 /// The CRDs, the rights, the pairing and the fences, each seen to hold.
-pub(super) async fn install(hub: &ControlPlane) -> Result<(), TestError> {
-    let crds = ["targetclusters", "targetaccesses", "audiencepairings"].map(|plural| shipped("broker/crds").join(format!("{plural}.yaml")));
-    let mut files: Vec<PathBuf> = crds.to_vec();
-    files.push(shipped("examples/fences/rights.yaml"));
-    files.push(own_audiences_in(hub)?);
-    files.extend(FENCES.iter().filter(|fence| **fence != "self").map(|fence| shipped("examples/fences").join(format!("{fence}.yaml"))));
-    // CRDs first, and served, as the manifests say.
-    let (first, then) = files.split_at(crds.len());
-    apply_manifests(hub, &first.iter().map(PathBuf::as_path).collect::<Vec<_>>()).await?;
-    until("the definitions are served", || async { hub.admin().get(&format!("{KEYFERRY}/audiencepairings")).await.is_ok() }).await?;
-    write_pairing(hub, &[]).await?;
-    apply_manifests(hub, &then.iter().map(PathBuf::as_path).collect::<Vec<_>>()).await?;
+async fn install(hub: &ControlPlane) -> Result<(), TestError> {
+    define(hub).await?;
+    let mut files = vec![shipped("examples/fences/rights.yaml"), own_audiences_in(hub)?];
+    files.extend(FENCES.iter().filter(|name| **name != "self").map(|name| fence(name)));
+    files.push(fence("pairing-binding"));
+    apply_manifests(hub, &files.iter().map(PathBuf::as_path).collect::<Vec<_>>()).await?;
+    // Here nobody waits a minute between the two, so tokens may be refused at first: see the binding's comment.
+    until("tokens are minted", || async { mint(hub.admin(), "tenant-a", "other", &[]).await.is_ok() }).await?;
     until_in_force(hub).await
+}
+
+/// The definitions, served, and the pairing.
+pub(super) async fn define(hub: &ControlPlane) -> Result<(), TestError> {
+    let crds = ["targetclusters", "targetaccesses", "audiencepairings"].map(|plural| shipped("broker/crds").join(format!("{plural}.yaml")));
+    apply_manifests(hub, &crds.each_ref().map(PathBuf::as_path)).await?;
+    until("the definitions are served", || async { hub.admin().get(&format!("{KEYFERRY}/audiencepairings")).await.is_ok() }).await?;
+    write_pairing(hub, &[]).await
 }
 
 /// `self.yaml` as its comment asks an admin to edit it.

@@ -19,7 +19,7 @@ pub fn server(text: &str) -> Result<String, &'static str> {
     if url.query().is_some() || url.fragment().is_some() {
         return Err("holds a query or a fragment");
     }
-    let (authority, path) = plain(text, &url)?;
+    let (authority, path) = plain(text, "https", &url)?;
     // The parser has removed dot segments and encoded what must not stand there; if its path is another one, clients may differ too.
     let segments = path.trim_start_matches('/').trim_end_matches('/');
     if (!path.is_empty() && path != url.path()) || segments.contains("//") || path.starts_with("//") {
@@ -43,8 +43,11 @@ pub fn proxy(text: &str) -> Result<String, &'static str> {
     if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
         return Err("is not a plain host and port");
     }
-    let (authority, path) = plain(text, &url)?;
-    if matches!(path, "" | "/") { Ok(format!("{}://{authority}", url.scheme())) } else { Err("is not a plain host and port") }
+    // The URL standard leaves the hosts of unknown schemes, such as socks5, unread: as one of http, `127.1` is seen to be an address.
+    let scheme = url.scheme();
+    let known = if scheme == "socks5" { Url::parse(&text.replacen("socks5", "http", 1)) } else { Ok(url.clone()) };
+    let (authority, path) = plain(text, scheme, &known.map_err(|_| "is not a URL")?)?;
+    if matches!(path, "" | "/") { Ok(format!("{scheme}://{authority}")) } else { Err("is not a plain host and port") }
 }
 
 /// Reads a `tlsServerName`: a DNS name or an IPv4 address.
@@ -56,8 +59,8 @@ pub fn server_name(text: String) -> Result<String, &'static str> {
 }
 
 /// Authority and path as written, if the parser took them as they are: no backslash, no host in another spelling, no port 0.
-fn plain<'t>(text: &'t str, url: &Url) -> Result<(&'t str, &'t str), &'static str> {
-    let rest = text.strip_prefix(url.scheme()).and_then(|rest| rest.strip_prefix("://")).ok_or("is not written as scheme://host")?;
+fn plain<'t>(text: &'t str, scheme: &str, url: &Url) -> Result<(&'t str, &'t str), &'static str> {
+    let rest = text.strip_prefix(scheme).and_then(|rest| rest.strip_prefix("://")).ok_or("is not written as scheme://host")?;
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     if text.bytes().any(|byte| !byte.is_ascii_graphic() || matches!(byte, b'\\' | b'"' | b'%')) {
         return Err("holds characters or path segments that clients read differently");
@@ -171,6 +174,9 @@ mod tests {
             "socks5://",
             "socks5://pro%78y.example.com",
             "socks5://pr\u{f6}xy.example.com",
+            "socks5://127.1:1080",
+            "socks5://[0:0:0:0:0:0:0:1]:1080",
+            "SOCKS5://10.0.0.9:1080",
         ] {
             assert!(proxy(text).is_err(), "{text:?} became {:?}", proxy(text));
         }
