@@ -1,15 +1,21 @@
 //! The command line. Flag names are kubectl's; a flag that says where something is can be a `KEYFERRY_*` variable too.
 
 mod access;
+mod agent;
 mod can_i;
+mod client_config;
+mod completion;
 mod crds;
+mod credential;
 #[cfg(feature = "embedded")]
 mod demo;
 mod doctor;
 mod exec;
 mod explain;
 mod export;
+mod import;
 mod keys;
+mod kubeconfig;
 mod lint;
 mod local_file;
 mod minor;
@@ -22,10 +28,10 @@ pub mod ui;
 mod verify;
 mod whoami;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::kube::client::HubAccess;
 
@@ -44,9 +50,15 @@ enum Command {
     /// Print a token for an access.
     Token(access::TokenArgs),
     /// Print a kubeconfig for an access.
-    Kubeconfig(access::AccessArgs),
+    Kubeconfig(kubeconfig::KubeconfigArgs),
+    /// Print an ExecCredential for an access: the exec plugin of kubectl and client-go.
+    Credential(credential::CredentialArgs),
+    /// Keep token files fresh, for programs that read files.
+    Agent(Box<agent::AgentArgs>),
     /// Run a command with a kubeconfig for an access.
     Exec(exec::ExecArgs),
+    /// Make a TargetCluster of a kubeconfig, a Secret of Flux, Cluster API or Argo CD, or a ClusterProfile. Offline.
+    Import(import::ImportArgs),
     /// List what a configuration file allows.
     Targets(targets::TargetsArgs),
     /// Show the hub's keys: published, settled, held, revoked; rotate those of own issuers.
@@ -69,6 +81,8 @@ enum Command {
     Trust(Box<trust::TrustArgs>),
     /// Print the CustomResourceDefinitions that the hub needs, or their reference. Offline.
     Crds(crds::CrdsArgs),
+    /// Print a completion script for a shell.
+    Completion(completion::CompletionArgs),
     /// Tell the cause and the mend of a reason code. Offline.
     Explain(explain::ExplainArgs),
     /// Show the main job on an embedded hub and target: no cluster needed.
@@ -93,9 +107,22 @@ impl HubArgs {
     }
 }
 
-/// Runs the command line of this process.
+/// Runs the command line of this process. The name by which it was called says whether kubectl calls it, and for what.
 pub fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let program = std::env::args_os().next().map(PathBuf::from);
+    let called = program.as_deref().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
+    if called == "kubectl_complete-keyferry" {
+        return completion::answer_kubectl(std::env::args_os().skip(1), Cli::command());
+    }
+    let mut command = Cli::command();
+    if called == "kubectl-keyferry" {
+        command = command.bin_name("kubectl keyferry");
+    }
+    let matches = command.get_matches();
+    let command = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli.command,
+        Err(error) => error.exit(),
+    };
     if let Some(code) = offline(&command) {
         return code;
     }
@@ -105,9 +132,14 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Runs a command that reads files and prints, without starting anything else. No other.
+/// Runs a command that reads files and prints, without starting anything else. No other, but for the exec plugin, which most of the time
+/// does no more.
 fn offline(command: &Command) -> Option<ExitCode> {
     match command {
+        Command::Credential(args) => Some(credential::run(args)),
+        Command::Agent(args) if args.is_check() => Some(agent::check(args)),
+        Command::Import(args) => Some(import::run(args)),
+        Command::Completion(args) => Some(completion::run(args, Cli::command())),
         Command::Targets(args) => Some(targets::run(args)),
         Command::Verify(args) => Some(verify::run(args)),
         Command::Lint(args) => Some(lint::run(args)),
@@ -122,7 +154,8 @@ async fn online(command: Command) -> ExitCode {
     match command {
         Command::Serve(args) => serve::run(args).await,
         Command::Token(args) => access::token(args).await,
-        Command::Kubeconfig(args) => access::kubeconfig(args).await,
+        Command::Kubeconfig(args) => kubeconfig::run(args).await,
+        Command::Agent(args) => agent::run(*args).await,
         Command::Exec(args) => exec::run(args).await,
         Command::Keys(args) => keys::run(args).await,
         Command::Revoke(args) => revoke::run(args).await,

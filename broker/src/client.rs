@@ -1,11 +1,15 @@
 //! The other side of the token API, and the way without a server: what `keyferry token`, `kubeconfig` and `exec` are made of.
 
 pub mod caller_token;
+pub mod client_file;
+pub mod credential_cache;
 pub mod direct;
 pub mod doctor;
 pub mod key_records;
 pub mod server;
 pub mod target_probe;
+pub mod token_agent;
+pub mod token_directory;
 pub mod trusted_issuer;
 
 use std::time::Duration;
@@ -75,6 +79,9 @@ pub enum ClientError {
         /// Its text.
         description: String,
     },
+    /// What was received cannot be used.
+    #[error(transparent)]
+    Received(#[from] keyferry_core::received_kubeconfig::ReceivedError),
     /// The document could not be written.
     #[error(transparent)]
     Kubeconfig(#[from] keyferry_core::kubeconfig::KubeconfigError),

@@ -3,6 +3,7 @@
 
 mod build;
 pub mod installed;
+mod module;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -66,6 +67,14 @@ pub enum Part {
     PrometheusRules,
     /// SPIRE's oidc-discovery-provider, a peer.
     SpireDiscoveryProvider,
+    /// Flux's kustomize-controller.
+    KustomizeController,
+    /// Flux's source-controller.
+    SourceController,
+    /// A small program of ours on the code by which Argo CD reads its cluster Secrets.
+    ArgoCd,
+    /// A small program of ours on the library that reads ClusterProfiles.
+    ClusterInventory,
     /// A small program of ours on the authenticator of kube-apiserver.
     Oracle(OracleRelease),
 }
@@ -116,6 +125,10 @@ impl Part {
             Self::OlderGoVerifiers => "older-verifiers",
             Self::PrometheusRules => "prometheus-rules",
             Self::SpireDiscoveryProvider => "oidc-discovery-provider",
+            Self::KustomizeController => "kustomize-controller",
+            Self::SourceController => "source-controller",
+            Self::ArgoCd => "argocd",
+            Self::ClusterInventory => "cluster-inventory",
             Self::Oracle(_) => "oracle",
         }
     }
@@ -132,6 +145,10 @@ impl Part {
             Self::OlderGoVerifiers => "of some years ago",
             Self::PrometheusRules => "v0.304.2",
             Self::SpireDiscoveryProvider => "1.13.0",
+            Self::KustomizeController => "v1.9.5",
+            Self::SourceController => "v1.9.3",
+            Self::ArgoCd => "v3.3.0",
+            Self::ClusterInventory => "v0.1.3",
             Self::Oracle(release) => release.version(),
         }
     }
@@ -147,6 +164,10 @@ impl Part {
             Self::GoVerifiers | Self::OlderGoVerifiers => "verifiers/go",
             Self::PrometheusRules => "prometheus-rules",
             Self::SpireDiscoveryProvider => "spire",
+            Self::KustomizeController => "kustomize-controller",
+            Self::SourceController => "source-controller",
+            Self::ArgoCd => "argocd",
+            Self::ClusterInventory => "cluster-inventory",
             Self::Oracle(release) => release.directory(),
         }
     }
@@ -157,7 +178,16 @@ impl Part {
     }
 
     fn is_ours(self) -> bool {
-        matches!(self, Self::ClientGo | Self::GoVerifiers | Self::OlderGoVerifiers | Self::PrometheusRules | Self::Oracle(_))
+        matches!(
+            self,
+            Self::ClientGo
+                | Self::GoVerifiers
+                | Self::OlderGoVerifiers
+                | Self::PrometheusRules
+                | Self::Oracle(_)
+                | Self::ArgoCd
+                | Self::ClusterInventory
+        )
     }
 
     /// What pins its modules in the place of go.mod.
@@ -172,8 +202,16 @@ impl Part {
             Self::ControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
             Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
             Self::Helm => "helm.sh/helm/v3/cmd/helm",
-            Self::ClientGo | Self::Oracle(_) | Self::GoVerifiers | Self::OlderGoVerifiers | Self::PrometheusRules => ".",
             Self::SpireDiscoveryProvider => "github.com/spiffe/spire/support/oidc-discovery-provider",
+            Self::KustomizeController => "github.com/fluxcd/kustomize-controller",
+            Self::SourceController => "github.com/fluxcd/source-controller",
+            Self::ClientGo
+            | Self::Oracle(_)
+            | Self::GoVerifiers
+            | Self::OlderGoVerifiers
+            | Self::PrometheusRules
+            | Self::ArgoCd
+            | Self::ClusterInventory => ".",
         }
     }
 
@@ -187,25 +225,20 @@ impl Part {
             Self::Helm => 90,
             Self::ClientGo | Self::Oracle(_) => 60,
             Self::GoVerifiers | Self::OlderGoVerifiers | Self::PrometheusRules => 20,
-            Self::SpireDiscoveryProvider => 60,
+            Self::SpireDiscoveryProvider | Self::ClusterInventory => 60,
+            Self::KustomizeController => 180,
+            Self::SourceController => 160,
+            Self::ArgoCd => 100,
         }
     }
 
     fn linker_flags(self) -> String {
         let minor = match self {
-            // Build information stays: it says which libraries are in it.
-            Self::Etcd
-            | Self::ClientGo
-            | Self::Oracle(_)
-            | Self::GoVerifiers
-            | Self::OlderGoVerifiers
-            | Self::PrometheusRules
-            | Self::SpireDiscoveryProvider => {
-                return "-s -w".to_owned();
-            }
             Self::Helm => return helm_linker_flags(self.version(), Minor::V1_36),
             Self::ApiServer(minor) => minor,
             Self::ControllerManager | Self::Kubectl => Minor::V1_36,
+            // Build information stays: it says which libraries are in it.
+            _ => return "-s -w".to_owned(),
         };
         // Without these, /version is not semver and clients refuse it.
         let package = "k8s.io/component-base/version";
@@ -283,6 +316,11 @@ impl Parts {
             return Ok(found);
         }
         build::cached_or_built(&self.manifests.join(part.shelf()).join(part.directory()), &self.cache, part).await
+    }
+
+    /// The folder of the sources of a pinned tool, for what lies beside its program, such as its CRDs; downloaded once by Go.
+    pub async fn module(&self, part: Part) -> Result<PathBuf, PartError> {
+        module::folder(&self.manifests.join(part.shelf()).join(part.directory()), part).await
     }
 
     /// A client in another language, ready to run; installs it once when it is not in the cache.

@@ -4,7 +4,9 @@
 mod broker;
 mod caller;
 mod configuration;
+mod controller;
 mod ground;
+pub mod on_hub;
 mod tenant;
 
 use std::path::{Path, PathBuf};
@@ -27,6 +29,7 @@ use crate::runner::{Fixture, NotStarted, TestError};
 pub use broker::{Broker, BrokerSpec, BrokerTimes, SHARED_NAMESPACE};
 pub use caller::{Answer, caller_token, claims, exchange_form};
 pub use configuration::{Access, Target};
+pub use controller::{FROM_THE_HUB, bind_minter, install_controller};
 pub use ground::{Ground, TrustingTarget};
 pub use tenant::{Subject, let_mint, make_tenant, take_back, token_requests};
 

@@ -1,22 +1,238 @@
-//! Whether the admission policy that checks authors is in force.
+//! Whether the admission policy `keyferry-author` is in force: as shipped in `examples/fences/author.yaml`, and bound to everything.
+//!
+//! Without it, whoever may write a TargetAccess mints by it. An object of that name proves nothing: validations can be emptied, conditions
+//! added, namespaces left out. So the whole spec is compared, and what is not known counts as a gap. What no object can show stays open:
+//! an apiserver that runs without its ValidatingAdmissionPolicy plugin, and accesses that were written while the policy was not there.
 
 use serde_json::Value;
 
-/// What is missing.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the admission policy keyferry-author {0}")]
-pub struct AuthorFenceGap(&'static str);
+/// The policy and its binding, as they are shipped.
+const SHIPPED: &str = include_str!("../../../examples/fences/author.yaml");
+/// The name of both.
+pub const NAME: &str = "keyferry-author";
+/// Deeper than anything that the API knows in a policy.
+const DEEPEST: usize = 12;
 
-/// Interim.
+/// Why the author of a TargetAccess is not known to have been checked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AuthorFenceGap {
+    /// There is none.
+    #[error("there is no {0} keyferry-author")]
+    Missing(&'static str),
+    /// It will be gone in a moment.
+    #[error("the {0} keyferry-author is being deleted")]
+    BeingDeleted(&'static str),
+    /// The objects given are not those of that name.
+    #[error("the {0} is not named keyferry-author")]
+    OtherName(&'static str),
+    /// A field differs from what is shipped with this version.
+    #[error("{field} of the {kind} keyferry-author is not as shipped with this version")]
+    Differs {
+        /// The kind of the object.
+        kind: &'static str,
+        /// The path of the field.
+        field: String,
+    },
+    /// The binding audits or warns, and lets pass.
+    #[error("spec.validationActions of the ValidatingAdmissionPolicyBinding keyferry-author do not hold Deny")]
+    NotDenied,
+    /// The manifest in this program is broken, which a test excludes.
+    #[error("the shipped manifest of keyferry-author cannot be read")]
+    Unreadable,
+}
+
+const POLICY: &str = "ValidatingAdmissionPolicy";
+const BINDING: &str = "ValidatingAdmissionPolicyBinding";
+
+/// Compares the two objects as the API gives them (`admissionregistration.k8s.io/v1`), or `null` where there is none, with the shipped ones.
+/// Metadata, texts of refusals and what the apiserver fills in make no difference.
 ///
 /// # Errors
-/// [`AuthorFenceGap`].
+/// [`AuthorFenceGap`] names the first thing that is missing or different.
 pub fn check(policy: &Value, binding: &Value) -> Result<(), AuthorFenceGap> {
-    if policy["spec"]["validations"].as_array().is_none_or(Vec::is_empty) {
-        return Err(AuthorFenceGap("is not there"));
+    let shipped: Vec<Value> = serde_saphyr::from_multiple(SHIPPED).map_err(|_| AuthorFenceGap::Unreadable)?;
+    for (kind, found) in [(POLICY, policy), (BINDING, binding)] {
+        let expected = shipped.iter().find(|object| object["kind"] == kind).ok_or(AuthorFenceGap::Unreadable)?;
+        present(kind, found)?;
+        if let Some(field) = difference("spec", &expected["spec"], &found["spec"], 0) {
+            return Err(AuthorFenceGap::Differs { kind, field });
+        }
     }
-    if !binding["spec"]["validationActions"].to_string().contains("Deny") {
-        return Err(AuthorFenceGap("is not bound"));
+    let actions = binding["spec"]["validationActions"].as_array();
+    if actions.is_some_and(|actions| actions.iter().any(|action| action == "Deny")) { Ok(()) } else { Err(AuthorFenceGap::NotDenied) }
+}
+
+fn present(kind: &'static str, found: &Value) -> Result<(), AuthorFenceGap> {
+    if found.is_null() {
+        return Err(AuthorFenceGap::Missing(kind));
     }
-    Ok(())
+    if found["metadata"]["name"] != NAME || found.get("kind").is_some_and(|found| found != kind) {
+        return Err(AuthorFenceGap::OtherName(kind));
+    }
+    if found["metadata"]["deletionTimestamp"].is_null() { Ok(()) } else { Err(AuthorFenceGap::BeingDeleted(kind)) }
+}
+
+/// The path of the first difference. The shipped value leads, so a deep foreign one costs nothing.
+fn difference(path: &str, expected: &Value, found: &Value, depth: usize) -> Option<String> {
+    let here = || Some(path.to_owned());
+    match (expected, found) {
+        _ if depth > DEEPEST => here(),
+        (Value::Object(expected), Value::Object(found)) => {
+            let below = |name: &str| format!("{path}.{name}");
+            let wanted = expected.iter().filter(|(name, _)| !is_free(name));
+            let differs = |(name, expected): (&String, &Value)| match found.get(name) {
+                Some(found) => difference(&below(name), expected, found, depth + 1),
+                None => Some(below(name)),
+            };
+            wanted.into_iter().find_map(differs).or_else(|| {
+                let more = found.iter().filter(|(name, _)| !expected.contains_key(*name) && !is_free(name));
+                more.into_iter().find(|(name, value)| !is_nothing(name, value, depth + 1)).map(|(name, _)| below(name))
+            })
+        }
+        (Value::Array(expected), Value::Array(found)) if expected.len() == found.len() => {
+            let mut pairs = expected.iter().zip(found).enumerate();
+            pairs.find_map(|(index, (expected, found))| difference(&format!("{path}[{index}]"), expected, found, depth + 1))
+        }
+        _ if expected == found => None,
+        _ => here(),
+    }
+}
+
+/// Texts for people, and the actions, which [`check`] looks at itself: more of them than `Deny` is no harm.
+fn is_free(name: &str) -> bool {
+    matches!(name, "message" | "messageExpression" | "reason" | "validationActions")
+}
+
+/// What the apiserver fills in, and what means the same as nothing: an empty selector selects everything.
+fn is_nothing(name: &str, value: &Value, depth: usize) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => depth <= DEEPEST && members.iter().all(|(name, value)| is_nothing(name, value, depth + 1)),
+        Value::String(text) => matches!((name, text.as_str()), ("matchPolicy", "Equivalent") | ("scope", "*")),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{AuthorFenceGap, BINDING, POLICY, SHIPPED, check};
+
+    /// The two objects as an apiserver gives them back.
+    fn installed() -> (Value, Value) {
+        let mut shipped: Vec<Value> = serde_saphyr::from_multiple(SHIPPED).unwrap();
+        let (mut binding, mut policy) = (shipped.pop().unwrap(), shipped.pop().unwrap());
+        assert!(shipped.is_empty() && policy["kind"] == POLICY && binding["kind"] == BINDING);
+        let constraints = &mut policy["spec"]["matchConstraints"];
+        constraints["matchPolicy"] = json!("Equivalent");
+        constraints["namespaceSelector"] = json!({});
+        constraints["objectSelector"] = json!({});
+        constraints["resourceRules"][0]["scope"] = json!("*");
+        policy["metadata"]["generation"] = json!(3);
+        policy["status"] = json!({ "typeChecking": {} });
+        binding["metadata"]["resourceVersion"] = json!("7");
+        (policy, binding)
+    }
+
+    fn with(object: &Value, pointer: &str, value: Value) -> Value {
+        let mut object = object.clone();
+        let (parent, name) = pointer.rsplit_once('/').unwrap();
+        object.pointer_mut(parent).unwrap()[name] = value;
+        object
+    }
+
+    #[test]
+    fn what_is_shipped_is_no_gap() {
+        let (policy, binding) = installed();
+        assert_eq!(check(&policy, &binding), Ok(()));
+        let silent = with(&binding, "/spec/validationActions", json!(["Deny"]));
+        assert_eq!(check(&policy, &silent), Ok(()));
+        let mut told = policy.clone();
+        told["spec"]["validations"][0]["messageExpression"] = json!("'ask the platform team'");
+        assert_eq!(check(&told, &binding), Ok(()));
+        let everything = json!({ "matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": { "matchLabels": {} } });
+        assert_eq!(check(&policy, &with(&binding, "/spec/matchResources", everything)), Ok(()));
+        assert_eq!(check(&with(&policy, "/spec/matchConditions", json!([])), &binding), Ok(()));
+    }
+
+    #[test]
+    fn a_hollow_policy_is_a_gap() {
+        let (policy, binding) = installed();
+        let rule = policy["spec"]["matchConstraints"]["resourceRules"][0].clone();
+        let other_rule = |name: &str, value: Value| json!([with(&json!({ "r": rule }), &format!("/r/{name}"), value)["r"]]);
+        let always = json!([{ "expression": "true" }]);
+        let expression = policy["spec"]["validations"][0]["expression"].as_str().unwrap();
+        let looser = json!([{ "expression": format!("{expression} || true") }]);
+        let cases = [
+            ("/spec/validations", json!([])),
+            ("/spec/validations", Value::Null),
+            ("/spec/validations", always),
+            ("/spec/validations", looser),
+            ("/spec/matchConditions", json!([{ "name": "none", "expression": "false" }])),
+            ("/spec/failurePolicy", json!("Ignore")),
+            ("/spec/failurePolicy", Value::Null),
+            ("/spec/paramKind", json!({ "apiVersion": "v1", "kind": "ConfigMap" })),
+            ("/spec/variables", json!([{ "name": "x", "expression": "1" }])),
+            ("/spec/auditAnnotations", json!([{ "key": "x", "valueExpression": "'y'" }])),
+            ("/spec/matchConstraints/matchPolicy", json!("Exact")),
+            ("/spec/matchConstraints/namespaceSelector", json!({ "matchLabels": { "a": "b" } })),
+            ("/spec/matchConstraints/objectSelector", json!({ "matchExpressions": [{ "key": "a", "operator": "Exists" }] })),
+            ("/spec/matchConstraints/excludeResourceRules", json!([rule])),
+            ("/spec/matchConstraints/resourceRules", json!([])),
+            ("/spec/matchConstraints/resourceRules", json!([rule, rule])),
+            ("/spec/matchConstraints/resourceRules", other_rule("operations", json!(["CREATE"]))),
+            ("/spec/matchConstraints/resourceRules", other_rule("resources", json!(["targetclusters"]))),
+            ("/spec/matchConstraints/resourceRules", other_rule("apiVersions", json!(["v1"]))),
+            ("/spec/matchConstraints/resourceRules", other_rule("apiGroups", json!(["example.com"]))),
+            ("/spec/matchConstraints/resourceRules", other_rule("resourceNames", json!(["one"]))),
+            ("/spec/matchConstraints/resourceRules", other_rule("scope", json!("Cluster"))),
+            ("/spec/somethingNew", json!(true)),
+        ];
+        for (pointer, value) in cases {
+            let gap = check(&with(&policy, pointer, value.clone()), &binding);
+            assert!(matches!(&gap, Err(AuthorFenceGap::Differs { kind: POLICY, .. })), "{pointer} = {value}: {gap:?}");
+        }
+        let gap = check(&with(&policy, "/spec/failurePolicy", json!("Ignore")), &binding).unwrap_err();
+        assert_eq!(
+            gap.to_string(),
+            "spec.failurePolicy of the ValidatingAdmissionPolicy keyferry-author is not as shipped with this version"
+        );
+    }
+
+    #[test]
+    fn a_binding_that_leaves_something_out_is_a_gap() {
+        let (policy, binding) = installed();
+        let cases = [
+            ("/spec/policyName", json!("other")),
+            ("/spec/paramRef", json!({ "name": "x", "parameterNotFoundAction": "Allow" })),
+            ("/spec/matchResources", json!({ "namespaceSelector": { "matchLabels": { "a": "b" } } })),
+            ("/spec/matchResources", json!({ "objectSelector": { "matchExpressions": [{ "key": "a", "operator": "DoesNotExist" }] } })),
+            ("/spec/matchResources", json!({ "excludeResourceRules": [{ "resources": ["*"] }] })),
+            ("/spec/matchResources", json!({ "resourceRules": [{ "resources": ["pods"] }] })),
+            ("/spec/matchResources", json!({ "matchPolicy": "Exact" })),
+        ];
+        for (pointer, value) in cases {
+            let gap = check(&policy, &with(&binding, pointer, value.clone()));
+            assert!(matches!(&gap, Err(AuthorFenceGap::Differs { kind: BINDING, .. })), "{pointer} = {value}: {gap:?}");
+        }
+        for actions in [json!([]), json!(["Audit"]), json!(["Warn", "Audit"]), json!("Deny"), Value::Null] {
+            assert_eq!(check(&policy, &with(&binding, "/spec/validationActions", actions)), Err(AuthorFenceGap::NotDenied));
+        }
+    }
+
+    #[test]
+    fn what_is_absent_or_going_is_a_gap() {
+        let (policy, binding) = installed();
+        assert_eq!(check(&Value::Null, &binding), Err(AuthorFenceGap::Missing(POLICY)));
+        assert_eq!(check(&policy, &Value::Null), Err(AuthorFenceGap::Missing(BINDING)));
+        assert_eq!(check(&binding, &policy), Err(AuthorFenceGap::OtherName(POLICY)));
+        let renamed = with(&policy, "/metadata/name", json!("keyferry-author-2"));
+        assert_eq!(check(&renamed, &binding), Err(AuthorFenceGap::OtherName(POLICY)));
+        let going = with(&binding, "/metadata/deletionTimestamp", json!("2026-01-02T03:04:05Z"));
+        assert_eq!(check(&policy, &going), Err(AuthorFenceGap::BeingDeleted(BINDING)));
+        assert!(check(&json!({}), &json!([])).is_err());
+    }
 }

@@ -25,6 +25,7 @@ use crate::name::{AccessName, ObjectName};
 use crate::service_account::Uid;
 
 pub use access::{ArgoCd, ArgoCdForm, DeletionPolicy, Delivery, DeliveryType, Probe, TargetAccess};
+pub use address::{proxy as proxy_address, server as server_address, server_name};
 pub use allow::{AllowRule, NamespaceRule};
 pub use document::MAX_CONFIG_BYTES;
 pub use mistake::{ConfigError, Mistake};

@@ -23,6 +23,8 @@ pub struct ExchangeRequest {
     pub access: AccessName,
     /// The least life that the answer must have.
     pub min_ttl: Option<Duration>,
+    /// Whether the answer is to say where the target is, which an exec plugin compares.
+    pub tell_cluster: bool,
 }
 
 /// Why a form is refused. The text names the parameter, never its value.
@@ -54,6 +56,7 @@ struct Parameters {
     requested_token_type: Option<String>,
     audience: Option<String>,
     min_ttl: Option<String>,
+    keyferry_cluster: Option<String>,
 }
 
 /// Reads `application/x-www-form-urlencoded` bytes.
@@ -79,7 +82,12 @@ pub fn parse(form: &[u8]) -> Result<ExchangeRequest, ExchangeError> {
     let audience = parameters.audience.ok_or(invalid("audience", "is missing; it names the access as <namespace>/<access>"))?;
     let access = AccessName::parse(&audience).map_err(|_| invalid("audience", "must be <namespace>/<access>"))?;
     let min_ttl = parameters.min_ttl.map(|text| seconds(&text)).transpose()?;
-    Ok(ExchangeRequest { subject_token: subject_token.into(), access, min_ttl })
+    let tell_cluster = match parameters.keyferry_cluster.as_deref() {
+        None => false,
+        Some("true") => true,
+        Some(_) => return Err(invalid("keyferry_cluster", "must be true or absent")),
+    };
+    Ok(ExchangeRequest { subject_token: subject_token.into(), access, min_ttl, tell_cluster })
 }
 
 fn seconds(text: &str) -> Result<Duration, ExchangeError> {
@@ -113,6 +121,7 @@ fn parameters(form: &[u8]) -> Result<Parameters, ExchangeError> {
             }
             "audience" => ("audience", &mut read.audience),
             "min_ttl" => ("min_ttl", &mut read.min_ttl),
+            "keyferry_cluster" => ("keyferry_cluster", &mut read.keyferry_cluster),
             "resource" => return Err(ExchangeError::InvalidTarget { parameter: "resource", problem: "is not supported; use audience" }),
             "scope" => return Err(ExchangeError::InvalidRequest { parameter: "scope", problem: "is not supported" }),
             "actor_token" => return Err(ExchangeError::InvalidRequest { parameter: "actor_token", problem: "is not supported" }),
@@ -177,6 +186,11 @@ mod tests {
         assert_eq!(request.access.to_string(), "tenant-a/prod");
         assert_eq!(request.min_ttl.unwrap().as_secs(), 600);
         assert!(!format!("{request:?}").contains("a.b.c"), "the token is not printed");
+        assert!(!request.tell_cluster, "nobody is told what was not asked for");
+        assert!(parse(format!("{GOOD}&keyferry_cluster=true").as_bytes()).unwrap().tell_cluster);
+        for wrong in ["false", "1", "TRUE", "true&keyferry_cluster=true"] {
+            assert_eq!(problem(&format!("{GOOD}&keyferry_cluster={wrong}")), "keyferry_cluster", "{wrong}");
+        }
     }
 
     #[test]

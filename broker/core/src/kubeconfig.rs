@@ -1,12 +1,12 @@
-//! The kubeconfig that leaves: typed fields in, one document out, no exec stanza and no file paths.
+//! The kubeconfig that leaves: typed fields in, one document out. What a server sends has no exec stanza and no file paths; the two
+//! forms that have one are made by a command on the machine where they will be used.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 
 use crate::config::TargetCluster;
 use crate::name::AccessName;
+use crate::public_cluster::PublicCluster;
 
 /// What a kubeconfig is made of.
 pub struct KubeconfigParts<'a> {
@@ -24,6 +24,40 @@ pub struct KubeconfigParts<'a> {
 #[derive(Debug, thiserror::Error)]
 #[error("writing the kubeconfig as YAML")]
 pub struct KubeconfigError;
+
+/// How a client is to call the exec plugin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecStanza {
+    api_version: &'static str,
+    command: String,
+    args: Vec<String>,
+    env: Vec<EnvVar>,
+    install_hint: &'static str,
+    interactive_mode: &'static str,
+    provide_cluster_info: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct EnvVar {
+    name: String,
+    value: String,
+}
+
+impl ExecStanza {
+    /// One in `client.authentication.k8s.io/v1` that tells the plugin the cluster and never asks a person.
+    pub fn new(command: String, args: Vec<String>, env: Vec<(String, String)>) -> ExecStanza {
+        ExecStanza {
+            api_version: "client.authentication.k8s.io/v1",
+            command,
+            args,
+            env: env.into_iter().map(|(name, value)| EnvVar { name, value }).collect(),
+            install_hint: "keyferry is not on the PATH; install it, or write its full path as command",
+            interactive_mode: "Never",
+            provide_cluster_info: true,
+        }
+    }
+}
 
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -54,6 +88,8 @@ struct Cluster<'a> {
 struct ClusterFields<'a> {
     server: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    certificate_authority: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     certificate_authority_data: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tls_server_name: Option<&'a str>,
@@ -67,8 +103,11 @@ struct User<'a> {
 }
 
 #[derive(Serialize)]
-struct UserFields<'a> {
-    token: &'a str,
+#[serde(rename_all = "camelCase")]
+enum UserFields<'a> {
+    Token(&'a str),
+    TokenFile(&'static str),
+    Exec(&'a ExecStanza),
 }
 
 #[derive(Serialize)]
@@ -89,30 +128,43 @@ struct ContextFields {
 /// # Errors
 /// [`KubeconfigError`] only if the serialiser fails.
 pub fn render(parts: &KubeconfigParts<'_>) -> Result<SecretString, KubeconfigError> {
-    write(&Connection {
-        cluster: parts.target.name.as_str(),
-        user: &parts.access.to_string(),
-        server: &parts.target.address,
-        ca_pem: parts.ca_pem,
-        tls_server_name: parts.target.tls_server_name.as_deref(),
-        proxy_url: parts.target.proxy_url.as_deref(),
-        token: parts.token.expose_secret(),
-    })
+    with_token(&PublicCluster::of(parts.target, parts.ca_pem), parts.access, parts.token)
+}
+
+/// As [`render`], of connection data that is known already.
+///
+/// # Errors
+/// As [`render`].
+pub fn with_token(cluster: &PublicCluster, access: &AccessName, token: &SecretString) -> Result<SecretString, KubeconfigError> {
+    write(cluster, cluster.certificate_authority_data.clone(), None, access, UserFields::Token(token.expose_secret())).map(Into::into)
+}
+
+/// One whose user is the exec plugin. It holds no secret.
+///
+/// # Errors
+/// As [`render`].
+pub fn with_exec(cluster: &PublicCluster, access: &AccessName, stanza: &ExecStanza) -> Result<String, KubeconfigError> {
+    write(cluster, cluster.certificate_authority_data.clone(), None, access, UserFields::Exec(stanza))
+}
+
+/// One that names the files `token` and `ca.crt` beside it. It holds no secret.
+///
+/// # Errors
+/// As [`render`].
+pub fn with_files(cluster: &PublicCluster, access: &AccessName) -> Result<String, KubeconfigError> {
+    let ca_file = cluster.certificate_authority_data.as_ref().map(|_| "./ca.crt");
+    write(cluster, None, ca_file, access, UserFields::TokenFile("./token"))
 }
 
 /// One cluster, one user, one context between them.
-pub(crate) struct Connection<'a> {
-    pub(crate) cluster: &'a str,
-    pub(crate) user: &'a str,
-    pub(crate) server: &'a str,
-    pub(crate) ca_pem: Option<&'a str>,
-    pub(crate) tls_server_name: Option<&'a str>,
-    pub(crate) proxy_url: Option<&'a str>,
-    pub(crate) token: &'a str,
-}
-
-pub(crate) fn write(connection: &Connection<'_>) -> Result<SecretString, KubeconfigError> {
-    let (cluster, user) = (connection.cluster.to_owned(), connection.user.to_owned());
+fn write(
+    connection: &PublicCluster,
+    ca_data: Option<String>,
+    ca_file: Option<&'static str>,
+    access: &AccessName,
+    fields: UserFields<'_>,
+) -> Result<String, KubeconfigError> {
+    let (cluster, user) = (connection.name.to_string(), access.to_string());
     let context = format!("{user}@{cluster}");
     let document = Kubeconfig {
         api_version: "v1",
@@ -121,20 +173,21 @@ pub(crate) fn write(connection: &Connection<'_>) -> Result<SecretString, Kubecon
             name: cluster.clone(),
             item: Cluster {
                 cluster: ClusterFields {
-                    server: connection.server,
-                    certificate_authority_data: connection.ca_pem.map(|pem| STANDARD.encode(pem)),
-                    tls_server_name: connection.tls_server_name,
-                    proxy_url: connection.proxy_url,
+                    server: &connection.server,
+                    certificate_authority: ca_file,
+                    certificate_authority_data: ca_data,
+                    tls_server_name: connection.tls_server_name.as_deref(),
+                    proxy_url: connection.proxy_url.as_deref(),
                 },
             },
         }],
-        users: [Named { name: user.clone(), item: User { user: UserFields { token: connection.token } } }],
+        users: [Named { name: user.clone(), item: User { user: fields } }],
         contexts: [Named { name: context.clone(), item: Context { context: ContextFields { cluster, user } } }],
         current_context: context,
     };
     // Every text in quotes and on one line: readers of YAML 1.1 and 1.2 differ in what plain words mean, and in block scalars' ends.
     let options = serde_saphyr::ser_options! { quote_all: true, prefer_block_scalars: false };
-    serde_saphyr::to_string_with_options(&document, options).map(SecretString::from).map_err(|_| KubeconfigError)
+    serde_saphyr::to_string_with_options(&document, options).map_err(|_| KubeconfigError)
 }
 
 #[cfg(test)]

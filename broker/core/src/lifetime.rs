@@ -52,6 +52,20 @@ pub fn refresh_after(lifetime: Duration, settle: Duration, jitter: f64) -> Durat
     latest.max(lifetime / 3).saturating_sub(lifetime.mul_f64(0.05 * jitter.clamp(0.0, 1.0)))
 }
 
+/// How long after it was written a token file with this much life left is looked at again: min(0.8 L, L - 180 s), at most ten minutes, up
+/// to 5 % earlier by `jitter`.
+///
+/// client-go takes up to a minute to read a changed file, and a first failure must leave time for another try.
+pub fn rewrite_after(left: Duration, jitter: f64) -> Duration {
+    let latest = left.mul_f64(0.8).min(left.saturating_sub(Duration::from_secs(180))).min(REWRITE_MOST);
+    latest.mul_f64(1.0 - 0.05 * jitter.clamp(0.0, 1.0)).max(REWRITE_LEAST)
+}
+
+/// Files follow a changed CA or address within this time.
+const REWRITE_MOST: Duration = Duration::from_secs(600);
+/// A token with little life left is renewed by the server soon, and not asked for all the time.
+const REWRITE_LEAST: Duration = Duration::from_secs(15);
+
 /// The most that a caller may ask for by `min_ttl`: half a lifetime, so that asking cannot cause more than two mints per lifetime.
 pub fn greatest_min_ttl(lifetime: Duration) -> Duration {
     lifetime / 2
@@ -61,7 +75,7 @@ pub fn greatest_min_ttl(lifetime: Duration) -> Duration {
 mod tests {
     use std::time::Duration;
 
-    use super::{LEAST_USE, MARGIN, MAX, MIN, check, greatest_min_ttl, least_for, refresh_after, settle};
+    use super::{LEAST_USE, MARGIN, MAX, MIN, check, greatest_min_ttl, least_for, refresh_after, rewrite_after, settle};
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -98,6 +112,20 @@ mod tests {
         assert_eq!(refresh_after(hour, settle, 1.0), Duration::from_secs(2700));
         assert_eq!(refresh_after(hour, settle, 7.0), Duration::from_secs(2700), "a bad random number does no harm");
         assert_eq!(refresh_after(MIN, settle, 0.0), Duration::from_secs(410), "short tokens keep the fixed margin");
+    }
+
+    #[test]
+    fn files_are_rewritten_two_minutes_before_their_end_and_more() {
+        for seconds in 200..90_000 {
+            let left = Duration::from_secs(seconds);
+            for jitter in [0.0, 1.0, 9.0] {
+                let after = rewrite_after(left, jitter);
+                assert!(left - after >= Duration::from_secs(175) && after <= MINUTE * 10, "{seconds} s are left alone for {after:?}");
+                assert!(after >= Duration::from_secs(15));
+            }
+        }
+        assert_eq!(rewrite_after(Duration::from_secs(600), 0.0), Duration::from_secs(420));
+        assert_eq!(rewrite_after(Duration::ZERO, 0.0), Duration::from_secs(15));
     }
 
     #[test]

@@ -2,15 +2,13 @@
 //!
 //! Only what [`crate::kubeconfig`] writes is let in, and what comes out is written anew from the fields.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
-use url::Url;
 
 use crate::jwt::UnverifiedJwt;
-use crate::kubeconfig::{self, Connection};
+use crate::kubeconfig;
 use crate::name::{AccessName, ObjectName};
+use crate::public_cluster::PublicCluster;
 
 /// The most bytes that are read.
 pub const MAX_KUBECONFIG_BYTES: usize = 512 * 1024;
@@ -87,11 +85,29 @@ struct Context {
     user: String,
 }
 
+/// What a received kubeconfig says.
+#[derive(Debug)]
+pub struct ReceivedKubeconfig {
+    /// Where the target is.
+    pub cluster: PublicCluster,
+    /// The token for it.
+    pub token: SecretString,
+}
+
 /// Reads a received kubeconfig for `access` and writes it anew.
 ///
 /// # Errors
 /// [`ReceivedError`].
 pub fn read(text: &str, access: &AccessName) -> Result<SecretString, ReceivedError> {
+    let ReceivedKubeconfig { cluster, token } = parse(text, access)?;
+    kubeconfig::with_token(&cluster, access, &token).map_err(|_| ReceivedError::Form)
+}
+
+/// Reads a received kubeconfig for `access`.
+///
+/// # Errors
+/// [`ReceivedError`].
+pub fn parse(text: &str, access: &AccessName) -> Result<ReceivedKubeconfig, ReceivedError> {
     if text.len() > MAX_KUBECONFIG_BYTES {
         return Err(ReceivedError::Form);
     }
@@ -99,56 +115,33 @@ pub fn read(text: &str, access: &AccessName) -> Result<SecretString, ReceivedErr
     let document: Document = serde_saphyr::from_str_with_options(text, options).map_err(|_| ReceivedError::Form)?;
     let Document { api_version, kind, clusters: [cluster], users: [user], contexts: [context], current_context } = document;
     let joined = context.context.cluster == cluster.name && context.context.user == user.name && context.name == current_context;
-    if api_version != "v1" || kind != "Config" || !joined || ObjectName::new(cluster.name.as_str()).is_err() {
+    if api_version != "v1" || kind != "Config" || !joined {
         return Err(ReceivedError::Form);
     }
+    let name = ObjectName::new(cluster.name).map_err(|_| ReceivedError::Form)?;
     if user.name != access.to_string() {
         return Err(ReceivedError::OtherAccess);
     }
     UnverifiedJwt::parse(user.user.token.expose_secret()).map_err(|_| ReceivedError::Token)?;
-    let fields = cluster.cluster;
-    let ca_pem = fields.certificate_authority_data.as_deref().map(certificates).transpose()?;
-    let usable = is_url(&fields.server, &["https"])
-        && fields.proxy_url.as_deref().is_none_or(|url| is_url(url, &["http", "https", "socks5"]))
-        && fields.tls_server_name.as_deref().is_none_or(|name| ObjectName::new(name).is_ok());
-    if !usable {
-        return Err(ReceivedError::Cluster);
-    }
-    kubeconfig::write(&Connection {
-        cluster: &cluster.name,
-        user: &user.name,
-        server: &fields.server,
-        ca_pem: ca_pem.as_deref(),
-        tls_server_name: fields.tls_server_name.as_deref(),
-        proxy_url: fields.proxy_url.as_deref(),
-        token: user.user.token.expose_secret(),
-    })
-    .map_err(|_| ReceivedError::Form)
-}
-
-fn certificates(encoded: &str) -> Result<String, ReceivedError> {
-    let pem = STANDARD.decode(encoded).ok().and_then(|bytes| String::from_utf8(bytes).ok()).ok_or(ReceivedError::Cluster)?;
-    let public = pem.contains("-----BEGIN CERTIFICATE-----") && !pem.contains("PRIVATE KEY-----");
-    if public { Ok(pem) } else { Err(ReceivedError::Cluster) }
-}
-
-fn is_url(text: &str, schemes: &[&str]) -> bool {
-    let Ok(url) = Url::parse(text) else { return false };
-    let anonymous = url.username().is_empty() && url.password().is_none() && !text.contains('@');
-    schemes.contains(&url.scheme()) && anonymous && url.host_str().is_some_and(|host| !host.is_empty())
+    let Cluster { server, certificate_authority_data, tls_server_name, proxy_url } = cluster.cluster;
+    let cluster = PublicCluster { name, server, certificate_authority_data, tls_server_name, proxy_url };
+    Ok(ReceivedKubeconfig { cluster: cluster.checked().map_err(|_| ReceivedError::Cluster)?, token: user.user.token })
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
     use proptest::prelude::*;
     use secrecy::ExposeSecret;
 
     use super::{ReceivedError, read};
     use crate::jwks::test_keys::{claims, key};
     use crate::jwt::SigningAlgorithm;
-    use crate::kubeconfig::{Connection, write};
-    use crate::name::AccessName;
+    use crate::kubeconfig;
+    use crate::name::{AccessName, ObjectName};
+    use crate::public_cluster::PublicCluster;
 
     fn access() -> AccessName {
         AccessName::parse("tenant-a/prod").unwrap()
@@ -156,16 +149,14 @@ mod tests {
 
     fn good() -> String {
         let token = key(SigningAlgorithm::Es256).token(&claims());
-        let connection = Connection {
-            cluster: "prod",
-            user: "tenant-a/prod",
-            server: "https://prod.example.com:6443/path",
-            ca_pem: Some("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
-            tls_server_name: Some("kubernetes"),
-            proxy_url: Some("socks5://proxy:1080"),
-            token: &token,
+        let cluster = PublicCluster {
+            name: ObjectName::new("prod").unwrap(),
+            server: "https://prod.example.com:6443/path".to_owned(),
+            certificate_authority_data: Some(STANDARD.encode("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")),
+            tls_server_name: Some("kubernetes".to_owned()),
+            proxy_url: Some("socks5://proxy:1080".to_owned()),
         };
-        write(&connection).unwrap().expose_secret().to_owned()
+        kubeconfig::with_token(&cluster, &access(), &token.into()).unwrap().expose_secret().to_owned()
     }
 
     #[test]

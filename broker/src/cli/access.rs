@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use keyferry_core::audience::Audience;
 use keyferry_core::name::{AccessName, Namespace, ObjectName};
+use keyferry_core::received_kubeconfig::{self, ReceivedKubeconfig};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 
@@ -18,31 +19,45 @@ use crate::client::{ClientError, UsableToken};
 /// Which access, and how to get at it.
 #[derive(Args)]
 pub(super) struct AccessArgs {
+    #[command(flatten)]
+    named: NamedArgs,
+    #[command(flatten)]
+    server: ServerArgs,
+    /// Work without a server, by this configuration file and your own rights on the hub.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// Which access.
+#[derive(Args)]
+pub(super) struct NamedArgs {
     /// The TargetAccess, as NAME with -n, or as NAMESPACE/NAME.
     access: String,
     /// Its namespace.
     #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
     namespace: Option<String>,
+}
+
+/// Where a server is, and who calls it.
+#[derive(Args, Clone)]
+pub(super) struct ServerArgs {
     /// The Keyferry server's https URL.
     #[arg(long, env = "KEYFERRY_SERVER", value_name = "URL")]
-    server: Option<String>,
+    pub(super) server: Option<String>,
     /// CA certificates of that server.
     #[arg(long, env = "KEYFERRY_CERTIFICATE_AUTHORITY", value_name = "FILE")]
-    certificate_authority: Option<PathBuf>,
+    pub(super) certificate_authority: Option<PathBuf>,
     /// The caller's own token.
     #[arg(long, env = "KEYFERRY_TOKEN_FILE", value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    pub(super) token_file: Option<PathBuf>,
     /// Mint the caller's token for this ServiceAccount of the access's namespace, through a hub kubeconfig.
     #[arg(long, env = "KEYFERRY_SERVICE_ACCOUNT", value_name = "NAME")]
-    service_account: Option<String>,
-    /// The audience of such a token.
-    #[arg(long, env = "KEYFERRY_CALLER_AUDIENCE", default_value = "keyferry.dev")]
-    caller_audience: String,
-    /// Work without a server, by this configuration file and your own rights on the hub.
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    pub(super) service_account: Option<String>,
+    /// The audience of such a token [default: keyferry.dev].
+    #[arg(long, env = "KEYFERRY_CALLER_AUDIENCE")]
+    pub(super) caller_audience: Option<String>,
     #[command(flatten)]
-    hub: HubArgs,
+    pub(super) hub: HubArgs,
 }
 
 #[derive(Args)]
@@ -61,6 +76,9 @@ enum TokenOutput {
     /// The token and how long it may be used.
     Json,
 }
+
+/// The audience of callers' tokens where nothing else is said.
+pub(super) const CALLER_AUDIENCE: &str = "keyferry.dev";
 
 /// What the arguments mean.
 pub(super) struct Source {
@@ -89,63 +107,93 @@ impl AccessArgs {
         hub: HubArgs,
     ) -> AccessArgs {
         AccessArgs {
-            access: access.to_string(),
-            namespace: None,
-            server: Some(server),
-            certificate_authority,
-            token_file,
-            service_account: None,
-            caller_audience: "keyferry.dev".to_owned(),
+            named: NamedArgs { access: access.to_string(), namespace: None },
+            server: ServerArgs {
+                server: Some(server),
+                certificate_authority,
+                token_file,
+                service_account: None,
+                caller_audience: None,
+                hub,
+            },
             config: None,
-            hub,
         }
     }
 
     pub(super) fn source(&self) -> Result<Source, UsageError> {
-        let access = self.name()?;
-        let hub = self.hub.access();
-        let way = match (&self.server, &self.config) {
-            // A flag beats a variable; two flags are a mistake.
-            (Some(url), Some(_)) if std::env::var("KEYFERRY_SERVER").ok().as_ref() != Some(url) => {
-                return Err(UsageError {
-                    problem: "both --server and --config are given".to_owned(),
-                    hint: "keep --server to ask a server, or --config to mint with your own rights on the hub",
-                });
-            }
-            (_, Some(config)) => Way::Direct(Direct { config: config.clone(), hub }),
-            (Some(url), None) => {
-                let address = ServerAddress { url: url.clone(), certificate_authority: self.certificate_authority.clone() };
-                let wrong =
-                    |what: &str, error: String| UsageError { problem: format!("{what} {error}"), hint: "see keyferry token --help" };
-                let audience =
-                    Audience::new(self.caller_audience.as_str()).map_err(|error| wrong("--caller-audience", error.to_string()))?;
-                let service_account = self.service_account.as_deref().map(ObjectName::new).transpose();
-                let service_account = service_account.map_err(|error| wrong("--service-account", error.to_string()))?;
-                let caller = CallerTokenSource { token_file: self.token_file.clone(), service_account, audience: Some(audience), hub };
-                Way::Server(address, caller)
-            }
-            (None, None) => {
-                return Err(UsageError {
-                    problem: "no server and no configuration file is named".to_owned(),
-                    hint: "give --server URL, or --config FILE with a kubeconfig of the hub",
-                });
-            }
-        };
-        Ok(Source { access, way })
+        source(self.named.name()?, &self.server, self.config.as_ref())
     }
 
-    fn name(&self) -> Result<AccessName, UsageError> {
-        let wrong = |problem: String| UsageError { problem, hint: "write NAME with -n NAMESPACE, or NAMESPACE/NAME" };
-        if let Some(namespace) = self.namespace.as_deref().filter(|_| !self.access.contains('/')) {
-            let namespace = Namespace::new(namespace).map_err(|error| wrong(format!("the namespace {error}")))?;
-            let name = ObjectName::new(self.access.as_str()).map_err(|error| wrong(format!("the access's name {error}")))?;
-            return Ok(AccessName { namespace, name });
+    /// The access and the flags for a server, for what a server alone can do.
+    pub(super) fn through_server(&self) -> Result<(AccessName, &ServerArgs), UsageError> {
+        if self.config.is_some() {
+            let hint = "the exec plugin asks a server; give --server URL";
+            return Err(UsageError { problem: "--config and --exec are both given".to_owned(), hint });
         }
-        if !self.access.contains('/') {
-            return Err(wrong("the access's namespace is missing".to_owned()));
-        }
-        AccessName::parse(&self.access).map_err(|error| wrong(format!("the access {error}")))
+        Ok((self.named.name()?, &self.server))
     }
+}
+
+/// The way to one access.
+pub(super) fn source(access: AccessName, server: &ServerArgs, config: Option<&PathBuf>) -> Result<Source, UsageError> {
+    let way = match (&server.server, config) {
+        // A flag beats a variable; two flags are a mistake.
+        (Some(url), Some(_)) if std::env::var("KEYFERRY_SERVER").ok().as_ref() != Some(url) => {
+            return Err(UsageError {
+                problem: "both --server and --config are given".to_owned(),
+                hint: "keep --server to ask a server, or --config to mint with your own rights on the hub",
+            });
+        }
+        (_, Some(config)) => Way::Direct(Direct { config: config.clone(), hub: server.hub.access() }),
+        (Some(_), None) => {
+            let (address, caller) = server.calls()?;
+            Way::Server(address, caller)
+        }
+        (None, None) => {
+            return Err(UsageError {
+                problem: "no server and no configuration file is named".to_owned(),
+                hint: "give --server URL, or --config FILE with a kubeconfig of the hub",
+            });
+        }
+    };
+    Ok(Source { access, way })
+}
+
+impl ServerArgs {
+    /// The server, and the caller's token for it.
+    pub(super) fn calls(&self) -> Result<(ServerAddress, CallerTokenSource), UsageError> {
+        let url = self.server.clone();
+        let url = url.ok_or(UsageError { problem: "no server is named".to_owned(), hint: "give --server URL" })?;
+        let address = ServerAddress { url, certificate_authority: self.certificate_authority.clone() };
+        let wrong = |what: &str, error: String| UsageError { problem: format!("{what} {error}"), hint: "see keyferry token --help" };
+        let audience = self.caller_audience.as_deref().unwrap_or(CALLER_AUDIENCE);
+        let audience = Audience::new(audience).map_err(|error| wrong("--caller-audience", error.to_string()))?;
+        let service_account = self.service_account.as_deref().map(ObjectName::new).transpose();
+        let service_account = service_account.map_err(|error| wrong("--service-account", error.to_string()))?;
+        let hub = self.hub.access();
+        let caller = CallerTokenSource { token_file: self.token_file.clone(), service_account, audience: Some(audience), hub };
+        Ok((address, caller))
+    }
+}
+
+impl NamedArgs {
+    pub(super) fn name(&self) -> Result<AccessName, UsageError> {
+        access_name(&self.access, self.namespace.as_deref())
+    }
+}
+
+/// NAME with a namespace, or NAMESPACE/NAME.
+pub(super) fn access_name(access: &str, namespace: Option<&str>) -> Result<AccessName, UsageError> {
+    let wrong = |problem: String| UsageError { problem, hint: "write NAME with -n NAMESPACE, or NAMESPACE/NAME" };
+    if let Some(namespace) = namespace.filter(|_| !access.contains('/')) {
+        let namespace = Namespace::new(namespace).map_err(|error| wrong(format!("the namespace {error}")))?;
+        let name = ObjectName::new(access).map_err(|error| wrong(format!("the access's name {error}")))?;
+        return Ok(AccessName { namespace, name });
+    }
+    if !access.contains('/') {
+        return Err(wrong("the access's namespace is missing".to_owned()));
+    }
+    AccessName::parse(access).map_err(|error| wrong(format!("the access {error}")))
 }
 
 impl Source {
@@ -157,6 +205,12 @@ impl Source {
             }
             Way::Direct(direct) => direct.kubeconfig(&self.access).await,
         }
+    }
+
+    /// The kubeconfig, read.
+    pub(super) async fn received(&self) -> Result<ReceivedKubeconfig, ClientError> {
+        let text = self.kubeconfig().await?;
+        Ok(received_kubeconfig::parse(text.expose_secret(), &self.access)?)
     }
 
     async fn token(&self) -> Result<UsableToken, ClientError> {
@@ -182,17 +236,6 @@ pub(super) async fn token(args: TokenArgs) -> ExitCode {
                 ui::finish(&json!({ "token": token.token.expose_secret(), "expiresInSeconds": token.usable.as_secs() }).to_string())
             }
         },
-        Err(error) => ui::fail(&error.to_string(), hint(&error)),
-    }
-}
-
-pub(super) async fn kubeconfig(args: AccessArgs) -> ExitCode {
-    let source = match args.source() {
-        Ok(source) => source,
-        Err(usage) => return ui::fail(&usage.problem, Some(usage.hint)),
-    };
-    match source.kubeconfig().await {
-        Ok(kubeconfig) => ui::finish(kubeconfig.expose_secret().trim_end()),
         Err(error) => ui::fail(&error.to_string(), hint(&error)),
     }
 }

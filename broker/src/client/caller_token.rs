@@ -74,7 +74,11 @@ pub async fn find(source: &CallerTokenSource, namespace: &str) -> Result<SecretS
     }
 }
 
-fn read(path: &Path) -> Result<SecretString, CallerTokenError> {
+/// Reads a file that holds one token.
+///
+/// # Errors
+/// [`CallerTokenError::File`].
+pub fn read(path: &Path) -> Result<SecretString, CallerTokenError> {
     let wrong = |problem| CallerTokenError::File { path: path.to_owned(), problem };
     let metadata = std::fs::metadata(path).map_err(|_| wrong("it does not exist or may not be read"))?;
     if !metadata.is_file() {

@@ -7,6 +7,7 @@ use keyferry_core::exchange::{GRANT_TYPE, TOKEN_TYPE_JWT};
 use keyferry_core::jwt::UnverifiedJwt;
 use keyferry_core::lifetime;
 use keyferry_core::name::AccessName;
+use keyferry_core::public_cluster::PublicCluster;
 use keyferry_core::received_kubeconfig;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
@@ -30,6 +31,15 @@ struct TokenAnswer {
     access_token: SecretString,
     token_type: String,
     expires_in: u64,
+    keyferry_cluster: Option<PublicCluster>,
+}
+
+/// What an exec plugin needs.
+pub struct ClusterToken {
+    /// The token.
+    pub token: UsableToken,
+    /// Where it may be taken. None from a server that does not tell.
+    pub cluster: Option<PublicCluster>,
 }
 
 #[derive(Default, Deserialize)]
@@ -45,12 +55,25 @@ impl ServerAddress {
     /// # Errors
     /// [`ClientError`]; nothing that the server sent but its error texts is repeated.
     pub async fn token(&self, caller: &SecretString, access: &AccessName) -> Result<UsableToken, ClientError> {
+        Ok(self.exchange(caller, access, &[]).await?.token)
+    }
+
+    /// As [`ServerAddress::token`], with where the target is.
+    ///
+    /// # Errors
+    /// As [`ServerAddress::token`].
+    pub async fn cluster_token(&self, caller: &SecretString, access: &AccessName) -> Result<ClusterToken, ClientError> {
+        self.exchange(caller, access, &[("keyferry_cluster", "true")]).await
+    }
+
+    async fn exchange(&self, caller: &SecretString, access: &AccessName, further: &[(&str, &str)]) -> Result<ClusterToken, ClientError> {
         let audience = access.to_string();
         let form = url::form_urlencoded::Serializer::new(String::new())
             .append_pair("grant_type", GRANT_TYPE)
             .append_pair("subject_token_type", TOKEN_TYPE_JWT)
             .append_pair("audience", &audience)
             .append_pair("subject_token", caller.expose_secret())
+            .extend_pairs(further)
             .finish();
         let request = self
             .client()?
@@ -64,7 +87,10 @@ impl ServerAddress {
         if !sound || answer.expires_in > lifetime::MAX.as_secs() {
             return Err(self.problem("its answer is no bearer token with a sensible life"));
         }
-        Ok(UsableToken { token: answer.access_token, usable: Duration::from_secs(answer.expires_in) })
+        let cluster = answer.keyferry_cluster.map(PublicCluster::checked).transpose();
+        let cluster = cluster.map_err(|error| self.problem(format!("it does not say where the target is: {error}")))?;
+        let token = UsableToken { token: answer.access_token, usable: Duration::from_secs(answer.expires_in) };
+        Ok(ClusterToken { token, cluster })
     }
 
     /// Fetches the kubeconfig of `access`.

@@ -7,6 +7,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, Response, StatusCode, header};
 use keyferry_core::config::DeliveryType;
 use keyferry_core::exchange::{self, ExchangeError, MAX_FORM_BYTES, TOKEN_TYPE_JWT};
+use keyferry_core::public_cluster::PublicCluster;
 use keyferry_core::reason::Reason;
 use secrecy::ExposeSecret;
 use serde::Serialize;
@@ -27,6 +28,9 @@ struct Answer<'a> {
     issued_token_type: &'static str,
     token_type: &'static str,
     expires_in: u64,
+    /// Where the target is, for who asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keyferry_cluster: Option<PublicCluster>,
 }
 
 /// Answers an exchange.
@@ -55,12 +59,14 @@ async fn exchange(broker: &Broker, form: exchange::ExchangeRequest, id: String) 
         request_id: id.clone(),
     };
     match broker.hand_out(request).await {
-        Ok(HandOut { token, usable, .. }) => {
+        Ok(HandOut { token, usable, target, policy, ca_pem }) => {
+            let target = policy.targets.get(&target).filter(|_| form.tell_cluster);
             let answer = Answer {
                 access_token: token.secret().expose_secret(),
                 issued_token_type: TOKEN_TYPE_JWT,
                 token_type: "Bearer",
                 expires_in: usable.as_secs(),
+                keyferry_cluster: target.map(|target| PublicCluster::of(target, ca_pem.as_deref())),
             };
             let mut body = Vec::with_capacity(answer.access_token.len() + ROUND_THE_TOKEN);
             if serde_json::to_writer(&mut body, &answer).is_err() {

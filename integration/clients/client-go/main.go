@@ -1,4 +1,6 @@
 // Asks the API server that a kubeconfig leads to who the caller is, by client-go, and prints the answer's userInfo as JSON.
+// With "watch" before the kubeconfig it goes on asking every two seconds, beside a watch of the namespaces, and prints one JSON object
+// for each answer, each event, and the end of the watch.
 package main
 
 import (
@@ -15,8 +17,11 @@ import (
 )
 
 func main() {
+	if len(os.Args) == 3 && os.Args[1] == "watch" {
+		fail(follow(os.Args[2]))
+	}
 	if len(os.Args) != 2 {
-		fail(fmt.Errorf("usage: client-go KUBECONFIG"))
+		fail(fmt.Errorf("usage: client-go [watch] KUBECONFIG"))
 	}
 	user, err := whoami(os.Args[1])
 	if err != nil {
@@ -27,15 +32,58 @@ func main() {
 	}
 }
 
-func whoami(kubeconfig string) (*authenticationv1.UserInfo, error) {
+func connect(kubeconfig string) (*kubernetes.Clientset, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	clients, err := kubernetes.NewForConfig(config)
+	return kubernetes.NewForConfig(config)
+}
+
+// One client set and one watch for as long as the program runs, as a controller has them.
+func follow(kubeconfig string) error {
+	clients, err := connect(kubeconfig)
+	if err != nil {
+		return err
+	}
+	namespaces, err := clients.CoreV1().Namespaces().Watch(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	lines := json.NewEncoder(os.Stdout)
+	ticks := time.NewTicker(2 * time.Second)
+	for {
+		select {
+		case event, open := <-namespaces.ResultChan():
+			if !open {
+				return lines.Encode(map[string]any{"end": true})
+			}
+			if object, ok := event.Object.(metav1.Object); ok {
+				if err := lines.Encode(map[string]any{"event": event.Type, "name": object.GetName()}); err != nil {
+					return err
+				}
+			}
+		case <-ticks.C:
+			user, err := ask(clients)
+			if err != nil {
+				return err
+			}
+			if err := lines.Encode(map[string]any{"user": user}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func whoami(kubeconfig string) (*authenticationv1.UserInfo, error) {
+	clients, err := connect(kubeconfig)
 	if err != nil {
 		return nil, err
 	}
+	return ask(clients)
+}
+
+func ask(clients *kubernetes.Clientset) (*authenticationv1.UserInfo, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	review, err := clients.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})

@@ -20,6 +20,10 @@ pub enum Client {
     JavaScriptVerifiers,
     /// Verifies tokens with libraries of Java.
     JavaVerifiers,
+    /// The Kubernetes client of Python.
+    PythonKubernetes,
+    /// The Kubernetes client of JavaScript.
+    JavaScriptKubernetes,
 }
 
 /// A client that can be started.
@@ -38,17 +42,19 @@ impl Client {
             Self::PythonVerifiers => "verifiers/python",
             Self::JavaScriptVerifiers => "verifiers/javascript",
             Self::JavaVerifiers => "verifiers/java",
+            Self::PythonKubernetes => "kubernetes/python",
+            Self::JavaScriptKubernetes => "kubernetes/javascript",
         }
     }
 
     /// The commands that fill the folder they run in, which holds a copy of the client's files.
     fn steps(self) -> &'static [&'static [&'static str]] {
         match self {
-            Self::PythonVerifiers => &[
+            Self::PythonVerifiers | Self::PythonKubernetes => &[
                 &["python3", "-m", "venv", "venv"],
                 &["venv/bin/python", "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", "-r", "requirements.txt"],
             ],
-            Self::JavaScriptVerifiers => &[&["node", "--version"], &["npm", "ci", "--silent"]],
+            Self::JavaScriptVerifiers | Self::JavaScriptKubernetes => &[&["node", "--version"], &["npm", "ci", "--silent"]],
             Self::JavaVerifiers => &[
                 &["javac", "-version"],
                 // With -C a wrong checksum is an error.
@@ -69,8 +75,10 @@ impl Client {
     fn installed(self, folder: &Path) -> Installed {
         let file = |name: &str| folder.join(name).display().to_string();
         let (program, arguments) = match self {
-            Self::PythonVerifiers => (folder.join("venv/bin/python"), vec!["-W".to_owned(), "ignore".to_owned(), file("main.py")]),
-            Self::JavaScriptVerifiers => (PathBuf::from("node"), vec![file("main.mjs")]),
+            Self::PythonVerifiers | Self::PythonKubernetes => {
+                (folder.join("venv/bin/python"), vec!["-W".to_owned(), "ignore".to_owned(), file("main.py")])
+            }
+            Self::JavaScriptVerifiers | Self::JavaScriptKubernetes => (PathBuf::from("node"), vec![file("main.mjs")]),
             Self::JavaVerifiers => {
                 (PathBuf::from("java"), vec!["-cp".to_owned(), format!("{}:{}", file("jars/*"), file("classes")), "Verify".to_owned()])
             }

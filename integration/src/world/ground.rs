@@ -7,7 +7,7 @@ use super::{Broker, BrokerSpec, authentication_configuration, install, prepare_h
 use crate::control_plane::{ControlPlane, ControlPlaneSpec};
 use crate::fleet::{Fleet, FleetSpec};
 use crate::keyferry_process::KeyferryBinary;
-use crate::parts::Minor;
+use crate::parts::{Minor, Parts};
 use crate::pki::{SigningKeyKind, TestCa};
 use crate::runner::{Fixture, NotStarted, TestError};
 
@@ -75,6 +75,7 @@ impl Ground {
             minor,
             signing_key: SigningKeyKind::EcdsaP256,
             authentication_config: Some(changed),
+            audit_log: true,
             ..ControlPlaneSpec::named(name)
         };
         self.control_plane(spec).await
@@ -91,9 +92,24 @@ impl Ground {
         Broker::start(&self.binary, hub, &folder, &self.ca, spec).await
     }
 
+    /// A Keyferry for a hub on which it is installed already.
+    ///
+    /// # Errors
+    /// It did not become ready.
+    pub async fn start_installed(&self, hub: &Arc<ControlPlane>, spec: BrokerSpec) -> Result<Broker, TestError> {
+        let folder = self.fleet.folder().join(format!("keyferry-{}", spec.name()));
+        std::fs::create_dir_all(&folder)?;
+        Broker::start(&self.binary, hub, &folder, &self.ca, spec).await
+    }
+
     /// The built binary.
     pub fn binary(&self) -> &KeyferryBinary {
         &self.binary
+    }
+
+    /// Where the real binaries are.
+    pub fn parts(&self) -> &Parts {
+        self.fleet.parts()
     }
 
     /// The authority of every Keyferry's serving certificate.

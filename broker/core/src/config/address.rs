@@ -5,7 +5,10 @@ use url::Url;
 use crate::name::ObjectName;
 
 /// Reads an apiserver's URL: `https://host[:port][/path]`, kept as written but for a trailing slash.
-pub(super) fn server(text: &str) -> Result<String, &'static str> {
+///
+/// # Errors
+/// What is wrong with it, after the field's name.
+pub fn server(text: &str) -> Result<String, &'static str> {
     let url = Url::parse(text).map_err(|_| "is not a URL")?;
     if url.scheme() != "https" {
         return Err("is not an https URL, and a bearer token must not travel in the clear");
@@ -26,7 +29,10 @@ pub(super) fn server(text: &str) -> Result<String, &'static str> {
 }
 
 /// Reads a proxy's URL: `http`, `https` or `socks5`, host and port, nothing else.
-pub(super) fn proxy(text: &str) -> Result<String, &'static str> {
+///
+/// # Errors
+/// As [`server`].
+pub fn proxy(text: &str) -> Result<String, &'static str> {
     let url = Url::parse(text).map_err(|_| "is not a URL")?;
     if !matches!(url.scheme(), "http" | "https" | "socks5") {
         return Err("is not an http, https or socks5 URL");
@@ -42,7 +48,10 @@ pub(super) fn proxy(text: &str) -> Result<String, &'static str> {
 }
 
 /// Reads a `tlsServerName`: a DNS name or an IPv4 address.
-pub(super) fn server_name(text: String) -> Result<String, &'static str> {
+///
+/// # Errors
+/// As [`server`].
+pub fn server_name(text: String) -> Result<String, &'static str> {
     ObjectName::new(text.clone()).map(|_| text).map_err(|_| "is not a DNS name in lower case")
 }
 

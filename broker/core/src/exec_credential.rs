@@ -1,0 +1,244 @@
+//! The exec plugin's side of `client.authentication.k8s.io`: what kubectl and client-go say in `KUBERNETES_EXEC_INFO`, and what they
+//! read on standard output.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::json::{JsonLimits, read_object};
+use crate::jwt::UnverifiedJwt;
+use crate::lifetime;
+use crate::public_cluster::ClaimedCluster;
+
+/// The variable in which the client speaks.
+pub const EXEC_INFO: &str = "KUBERNETES_EXEC_INFO";
+/// The most bytes of it that are read. Linux passes no more than 128 KiB in one variable.
+pub const MAX_EXEC_INFO_BYTES: usize = 256 * 1024;
+
+const LIMITS: JsonLimits = JsonLimits { bytes: MAX_EXEC_INFO_BYTES, depth: 32 };
+
+/// The version of the contract that the client speaks. The answer must be in the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExecVersion {
+    /// `client.authentication.k8s.io/v1`.
+    V1,
+    /// `client.authentication.k8s.io/v1beta1`, which clients before 1.24 and Argo CD speak.
+    V1Beta1,
+}
+
+/// What the client says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecInfo {
+    /// In which version.
+    pub version: ExecVersion,
+    /// `spec.cluster`, with `provideClusterInfo` alone. Its `config` is never looked at: others than the user may have written it.
+    pub cluster: Option<ClaimedCluster>,
+}
+
+/// What the client says cannot be answered. Nothing of it is repeated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExecInfoError {
+    /// No JSON object, or too large.
+    #[error("{EXEC_INFO}: {0}")]
+    Json(#[from] crate::json::JsonError),
+    /// Another kind of object.
+    #[error("{EXEC_INFO}: kind is not ExecCredential")]
+    Kind,
+    /// A version that is not spoken here.
+    #[error("{EXEC_INFO}: apiVersion is neither client.authentication.k8s.io/v1 nor v1beta1; write one of them into the exec stanza")]
+    Version,
+    /// A member of another type than it has in Kubernetes.
+    #[error("{EXEC_INFO}: {0} is not of its type")]
+    Member(&'static str),
+}
+
+impl ExecVersion {
+    /// The `apiVersion`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ExecVersion::V1 => "client.authentication.k8s.io/v1",
+            ExecVersion::V1Beta1 => "client.authentication.k8s.io/v1beta1",
+        }
+    }
+}
+
+impl ExecInfo {
+    /// Reads the variable; nothing stands for a client that says nothing, which is answered in `v1beta1`.
+    ///
+    /// # Errors
+    /// [`ExecInfoError`]. Members that are not known are ignored: newer clients may say more.
+    pub fn read(text: Option<&[u8]>) -> Result<ExecInfo, ExecInfoError> {
+        let Some(text) = text else { return Ok(ExecInfo { version: ExecVersion::V1Beta1, cluster: None }) };
+        let object = read_object(text, LIMITS)?;
+        if object.get("kind").and_then(Value::as_str) != Some("ExecCredential") {
+            return Err(ExecInfoError::Kind);
+        }
+        let version = match object.get("apiVersion").and_then(Value::as_str) {
+            Some("client.authentication.k8s.io/v1") => ExecVersion::V1,
+            Some("client.authentication.k8s.io/v1beta1") => ExecVersion::V1Beta1,
+            _ => return Err(ExecInfoError::Version),
+        };
+        let spec = match object.get("spec") {
+            None | Some(Value::Null) => None,
+            Some(Value::Object(spec)) => Some(spec),
+            Some(_) => return Err(ExecInfoError::Member("spec")),
+        };
+        let cluster = match spec.and_then(|spec| spec.get("cluster")) {
+            None | Some(Value::Null) => None,
+            Some(Value::Object(cluster)) => Some(claimed(cluster)?),
+            Some(_) => return Err(ExecInfoError::Member("spec.cluster")),
+        };
+        Ok(ExecInfo { version, cluster })
+    }
+}
+
+fn claimed(cluster: &Map<String, Value>) -> Result<ClaimedCluster, ExecInfoError> {
+    let text = |member: &str, path: &'static str| match cluster.get(member) {
+        None | Some(Value::Null) => Ok(String::new()),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(_) => Err(ExecInfoError::Member(path)),
+    };
+    let insecure_skip_tls_verify = match cluster.get("insecure-skip-tls-verify") {
+        None | Some(Value::Null) => false,
+        Some(Value::Bool(insecure)) => *insecure,
+        Some(_) => return Err(ExecInfoError::Member("spec.cluster.insecure-skip-tls-verify")),
+    };
+    Ok(ClaimedCluster {
+        server: text("server", "spec.cluster.server")?,
+        tls_server_name: text("tls-server-name", "spec.cluster.tls-server-name")?,
+        insecure_skip_tls_verify,
+        certificate_authority_data: text("certificate-authority-data", "spec.cluster.certificate-authority-data")?,
+        proxy_url: text("proxy-url", "spec.cluster.proxy-url")?,
+    })
+}
+
+/// When the client is to ask again: 60 s before the token ends, and no later than the server says. None if that leaves it less than
+/// 10 s by this machine's clock.
+pub fn expiration(token: &UnverifiedJwt, usable: Duration, now: Timestamp) -> Option<Timestamp> {
+    let exp = Timestamp::from_second(token.claims().get("exp")?.as_i64()?).ok()?;
+    let by_token = exp.checked_sub(lifetime::MARGIN).ok()?;
+    let expiration = by_token.min(now.checked_add(usable).ok()?);
+    leaves_time(expiration, now).then_some(expiration)
+}
+
+/// Whether a token is still worth handing to a client that may use it until `expiration`.
+pub fn leaves_time(expiration: Timestamp, now: Timestamp) -> bool {
+    now.checked_add(lifetime::LEAST_USE).is_ok_and(|least| expiration >= least)
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    status: Status<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Status<'a> {
+    expiration_timestamp: String,
+    token: &'a str,
+}
+
+/// The one JSON object for standard output. The expiry is in whole seconds, UTC: without one, clients keep a token until a 401.
+pub fn answer(version: ExecVersion, token: &SecretString, expiration: Timestamp) -> SecretString {
+    let expiration = Timestamp::from_second(expiration.as_second()).unwrap_or(expiration);
+    let status = Status { expiration_timestamp: expiration.to_string(), token: token.expose_secret() };
+    let answer = Answer { api_version: version.as_str(), kind: "ExecCredential", status };
+    serde_json::to_string(&answer).unwrap_or_default().into()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+    use proptest::prelude::*;
+    use secrecy::ExposeSecret;
+    use serde_json::json;
+
+    use super::{ExecInfo, ExecInfoError, ExecVersion, answer, expiration};
+    use crate::jwks::test_keys::{claims, key};
+    use crate::jwt::{SigningAlgorithm, UnverifiedJwt};
+
+    fn info(spec: serde_json::Value) -> Result<ExecInfo, ExecInfoError> {
+        let text = json!({ "kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1", "spec": spec });
+        ExecInfo::read(Some(text.to_string().as_bytes()))
+    }
+
+    #[test]
+    fn the_client_is_answered_in_its_own_version() {
+        assert_eq!(ExecInfo::read(None).unwrap(), ExecInfo { version: ExecVersion::V1Beta1, cluster: None });
+        for (version, read) in [("v1", Some(ExecVersion::V1)), ("v1beta1", Some(ExecVersion::V1Beta1)), ("v1alpha1", None), ("v2", None)] {
+            let text = format!(r#"{{"apiVersion":"client.authentication.k8s.io/{version}","kind":"ExecCredential","spec":{{}}}}"#);
+            assert_eq!(ExecInfo::read(Some(text.as_bytes())).map(|info| info.version).ok(), read, "{version}");
+        }
+        let found = answer(ExecVersion::V1, &"a.b.c".to_owned().into(), "2026-08-01T10:00:00.75Z".parse().unwrap());
+        let expected = r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"expirationTimestamp":"2026-08-01T10:00:00Z","token":"a.b.c"}}"#;
+        assert_eq!(found.expose_secret(), expected);
+    }
+
+    #[test]
+    fn the_cluster_is_read_and_its_config_is_not() {
+        let read = info(json!({ "interactive": true, "cluster": {
+            "server": "https://t", "certificate-authority-data": "QQ==", "tls-server-name": "n", "proxy-url": "http://p",
+            "config": { "server": "https://evil", "audience": "other" }, "disable-compression": true,
+        } }));
+        let cluster = read.unwrap().cluster.unwrap();
+        assert_eq!((cluster.server.as_str(), cluster.certificate_authority_data.as_str()), ("https://t", "QQ=="));
+        assert_eq!((cluster.tls_server_name.as_str(), cluster.proxy_url.as_str()), ("n", "http://p"));
+        assert!(!cluster.insecure_skip_tls_verify);
+        assert_eq!(info(json!({})).unwrap().cluster, None);
+    }
+
+    #[test]
+    fn hostile_information_is_refused_without_being_repeated() {
+        let long = format!(r#"{{"kind":"ExecCredential","x":"{}"}}"#, "a".repeat(1 << 20));
+        let doubled = r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"cluster":{"server":"https://a","server":"https://secret"}}}"#;
+        for text in ["", "[]", "{", "secret", r#"{"kind":"Pod"}"#, &long, doubled] {
+            let error = ExecInfo::read(Some(text.as_bytes())).unwrap_err().to_string();
+            assert!(!error.contains("secret") && error.len() < 200, "{error}");
+        }
+        for spec in [
+            json!("x"),
+            json!({ "cluster": [] }),
+            json!({ "cluster": { "server": 1 } }),
+            json!({ "cluster": { "insecure-skip-tls-verify": "true" } }),
+            json!({ "cluster": { "proxy-url": {} } }),
+        ] {
+            assert!(matches!(info(spec.clone()), Err(ExecInfoError::Member(_))), "{spec}");
+        }
+    }
+
+    #[test]
+    fn the_expiry_is_sixty_seconds_early_and_never_past() {
+        let mut claims = claims();
+        let now: Timestamp = "2026-08-01T10:00:00Z".parse().unwrap();
+        claims["exp"] = json!(now.as_second() + 600);
+        let token = UnverifiedJwt::parse(&key(SigningAlgorithm::Es256).token(&claims)).unwrap();
+        let at = |seconds: i64| Timestamp::from_second(now.as_second() + seconds).unwrap();
+        assert_eq!(expiration(&token, Duration::from_secs(540), now), Some(at(540)));
+        assert_eq!(expiration(&token, Duration::from_secs(100), now), Some(at(100)), "the server's word, where it is shorter");
+        assert_eq!(expiration(&token, Duration::from_secs(9000), now), Some(at(540)));
+        assert_eq!(expiration(&token, Duration::from_secs(540), at(530)), Some(at(540)));
+        assert_eq!(expiration(&token, Duration::from_secs(540), at(531)), None);
+        assert_eq!(expiration(&token, Duration::from_secs(540), at(3600)), None, "a clock that is an hour ahead");
+        for exp in [json!("never"), json!(null), json!(1e40)] {
+            claims["exp"] = exp;
+            let token = UnverifiedJwt::parse(&key(SigningAlgorithm::Es256).token(&claims)).unwrap();
+            assert_eq!(expiration(&token, Duration::from_secs(540), now), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = ExecInfo::read(Some(&bytes));
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! What other tools know of a cluster, as a TargetCluster: where it is and how it is trusted. Credentials stay where they were.
+//!
+//! A kubeconfig, a Secret that holds one (Flux, Cluster API), a cluster Secret of Argo CD, or a ClusterProfile.
+
+mod argo_cd;
+mod cluster_profile;
+mod kubeconfig;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::audience::Audience;
+use crate::ca_bundle::{CaBundle, CaBundleError};
+use crate::config;
+use crate::name::ObjectName;
+
+/// The most bytes that are read. A Secret holds 1 MiB, in base64.
+pub const MAX_IMPORT_BYTES: usize = 2 * 1024 * 1024;
+
+/// Which part of the input is meant, where there are several.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Choice<'a> {
+    /// The context of a kubeconfig; without it, its current one.
+    pub context: Option<&'a str>,
+    /// The key of a Secret; without it, `value`, `value.yaml` or `kubeconfig`.
+    pub key: Option<&'a str>,
+    /// The access provider of a ClusterProfile; without it, the only one.
+    pub provider: Option<&'a str>,
+}
+
+/// A cluster as it was found.
+#[derive(Debug, Default)]
+pub struct Imported {
+    /// What it is called there.
+    pub name: String,
+    server: String,
+    ca: Option<String>,
+    tls_server_name: Option<String>,
+    proxy_url: Option<String>,
+    /// What was left out, by kind; never a value.
+    pub dropped: Vec<String>,
+}
+
+/// Why nothing can be made of the input. No value of it is repeated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImportError {
+    /// Too large, no YAML, a key twice, several documents, or nested too deeply.
+    #[error("the input is not one YAML or JSON document of at most 2 MiB, each key of it once: line {0}")]
+    Form(u64),
+    /// Another kind of object.
+    #[error("the input is neither a kubeconfig, a Secret nor a ClusterProfile")]
+    Kind,
+    /// A field is missing or cannot be used.
+    #[error("{field} {problem}")]
+    Field {
+        /// Its path.
+        field: String,
+        /// What is wrong, and how to mend it.
+        problem: String,
+    },
+    /// The CA certificates are none.
+    #[error("the CA certificates: {0}; {mend}", mend = .0.mend())]
+    Authority(CaBundleError),
+    /// What would be written is not what the configuration takes.
+    #[error("the TargetCluster would have mistakes: {0}")]
+    Mistakes(String),
+}
+
+fn field(field: impl Into<String>, problem: impl Into<String>) -> ImportError {
+    ImportError::Field { field: field.into(), problem: problem.into() }
+}
+
+/// Finds the cluster in a document.
+///
+/// # Errors
+/// [`ImportError`].
+pub fn read(text: &str, choice: Choice<'_>) -> Result<Imported, ImportError> {
+    let document = document(text)?;
+    match (text_of(&document, "apiVersion"), text_of(&document, "kind")) {
+        ("v1", "Config") => kubeconfig::read(&document, choice.context),
+        ("v1", "Secret") if argo_cd::is_cluster(&document) => argo_cd::read(&document),
+        ("v1", "Secret") => {
+            let (key, bytes) = kubeconfig_of(&document, choice.key)?;
+            let inner = String::from_utf8(bytes).map_err(|_| field(format!("data.{key}"), "is not text"))?;
+            let mut imported = kubeconfig::read(&self::document(&inner)?, choice.context)?;
+            // Cluster API says which cluster a Secret is of.
+            if let Some(cluster) = document.pointer("/metadata/labels/cluster.x-k8s.io~1cluster-name").and_then(Value::as_str) {
+                cluster.clone_into(&mut imported.name);
+            }
+            Ok(imported)
+        }
+        (version, "ClusterProfile") if version.starts_with("multicluster.x-k8s.io/") => cluster_profile::read(&document, choice.provider),
+        _ => Err(ImportError::Kind),
+    }
+}
+
+/// The keys in which Flux, Cluster API and others keep a kubeconfig.
+const KUBECONFIG_KEYS: [&str; 3] = ["value", "value.yaml", "kubeconfig"];
+
+fn kubeconfig_of(secret: &Value, key: Option<&str>) -> Result<(String, Vec<u8>), ImportError> {
+    if let Some(key) = key {
+        let bytes = entry(secret, key)?.ok_or_else(|| field(format!("data.{key}"), "is not there; name another with --key"))?;
+        return Ok((key.to_owned(), bytes));
+    }
+    for key in KUBECONFIG_KEYS {
+        if let Some(bytes) = entry(secret, key)? {
+            return Ok((key.to_owned(), bytes));
+        }
+    }
+    Err(field("data", "has none of value, value.yaml and kubeconfig; name the key of the kubeconfig with --key"))
+}
+
+/// An entry of a Secret, from `data` or `stringData`.
+fn entry(secret: &Value, key: &str) -> Result<Option<Vec<u8>>, ImportError> {
+    let member = |part: &str| secret.get(part).and_then(|data| data.get(key)).and_then(Value::as_str);
+    if let Some(text) = member("stringData") {
+        return Ok(Some(text.as_bytes().to_vec()));
+    }
+    let decoded = member("data").map(|text| STANDARD.decode(text.trim_ascii()));
+    decoded.transpose().map_err(|_| field(format!("data.{key}"), "is not base64"))
+}
+
+fn document(text: &str) -> Result<Value, ImportError> {
+    if text.len() > MAX_IMPORT_BYTES {
+        return Err(ImportError::Form(0));
+    }
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! { max_events: 100_000, max_nodes: 50_000, max_documents: 1, max_depth: 32, max_aliases: 0, max_anchors: 0 },
+        reject_unsupported_tags: true,
+    };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| ImportError::Form(error.location().map_or(0, |it| it.line())))
+}
+
+fn text_of<'a>(value: &'a Value, member: &str) -> &'a str {
+    value.get(member).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A member that is a text, absent, or a mistake.
+fn optional(members: &Map<String, Value>, member: &str, path: &str) -> Result<Option<String>, ImportError> {
+    match members.get(member) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if text.is_empty() => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(field(format!("{path}.{member}"), "is not a text")),
+    }
+}
+
+/// The cluster of clientcmd, as kubeconfigs and ClusterProfiles hold it.
+fn cluster(members: &Map<String, Value>, path: &str) -> Result<Imported, ImportError> {
+    match members.get("insecure-skip-tls-verify") {
+        None | Some(Value::Null | Value::Bool(false)) => {}
+        _ => return Err(insecure(&format!("{path}.insecure-skip-tls-verify"))),
+    }
+    if members.get("certificate-authority").is_some_and(|it| it.as_str() != Some("")) {
+        let mend = "names a file, which is not read; put its content in base64 into certificate-authority-data";
+        return Err(field(format!("{path}.certificate-authority"), mend));
+    }
+    let server = optional(members, "server", path)?.ok_or_else(|| field(format!("{path}.server"), "is missing"))?;
+    let mut dropped = Vec::new();
+    let kept =
+        ["server", "certificate-authority-data", "certificate-authority", "tls-server-name", "proxy-url", "insecure-skip-tls-verify"];
+    dropped.extend(members.keys().filter(|member| !kept.contains(&member.as_str())).map(|member| plain(member)));
+    Ok(Imported {
+        name: String::new(),
+        server,
+        ca: optional(members, "certificate-authority-data", path)?,
+        tls_server_name: optional(members, "tls-server-name", path)?,
+        proxy_url: optional(members, "proxy-url", path)?,
+        dropped,
+    })
+}
+
+fn insecure(path: &str) -> ImportError {
+    let mend = "is set: whoever is on the way would get the tokens; get the cluster's CA certificate, put it in, and take this out";
+    field(path, mend)
+}
+
+/// A name of the input, safe to print.
+fn plain(text: &str) -> String {
+    text.chars().filter(|character| character.is_ascii_graphic()).take(60).collect()
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Object<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: Metadata<'a>,
+    spec: Spec<'a>,
+}
+
+#[derive(Serialize)]
+struct Metadata<'a> {
+    name: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec<'a> {
+    address: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls_server_name: Option<&'a str>,
+    #[serde(rename = "proxyURL", skip_serializing_if = "Option::is_none")]
+    proxy_url: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ca_bundle: Option<&'a str>,
+    audience: &'a str,
+}
+
+/// What stands before the object when it is tried.
+const HEAD: &str = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\npublicURL: https://keyferry.example\n\
+                    discovery: {tls: {certFile: a, keyFile: b}}\napi: {tls: {certFile: a, keyFile: b}}\n---\n";
+
+impl Imported {
+    /// The TargetCluster as YAML, read once by the reader that will read it. It allows nobody.
+    ///
+    /// # Errors
+    /// [`ImportError`] names what a TargetCluster cannot be made of.
+    pub fn render(&mut self, name: Option<&str>, audience: &Audience, now: Timestamp) -> Result<String, ImportError> {
+        let name = name.unwrap_or(&self.name);
+        ObjectName::new(name).map_err(|error| field("the cluster's name", format!("{error}; give another with --name")))?;
+        let address = config::server_address(&self.server).map_err(|problem| field("server", problem))?;
+        let proxy_url = self.proxy_url.as_deref().map(config::proxy_address).transpose();
+        let proxy_url = proxy_url.map_err(|problem| field("the proxy's URL", problem))?;
+        let ca_bundle = match &self.ca {
+            None => None,
+            Some(data) => {
+                let pem = STANDARD.decode(data.trim_ascii()).map_err(|_| field("the CA certificates", "are not base64 of PEM"))?;
+                let bundle = CaBundle::from_pem(&pem, now).map_err(ImportError::Authority)?;
+                if bundle.ignored_blocks() > 0 {
+                    self.dropped.push("what stood beside the CA certificates".to_owned());
+                }
+                Some(bundle.to_pem())
+            }
+        };
+        let object = Object {
+            api_version: "keyferry.dev/v1alpha1",
+            kind: "TargetCluster",
+            metadata: Metadata { name },
+            spec: Spec {
+                address: &address,
+                tls_server_name: self.tls_server_name.as_deref(),
+                proxy_url: proxy_url.as_deref(),
+                ca_bundle: ca_bundle.as_deref(),
+                audience: audience.as_str(),
+            },
+        };
+        let text = serde_saphyr::to_string(&object).map_err(|_| ImportError::Mistakes("it cannot be written".to_owned()))?;
+        // The order of a map is nobody's promise.
+        self.dropped.sort();
+        match config::read(&format!("{HEAD}{text}")) {
+            Ok(_) => Ok(text),
+            Err(error) => Err(ImportError::Mistakes(error.to_string())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

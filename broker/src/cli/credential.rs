@@ -1,0 +1,186 @@
+//! `keyferry credential`: the exec plugin of kubectl and client-go.
+//!
+//! A warm call reads a few files and prints. Nothing of the network is built before a token has to be fetched.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use keyferry_core::exec_credential::{self, EXEC_INFO, ExecInfo};
+use keyferry_core::jwt::UnverifiedJwt;
+use keyferry_core::name::AccessName;
+use keyferry_core::public_cluster::ClaimedCluster;
+use secrecy::ExposeSecret;
+use serde_json::Value;
+
+use super::access::{NamedArgs, ServerArgs, UsageError, hint};
+use super::client_config::{ClientConfigArgs, Reach, home_folder};
+use super::{local_file, ui};
+use crate::client::ClientError;
+use crate::client::caller_token;
+use crate::client::credential_cache::{CacheKey, CachedToken, CredentialCache};
+use crate::client::server::ClusterToken;
+use crate::clock::{Clock, SystemClock};
+
+const MAX_CA_BYTES: usize = 1 << 20;
+
+#[derive(Args)]
+pub(super) struct CredentialArgs {
+    #[command(flatten)]
+    access: NamedArgs,
+    #[command(flatten)]
+    server: ServerArgs,
+    #[command(flatten)]
+    client: ClientConfigArgs,
+    /// Where tokens are kept between calls [default: $XDG_CACHE_HOME/keyferry/credentials].
+    #[arg(long, env = "KEYFERRY_CACHE_DIR", value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
+}
+
+/// A failure and what to try next.
+struct Failure {
+    problem: String,
+    hint: Option<&'static str>,
+}
+
+impl From<UsageError> for Failure {
+    fn from(usage: UsageError) -> Failure {
+        Failure { problem: usage.problem, hint: Some(usage.hint) }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Failure {
+        Failure { problem: error.to_string(), hint: hint(&error) }
+    }
+}
+
+fn failure(problem: impl Into<String>, hint: &'static str) -> Failure {
+    Failure { problem: problem.into(), hint: Some(hint) }
+}
+
+pub(super) fn run(args: &CredentialArgs) -> ExitCode {
+    let clock = SystemClock::start();
+    let answered = answer(args, &clock);
+    match answered {
+        Ok(answer) => ui::finish(answer.expose_secret()),
+        Err(Failure { problem, hint }) => ui::fail(&problem, hint),
+    }
+}
+
+fn answer(args: &CredentialArgs, clock: &SystemClock) -> Result<secrecy::SecretString, Failure> {
+    let access = args.access.name()?;
+    let info = std::env::var_os(EXEC_INFO);
+    let info = ExecInfo::read(info.as_deref().map(std::os::unix::ffi::OsStrExt::as_bytes));
+    let info = info.map_err(|error| failure(error.to_string(), "kubectl and client-go set it; see docs/clients.md"))?;
+    let reach = args.client.reach(&args.server)?;
+    if info.cluster.is_none() && !reach.allow_unpinned_server {
+        return Err(failure(
+            format!("{EXEC_INFO} names no cluster, so the token could go to any server"),
+            "write provideClusterInfo: true into the exec stanza; for a client that cannot, allowUnpinnedServer into your own client file",
+        ));
+    }
+    let token = through_cache(args, &access, &reach, info.cluster.as_ref(), clock)?;
+    Ok(exec_credential::answer(info.version, &token.token, token.expiration))
+}
+
+/// From the cache, or fetched by the one process that holds the lock while the others wait for what it leaves.
+fn through_cache(
+    args: &CredentialArgs,
+    access: &AccessName,
+    reach: &Reach,
+    cluster: Option<&ClaimedCluster>,
+    clock: &SystemClock,
+) -> Result<CachedToken, Failure> {
+    let folder = args.cache_dir.clone().or_else(|| home_folder("XDG_CACHE_HOME", ".cache").map(|it| it.join("credentials")));
+    let cache = folder.ok_or_else(|| "no cache is used: neither --cache-dir nor HOME is set".to_owned());
+    let cache = match cache.and_then(|folder| CredentialCache::open(&folder)) {
+        Ok(cache) => cache,
+        Err(why) => {
+            ui::note(&format!("keyferry: {why}"));
+            return fetch(access, reach, cluster, clock);
+        }
+    };
+    let key = key(access, reach, cluster);
+    if let Some(token) = cache.get(&key, clock.now().wall) {
+        return Ok(token);
+    }
+    let lock = cache.lock(&key);
+    match &lock {
+        Some(_) => {
+            if let Some(token) = cache.get(&key, clock.now().wall) {
+                return Ok(token);
+            }
+        }
+        None => ui::note("keyferry: another process holds the cache's lock; this one asks by itself"),
+    }
+    let token = fetch(access, reach, cluster, clock)?;
+    if let Err(why) = cache.put(&key, &token, clock.now().wall) {
+        ui::note(&format!("keyferry: {why}"));
+    }
+    Ok(token)
+}
+
+/// Everything that decides which token comes out.
+fn key(access: &AccessName, reach: &Reach, cluster: Option<&ClaimedCluster>) -> CacheKey {
+    let path = |path: Option<&std::path::Path>| path.map(|path| path.as_os_str().as_encoded_bytes().to_vec());
+    let text = |text: Option<&str>| text.map(|text| text.as_bytes().to_vec());
+    let authority = reach.server.certificate_authority.as_deref();
+    let claimed = |part: fn(&ClaimedCluster) -> &str| cluster.map(|cluster| part(cluster).as_bytes().to_vec());
+    let parts = [
+        text(Some(&access.to_string())),
+        text(Some(&reach.server.url)),
+        path(authority),
+        authority.and_then(|file| local_file::read(file, "CA certificates", MAX_CA_BYTES).ok()),
+        path(reach.token_file()),
+        reach.token_file().and_then(identity),
+        text(reach.caller.service_account.as_ref().map(|name| name.as_str())),
+        text(reach.caller.audience.as_ref().map(|audience| audience.as_str())),
+        path(reach.caller.hub.kubeconfig.as_deref()),
+        text(reach.caller.hub.context.as_deref()),
+        claimed(|cluster| &cluster.server),
+        claimed(|cluster| &cluster.tls_server_name),
+        claimed(|cluster| &cluster.certificate_authority_data),
+        claimed(|cluster| &cluster.proxy_url),
+        claimed(|cluster| if cluster.insecure_skip_tls_verify { "insecure" } else { "" }),
+        Some(rustix::process::geteuid().as_raw().to_be_bytes().to_vec()),
+    ];
+    CacheKey::of(&parts.each_ref().map(Option::as_deref))
+}
+
+/// Who the caller's token says it is: a file may come to hold another's, as in the jobs of one runner.
+fn identity(file: &std::path::Path) -> Option<Vec<u8>> {
+    let token = caller_token::read(file).ok()?;
+    let token = UnverifiedJwt::parse(token.expose_secret()).ok()?;
+    let claims = token.claims();
+    let uid = claims.get("kubernetes.io").and_then(|own| own.pointer("/serviceaccount/uid")).cloned();
+    let identity = [claims.get("iss").cloned(), claims.get("sub").cloned(), uid].map(|part| part.unwrap_or(Value::Null));
+    serde_json::to_vec(&identity).ok()
+}
+
+fn fetch(access: &AccessName, reach: &Reach, cluster: Option<&ClaimedCluster>, clock: &SystemClock) -> Result<CachedToken, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure { problem: format!("starting: {error}"), hint: None })?;
+    let fetched = runtime.block_on(async {
+        let caller = caller_token::find(&reach.caller, access.namespace.as_str()).await?;
+        reach.server.cluster_token(&caller, access).await
+    })?;
+    let ClusterToken { token, cluster: target } = fetched;
+    if let Some(claimed) = cluster {
+        let target = target.ok_or_else(|| {
+            failure("the server does not say where the target is, so nothing can be compared", "update the Keyferry server")
+        })?;
+        target.is_what(claimed).map_err(|other| {
+            failure(
+                format!("the token for {access} is not handed over: in the kubeconfig, {other}"),
+                "take the cluster from `keyferry kubeconfig --exec`",
+            )
+        })?;
+    }
+    let jwt = UnverifiedJwt::parse(token.token.expose_secret());
+    let expiration = jwt.ok().and_then(|jwt| exec_credential::expiration(&jwt, token.usable, clock.now().wall));
+    let expiration = expiration.ok_or_else(|| {
+        failure("the server's token has less than 10 s to go by this machine's clock, or no expiry", "set the clocks right")
+    })?;
+    Ok(CachedToken { token: token.token, expiration })
+}

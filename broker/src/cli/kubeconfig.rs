@@ -1,0 +1,66 @@
+//! `keyferry kubeconfig`: with a token in it, or with the exec plugin, which fetches one whenever a client needs it.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use keyferry_core::kubeconfig::{self, ExecStanza};
+use secrecy::ExposeSecret;
+
+use super::access::{AccessArgs, hint};
+use super::client_config::ClientConfigArgs;
+use super::ui;
+use crate::client::caller_token;
+
+#[derive(Args)]
+pub(super) struct KubeconfigArgs {
+    #[command(flatten)]
+    access: AccessArgs,
+    /// Without a token: the user is an exec stanza that runs `keyferry credential`.
+    #[arg(long)]
+    exec: bool,
+    #[command(flatten)]
+    client: ClientConfigArgs,
+    /// The program that the exec stanza runs.
+    #[arg(long, requires = "exec", default_value = "keyferry", value_name = "PROGRAM")]
+    exec_command: String,
+}
+
+pub(super) async fn run(args: KubeconfigArgs) -> ExitCode {
+    if args.exec {
+        return with_exec(&args).await;
+    }
+    let source = match args.access.source() {
+        Ok(source) => source,
+        Err(usage) => return ui::fail(&usage.problem, Some(usage.hint)),
+    };
+    match source.kubeconfig().await {
+        Ok(kubeconfig) => ui::finish(kubeconfig.expose_secret().trim_end()),
+        Err(error) => ui::fail(&error.to_string(), hint(&error)),
+    }
+}
+
+/// Exchanges once, for where the target is; the token itself is dropped.
+async fn with_exec(args: &KubeconfigArgs) -> ExitCode {
+    let reach = args.access.through_server().and_then(|(access, server)| Ok((access, args.client.reach(server)?)));
+    let (access, reach) = match reach {
+        Ok(reach) => reach,
+        Err(usage) => return ui::fail(&usage.problem, Some(usage.hint)),
+    };
+    let fetched = async {
+        let caller = caller_token::find(&reach.caller, access.namespace.as_str()).await?;
+        reach.server.cluster_token(&caller, &access).await
+    };
+    let cluster = match fetched.await {
+        Ok(fetched) => fetched.cluster,
+        Err(error) => return ui::fail(&error.to_string(), hint(&error)),
+    };
+    let Some(cluster) = cluster else {
+        return ui::fail("the server does not say where the target is", Some("update the Keyferry server"));
+    };
+    let arguments = reach.arguments(&access, args.client.client_config.as_deref());
+    let stanza = ExecStanza::new(args.exec_command.clone(), arguments, Vec::new());
+    match kubeconfig::with_exec(&cluster, &access, &stanza) {
+        Ok(text) => ui::finish(text.trim_end()),
+        Err(error) => ui::fail(&error.to_string(), None),
+    }
+}

@@ -1,0 +1,168 @@
+//! The user's own file: which server the exec plugin asks, and who asks. What others may have written into a kubeconfig does not
+//! lead it elsewhere.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use keyferry_core::audience::Audience;
+use keyferry_core::name::ObjectName;
+use rustix::fs::OFlags;
+use serde::Deserialize;
+
+use super::caller_token::CallerTokenSource;
+use super::server::ServerAddress;
+use crate::kube::client::HubAccess;
+
+/// More than it ever has.
+const MAX_BYTES: u64 = 64 * 1024;
+/// Write permission for others than the owner.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// What it says.
+#[derive(Debug)]
+pub struct ClientFile {
+    /// The server.
+    pub server: ServerAddress,
+    /// The caller's token.
+    pub caller: CallerTokenSource,
+    /// Whether a token is handed to a client that does not say which server it will send it to.
+    pub allow_unpinned_server: bool,
+}
+
+/// The file cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("reading the client configuration {path}: {problem}")]
+pub struct ClientFileError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it, and how to mend it.
+    pub problem: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Document {
+    api_version: String,
+    kind: String,
+    server: String,
+    certificate_authority: Option<PathBuf>,
+    token_file: Option<PathBuf>,
+    service_account: Option<String>,
+    caller_audience: Option<String>,
+    kubeconfig: Option<PathBuf>,
+    context: Option<String>,
+    #[serde(default)]
+    allow_unpinned_server: bool,
+}
+
+/// Reads the file; nothing if there is none. Paths in it that are not absolute begin at its folder.
+///
+/// # Errors
+/// [`ClientFileError`]: others could have written it, or it says something that is not known.
+pub fn read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, ClientFileError> {
+    let wrong = |problem: &str| ClientFileError { path: path.to_owned(), problem: problem.to_owned() };
+    let Some(text) = trusted_text(path).map_err(|problem| wrong(&problem))? else { return Ok(None) };
+    let options = serde_saphyr::options! { budget: serde_saphyr::budget! { max_events: 200, max_aliases: 0, max_anchors: 0 } };
+    let document: Document = serde_saphyr::from_str_with_options(&text, options).map_err(|error| {
+        let line = error.location().map_or(0, |location| location.line());
+        let problem = error.without_snippet().to_string();
+        let problem: String = problem.lines().next().unwrap_or_default().chars().filter(|it| !it.is_control()).take(200).collect();
+        wrong(&format!("line {line}: {problem}"))
+    })?;
+    if document.api_version != "config.keyferry.dev/v1alpha1" || document.kind != "ClientConfiguration" {
+        return Err(wrong("it must begin with apiVersion: config.keyferry.dev/v1alpha1 and kind: ClientConfiguration"));
+    }
+    let audience = Audience::new(document.caller_audience.as_deref().unwrap_or(caller_audience));
+    let audience = audience.map_err(|error| wrong(&format!("callerAudience {error}")))?;
+    let service_account = document.service_account.map(ObjectName::new).transpose();
+    let service_account = service_account.map_err(|error| wrong(&format!("serviceAccount {error}")))?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let place = |file: Option<PathBuf>| file.map(|file| folder.join(file));
+    Ok(Some(ClientFile {
+        server: ServerAddress { url: document.server, certificate_authority: place(document.certificate_authority) },
+        caller: CallerTokenSource {
+            token_file: place(document.token_file),
+            service_account,
+            audience: Some(audience),
+            hub: HubAccess { kubeconfig: place(document.kubeconfig), context: document.context },
+        },
+        allow_unpinned_server: document.allow_unpinned_server,
+    }))
+}
+
+/// The text, if nobody but the user and root can have written it.
+fn trusted_text(path: &Path) -> Result<Option<String>, String> {
+    let flags = i32::try_from((OFlags::NONBLOCK | OFlags::CLOEXEC).bits()).unwrap_or_default();
+    let file = match File::options().read(true).custom_flags(flags).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    let metadata = file.metadata().map_err(|error| error.to_string())?;
+    if !metadata.is_file() {
+        return Err("it is not a regular file".to_owned());
+    }
+    if metadata.uid() != rustix::process::geteuid().as_raw() && metadata.uid() != 0 {
+        return Err("it belongs to another user, who could send your tokens elsewhere; make it your own".to_owned());
+    }
+    if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
+        return Err("others may write it, and could send your tokens elsewhere; chmod go-w".to_owned());
+    }
+    let mut text = String::new();
+    file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|_| "it is not readable text".to_owned())?;
+    if text.len() as u64 > MAX_BYTES { Err("it is larger than 64 KiB".to_owned()) } else { Ok(Some(text)) }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    use super::read;
+
+    const GOOD: &str = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ClientConfiguration\nserver: https://k.example\n\
+                        certificateAuthority: ca.crt\ntokenFile: /run/token\n";
+
+    fn write(path: &Path, text: &str, mode: u32) {
+        std::fs::write(path, text).unwrap();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn it_names_the_server_and_the_caller() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("client.yaml");
+        assert!(read(&path, "keyferry.dev").unwrap().is_none(), "no file is no mistake");
+        write(&path, GOOD, 0o644);
+        let file = read(&path, "keyferry.dev").unwrap().unwrap();
+        assert_eq!(file.server.certificate_authority, Some(folder.path().join("ca.crt")));
+        assert_eq!(file.caller.token_file.as_deref(), Some(Path::new("/run/token")));
+        assert!(!file.allow_unpinned_server, "never by itself");
+    }
+
+    #[test]
+    fn what_others_can_write_or_is_not_known_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("client.yaml");
+        for mode in [0o666, 0o622, 0o664] {
+            write(&path, GOOD, mode);
+            assert!(read(&path, "keyferry.dev").unwrap_err().problem.contains("chmod go-w"), "{mode:o}");
+        }
+        for text in [
+            &format!("{GOOD}further: true\n"),
+            &format!("{GOOD}server: https://evil.example\n"),
+            "apiVersion: v1\nkind: ClientConfiguration\nserver: https://k.example\n",
+            "kind: ClientConfiguration\n",
+            "",
+            "{",
+            &"x".repeat(70_000),
+        ] {
+            write(&path, text, 0o600);
+            assert!(read(&path, "keyferry.dev").is_err(), "{}", text.get(..40.min(text.len())).unwrap_or_default());
+        }
+        assert!(read(folder.path(), "keyferry.dev").unwrap_err().problem.contains("regular file"));
+    }
+}

@@ -1,0 +1,180 @@
+//! Tokens of the exec plugin on the user's own disk: one file for each way to one target, for this user alone.
+//!
+//! Whatever is not as this room leaves it is a miss. A cache that cannot be used costs a call to the server and nothing else.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use aws_lc_rs::digest;
+use jiff::Timestamp;
+use keyferry_core::jwt::UnverifiedJwt;
+use keyferry_core::{exec_credential, json};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fsync, openat, renameat, unlinkat};
+use rustix::io::Errno;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::json;
+
+/// More than an entry ever has: a token and an expiry.
+const MAX_ENTRY_BYTES: usize = 16 * 1024;
+/// How long another process may hold the lock: the server's own deadline, and a little.
+const LOCK_DEADLINE: Duration = Duration::from_secs(35);
+const LOCK_INTERVAL: Duration = Duration::from_millis(20);
+/// More files than this, and old ones are removed.
+const MAX_FILES: usize = 512;
+/// No token lives longer than a day.
+const OLD: Duration = Duration::from_secs(25 * 3600);
+
+/// A token and when it is to be replaced.
+#[derive(Debug)]
+pub struct CachedToken {
+    /// The token.
+    pub token: SecretString,
+    /// When the client is told to ask again.
+    pub expiration: Timestamp,
+}
+
+/// Names an entry by everything that decides which token it may hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheKey(String);
+
+impl CacheKey {
+    /// A key of parts, each of which may be absent. No two lists of parts are one key.
+    pub fn of(parts: &[Option<&[u8]>]) -> CacheKey {
+        let mut context = digest::Context::new(&digest::SHA256);
+        context.update(b"keyferry credential 1");
+        context.update(&(parts.len() as u64).to_be_bytes());
+        for part in parts {
+            context.update(&[u8::from(part.is_some())]);
+            let part = part.unwrap_or_default();
+            context.update(&(part.len() as u64).to_be_bytes());
+            context.update(part);
+        }
+        CacheKey(context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+}
+
+/// A folder that this user alone can enter.
+pub struct CredentialCache {
+    folder: OwnedFd,
+    path: PathBuf,
+}
+
+/// Held while the one process that asks the server does so. Dropping it lets the next one look.
+pub struct CacheLock {
+    _file: OwnedFd,
+}
+
+impl CredentialCache {
+    /// Opens the folder, and makes it if it is not there.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn open(path: &Path) -> Result<CredentialCache, String> {
+        let wrong = |problem: &dyn std::fmt::Display| format!("the cache {} is not used: {problem}", path.display());
+        match std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path) {
+            Ok(()) => {}
+            Err(error) => return Err(wrong(&error)),
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = File::from(rustix::fs::open(path, flags, Mode::empty()).map_err(|error| wrong(&error))?);
+        let metadata = folder.metadata().map_err(|error| wrong(&error))?;
+        if metadata.uid() != rustix::process::geteuid().as_raw() {
+            return Err(wrong(&"it belongs to another user"));
+        }
+        if metadata.mode() & 0o077 != 0 {
+            return Err(wrong(&"others may enter it; chmod 700"));
+        }
+        Ok(CredentialCache { folder: folder.into(), path: path.to_owned() })
+    }
+
+    /// The token of an entry that is sound and has at least 10 s to go.
+    pub fn get(&self, key: &CacheKey, now: Timestamp) -> Option<CachedToken> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(openat(&self.folder, key.0.as_str(), flags, Mode::empty()).ok()?);
+        let metadata = file.metadata().ok()?;
+        let own = metadata.is_file() && metadata.uid() == rustix::process::geteuid().as_raw() && metadata.mode() & 0o7777 == 0o600;
+        if !own || metadata.len() > MAX_ENTRY_BYTES as u64 {
+            return None;
+        }
+        let mut bytes = zeroize::Zeroizing::new(Vec::with_capacity(MAX_ENTRY_BYTES));
+        file.take(MAX_ENTRY_BYTES as u64).read_to_end(&mut bytes).ok()?;
+        let entry = json::read_object(&bytes, json::JsonLimits { bytes: MAX_ENTRY_BYTES, depth: 2 }).ok()?;
+        // A file that was renamed, or of another version, is not what the key says.
+        if entry.get("key").and_then(|it| it.as_str()) != Some(&key.0) {
+            return None;
+        }
+        let token = SecretString::from(entry.get("token")?.as_str()?);
+        let jwt = UnverifiedJwt::parse(token.expose_secret()).ok()?;
+        let expiration = Timestamp::from_second(entry.get("expiration")?.as_i64()?).ok()?;
+        // The file's word counts no longer than the token's own.
+        let left = Duration::try_from(expiration.duration_since(now)).ok()?;
+        let expiration = exec_credential::expiration(&jwt, left, now)?;
+        Some(CachedToken { token, expiration })
+    }
+
+    /// Waits for the entry's lock; none if another process holds it for longer than a fetch can take.
+    pub fn lock(&self, key: &CacheKey) -> Option<CacheLock> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = openat(&self.folder, format!("{}.lock", key.0), flags, Mode::from_raw_mode(0o600)).ok()?;
+        let mut waited = Duration::ZERO;
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Some(CacheLock { _file: file }),
+                Err(Errno::WOULDBLOCK | Errno::INTR) if waited < LOCK_DEADLINE => {}
+                Err(_) => return None,
+            }
+            std::thread::sleep(LOCK_INTERVAL);
+            waited += LOCK_INTERVAL;
+        }
+    }
+
+    /// Puts an entry in its place, whole or not at all.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn put(&self, key: &CacheKey, token: &CachedToken, now: Timestamp) -> Result<(), String> {
+        self.try_put(key, token).map_err(|error| format!("the token is not kept in {}: {error}", self.path.display()))?;
+        self.remove_old(now);
+        Ok(())
+    }
+
+    fn try_put(&self, key: &CacheKey, token: &CachedToken) -> std::io::Result<()> {
+        let entry = json!({ "key": key.0, "expiration": token.expiration.as_second(), "token": token.token.expose_secret() });
+        let bytes = zeroize::Zeroizing::new(entry.to_string());
+        // Two processes without the lock must not write one file.
+        let unfinished = format!("{}.{}", key.0, std::process::id());
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let _ = unlinkat(&self.folder, unfinished.as_str(), AtFlags::empty());
+        let mut file = File::from(openat(&self.folder, unfinished.as_str(), flags, Mode::from_raw_mode(0o600))?);
+        let written = file.write_all(bytes.as_bytes()).and_then(|()| file.sync_all());
+        let written = written.and_then(|()| Ok(renameat(&self.folder, unfinished.as_str(), &self.folder, key.0.as_str())?));
+        if written.is_err() {
+            let _ = unlinkat(&self.folder, unfinished.as_str(), AtFlags::empty());
+        }
+        written?;
+        Ok(fsync(&self.folder)?)
+    }
+
+    /// Entries and locks that nobody has touched for longer than a token lives, once there are many files.
+    fn remove_old(&self, now: Timestamp) {
+        let Ok(files) = std::fs::read_dir(&self.path) else { return };
+        let files: Vec<_> = files.take(MAX_FILES * 8).flatten().collect();
+        if files.len() <= MAX_FILES {
+            return;
+        }
+        let last = i64::try_from(OLD.as_secs()).unwrap_or(i64::MAX);
+        for file in files {
+            let old = file.metadata().is_ok_and(|metadata| now.as_second().saturating_sub(metadata.mtime()) > last);
+            if old && file.file_name().len() >= 64 {
+                let _ = unlinkat(&self.folder, file.file_name(), AtFlags::empty());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,266 @@
+//! A directory whose files change all at once, laid out as the kubelet does it: `..data` leads to a dated directory, and each visible
+//! name leads through it. A reader sees the old files or the new ones, never some of each.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use rustix::fs::{
+    AtFlags, Dir, FlockOperation, Gid, Mode, OFlags, fchmod, fchown, flock, fsync, mkdirat, openat, readlinkat, renameat, symlinkat,
+    unlinkat,
+};
+use rustix::io::Errno;
+
+/// Leads to the directory that counts.
+const DATA: &str = "..data";
+/// It, before it takes the other's place.
+const NEXT: &str = "..data_tmp";
+/// Every name that ever stands in such a directory.
+const NAMES: [&str; 4] = ["token", "ca.crt", "namespace", "kubeconfig"];
+/// More than one of these files has.
+const MAX_BYTES: u64 = 1 << 20;
+/// More entries than such a directory has, even after many crashes.
+const MAX_ENTRIES: usize = 1000;
+
+/// Who may read the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rights {
+    /// Permission bits of the files.
+    pub mode: u32,
+    /// Their group.
+    pub group: Option<u32>,
+}
+
+/// The directory cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("writing {path}: {problem}")]
+pub struct TokenDirectoryError {
+    /// The directory.
+    pub path: PathBuf,
+    /// What is wrong, or what the system says.
+    pub problem: String,
+}
+
+/// An open directory, locked against a second writer while this lives.
+pub struct TokenDirectory {
+    folder: OwnedFd,
+    path: PathBuf,
+    rights: Rights,
+}
+
+impl Rights {
+    /// Whoever may read a file must be able to enter its directory.
+    fn folder_mode(self) -> Mode {
+        Mode::from_raw_mode(if self.mode & 0o040 == 0 { 0o700 } else { 0o750 })
+    }
+
+    fn give(self, file: impl AsFd, mode: Mode) -> rustix::io::Result<()> {
+        if let Some(group) = self.group {
+            fchown(&file, None, Some(Gid::from_raw(group)))?;
+        }
+        fchmod(&file, mode)
+    }
+}
+
+impl TokenDirectory {
+    /// Opens a directory, and makes what is missing of `below` in it.
+    ///
+    /// # Errors
+    /// [`TokenDirectoryError`]: it is a link, belongs to somebody else, or is written by another agent.
+    pub fn open(path: &Path, below: &[&str], rights: Rights) -> Result<TokenDirectory, TokenDirectoryError> {
+        let mut path = path.to_owned();
+        let wrong =
+            |path: &Path, problem: &dyn std::fmt::Display| TokenDirectoryError { path: path.to_owned(), problem: problem.to_string() };
+        let made = match std::fs::create_dir(&path) {
+            Ok(()) => true,
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
+            Err(error) => return Err(wrong(&path, &error)),
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut folder = rustix::fs::open(&path, flags, Mode::empty()).map_err(|error| wrong(&path, &error))?;
+        if made {
+            rights.give(&folder, rights.folder_mode()).map_err(|error| wrong(&path, &error))?;
+        }
+        for name in below {
+            path.push(name);
+            folder = subfolder(&folder, name, rights).map_err(|error| wrong(&path, &error))?;
+        }
+        let metadata = folder.try_clone().map(File::from).and_then(|folder| folder.metadata()).map_err(|error| wrong(&path, &error))?;
+        // A volume's root belongs to root, and all containers of a Pod may write it.
+        if metadata.uid() != rustix::process::geteuid().as_raw() && metadata.uid() != 0 {
+            return Err(wrong(&path, &"it belongs to another user; name a directory of your own"));
+        }
+        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(TokenDirectory { folder, path, rights }),
+            Err(Errno::WOULDBLOCK) => Err(wrong(&path, &"another agent writes it")),
+            Err(error) => Err(wrong(&path, &error)),
+        }
+    }
+
+    /// Puts these files in the place of the ones that are there, all in one step. False if they are there already.
+    ///
+    /// # Errors
+    /// [`TokenDirectoryError`]. What was there before stays, but for a failure after the step itself.
+    pub fn replace(&self, files: &[(&str, &[u8])], now: Timestamp, random: u64) -> Result<bool, TokenDirectoryError> {
+        self.try_replace(files, now, random).map_err(|error| TokenDirectoryError { path: self.path.clone(), problem: error.to_string() })
+    }
+
+    fn try_replace(&self, files: &[(&str, &[u8])], now: Timestamp, random: u64) -> std::io::Result<bool> {
+        for (name, _) in files {
+            self.check_link(name)?;
+        }
+        if self.holds(files)? {
+            self.tidy(files)?;
+            return Ok(false);
+        }
+        let fresh = format!("..{}.{random:016x}", now.strftime("%Y_%m_%d_%H_%M_%S"));
+        let folder = self.fresh_folder(&fresh)?;
+        for (name, bytes) in files {
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let mut file = File::from(openat(&folder, *name, flags, Mode::from_raw_mode(0o600))?);
+            file.write_all(bytes)?;
+            self.rights.give(&file, Mode::from_raw_mode(self.rights.mode))?;
+            file.sync_all()?;
+        }
+        self.rights.give(&folder, self.rights.folder_mode())?;
+        fsync(&folder)?;
+        match unlinkat(&self.folder, NEXT, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        symlinkat(fresh.as_str(), &self.folder, NEXT)?;
+        renameat(&self.folder, NEXT, &self.folder, DATA)?;
+        self.tidy(files)?;
+        fsync(&self.folder)?;
+        Ok(true)
+    }
+
+    /// A directory that this process made, and nobody else in its place.
+    fn fresh_folder(&self, name: &str) -> std::io::Result<OwnedFd> {
+        mkdirat(&self.folder, name, Mode::from_raw_mode(0o700))?;
+        let folder =
+            File::from(openat(&self.folder, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?);
+        let metadata = folder.metadata()?;
+        if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o077 != 0 {
+            return Err(std::io::Error::other("somebody else put a directory in the place of a new one"));
+        }
+        Ok(folder.into())
+    }
+
+    /// What stands where a visible name belongs is ours, or nothing.
+    fn check_link(&self, name: &str) -> std::io::Result<()> {
+        match self.link(name)? {
+            Some(target) if target != format!("{DATA}/{name}") => {
+                Err(std::io::Error::other(format!("{name} is not the agent's, and is left as it is; name an empty directory")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Where a link leads, empty for what is no link.
+    fn link(&self, name: &str) -> std::io::Result<Option<String>> {
+        match readlinkat(&self.folder, name, Vec::new()) {
+            Ok(target) => Ok(Some(target.to_string_lossy().into_owned())),
+            Err(Errno::NOENT) => Ok(None),
+            Err(Errno::INVAL) => Ok(Some(String::new())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn holds(&self, files: &[(&str, &[u8])]) -> std::io::Result<bool> {
+        let Some(current) = self.link(DATA)? else { return Ok(false) };
+        if !is_dated(&current) {
+            return Err(std::io::Error::other(format!("{DATA} is not the agent's, and is left as it is; name an empty directory")));
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Ok(folder) = openat(&self.folder, current.as_str(), flags, Mode::empty()) else { return Ok(false) };
+        Ok(NAMES.iter().all(|name| {
+            let wanted = files.iter().find(|(file, _)| file == name).map(|(_, bytes)| *bytes);
+            read(&folder, name, self.rights).as_deref() == wanted
+        }))
+    }
+
+    /// Makes the visible names, takes away those that lead nowhere, and removes what earlier rounds left.
+    fn tidy(&self, files: &[(&str, &[u8])]) -> std::io::Result<()> {
+        for name in NAMES {
+            let there = self.link(name)?;
+            let wanted = files.iter().any(|(file, _)| *file == name);
+            if wanted && there.is_none() {
+                symlinkat(format!("{DATA}/{name}"), &self.folder, name)?;
+            } else if !wanted && there.is_some_and(|target| target == format!("{DATA}/{name}")) {
+                unlinkat(&self.folder, name, AtFlags::empty())?;
+            }
+        }
+        let current = self.link(DATA)?.unwrap_or_default();
+        let old = Dir::read_from(&self.folder)?.take(MAX_ENTRIES).flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+        for name in old.filter(|name| is_dated(name) && *name != current) {
+            self.remove(&name);
+        }
+        Ok(())
+    }
+
+    /// Without following anything. What cannot be removed now is tried again next time.
+    fn remove(&self, name: &str) {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Ok(folder) = openat(&self.folder, name, flags, Mode::empty()) else { return };
+        for file in NAMES {
+            let _ = unlinkat(&folder, file, AtFlags::empty());
+        }
+        let _ = unlinkat(&self.folder, name, AtFlags::REMOVEDIR);
+    }
+}
+
+/// The token of a directory, for whoever asks whether it is there.
+///
+/// # Errors
+/// What the system says.
+pub fn read_token(path: &Path) -> std::io::Result<secrecy::SecretString> {
+    let mut text = String::new();
+    File::open(path.join(DATA).join("token"))?.take(MAX_BYTES).read_to_string(&mut text)?;
+    Ok(text.into())
+}
+
+/// `..2026_08_01_10_00_00.0123456789abcdef`.
+fn is_dated(name: &str) -> bool {
+    let pattern = "..dddd_dd_dd_dd_dd_dd.xxxxxxxxxxxxxxxx";
+    name.len() == pattern.len()
+        && name.bytes().zip(pattern.bytes()).all(|(byte, wanted)| match wanted {
+            b'd' => byte.is_ascii_digit(),
+            b'x' => byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte),
+            other => byte == other,
+        })
+}
+
+fn subfolder(folder: &OwnedFd, name: &str, rights: Rights) -> std::io::Result<OwnedFd> {
+    let made = match mkdirat(folder, name, Mode::from_raw_mode(0o700)) {
+        Ok(()) => true,
+        Err(Errno::EXIST) => false,
+        Err(error) => return Err(error.into()),
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = openat(folder, name, flags, Mode::empty())?;
+    if made {
+        rights.give(&folder, rights.folder_mode())?;
+    }
+    Ok(folder)
+}
+
+/// The bytes of a file that has the rights it should have.
+fn read(folder: &OwnedFd, name: &str, rights: Rights) -> Option<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(openat(folder, name, flags, Mode::empty()).ok()?);
+    let metadata = file.metadata().ok()?;
+    let as_asked = metadata.mode() & 0o7777 == rights.mode && rights.group.is_none_or(|group| group == metadata.gid());
+    if !metadata.is_file() || !as_asked {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! `keyferry credential` as kubectl runs it, against servers that answer well and servers that do not.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, missing_docs)]
+
+#[path = "exec_plugin/answers.rs"]
+mod answers;
+#[path = "exec_plugin/cache.rs"]
+mod cache;
+#[path = "exec_plugin/setup.rs"]
+mod setup;
+
+use serde_json::{Value, json};
+use setup::{Said, Setup, failed, info, token};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_client_is_answered_in_its_own_version() {
+    let setup = Setup::start().await;
+    for version in ["v1", "v1beta1"] {
+        let Said { code, stdout, stderr } = setup.run(&[], &info(version, setup.cluster())).await;
+        assert_eq!((code, stderr.as_str()), (Some(0), ""));
+        let answer: Value = serde_json::from_str(&stdout).unwrap();
+        assert_eq!(answer["apiVersion"], format!("client.authentication.k8s.io/{version}"));
+        assert_eq!((answer["kind"].as_str(), answer["status"]["token"].as_str()), (Some("ExecCredential"), Some(token(600).as_str())));
+        let expiry: jiff::Timestamp = answer["status"]["expirationTimestamp"].as_str().unwrap().parse().unwrap();
+        let left = expiry.as_second() - jiff::Timestamp::now().as_second();
+        assert!((500..=540).contains(&left), "{left}");
+        assert!(stdout.ends_with("}\n") && stdout.lines().count() == 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_server_gets_no_token() {
+    let setup = Setup::start().await;
+    let cases: [(&str, Value, &str); 6] = [
+        ("server", json!("https://evil.example"), "server is not the address of the target"),
+        ("tls-server-name", json!("evil"), "tls-server-name is not"),
+        ("proxy-url", json!("http://evil.example:3128"), "proxy-url is not"),
+        ("insecure-skip-tls-verify", json!(true), "insecure-skip-tls-verify is set"),
+        ("certificate-authority-data", json!(""), "certificate-authority-data is missing"),
+        ("certificate-authority-data", json!(setup::authority("evil")), "a CA certificate that is not the target's"),
+    ];
+    for (member, value, problem) in cases {
+        let mut cluster = setup.cluster();
+        cluster[member] = value;
+        let said = failed(setup.run(&[], &info("v1", cluster)).await);
+        assert!(said.contains(problem) && said.contains("hint: take the cluster from"), "{said}");
+    }
+    // What stands in the cluster's config is not looked at.
+    let mut cluster = setup.cluster();
+    cluster["config"] = json!({ "server": "https://evil.example", "audience": "other", "access": "tenant-b/x" });
+    assert_eq!(setup.run(&[], &info("v1", cluster)).await.code, Some(0));
+    assert_eq!(setup.asked_for(), vec!["tenant-a/prod"; 7]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_does_not_say_where_it_goes_is_refused() {
+    let setup = Setup::start().await;
+    let without = json!({ "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "spec": {} }).to_string();
+    for env in [None, Some(without.as_str())] {
+        let said = failed(setup.run_with(&[], env, &[]).await);
+        assert!(said.contains("names no cluster") && said.contains("provideClusterInfo: true"), "{said}");
+    }
+    for wrong in ["v1alpha1", "v2"] {
+        let said = failed(setup.run(&[], &info(wrong, setup.cluster())).await);
+        assert!(said.contains("neither client.authentication.k8s.io/v1 nor v1beta1"), "{said}");
+    }
+    let said = failed(setup.run(&[], &format!("{{\"kind\":\"{}\"}}", "a".repeat(100_000))).await);
+    assert!(said.contains("kind is not ExecCredential"), "{said}");
+    assert!(setup.asked_for().is_empty(), "the server was not asked");
+    // The user's own file alone can allow it.
+    let file = setup.client_file("allowUnpinnedServer: true\n");
+    let said = setup.run_alone(&["--client-config", &file], None).await;
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    let answer: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(answer["apiVersion"], "client.authentication.k8s.io/v1beta1", "as clients that say nothing expect");
+    let mut other = setup.cluster();
+    other["server"] = json!("https://evil.example");
+    let said = failed(setup.run_alone(&["--client-config", &file], Some(&info("v1", other))).await);
+    assert!(said.contains("server is not the address"), "what is said is compared even then: {said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn further_arguments_lead_nowhere_else() {
+    let setup = Setup::start().await;
+    let exec_info = info("v1", setup.cluster());
+    let file = setup.client_file("");
+    for argument in ["--server=https://evil.example", "--token-file=/etc/shadow", "--certificate-authority=/etc/passwd"] {
+        let said = failed(setup.run_alone(&["--client-config", &file, argument], Some(&exec_info)).await);
+        assert!(said.contains("says otherwise than the client configuration"), "{said}");
+        // Without a file, a second flag of one name is a mistake and not a choice.
+        let said = setup.run(&[argument], &exec_info).await;
+        assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""), "{}", said.stderr);
+    }
+    for arguments in [&["tenant-b/prod"][..], &["--", "--server=https://evil.example"], &["--client-config", &file, "--client-config=/x"]] {
+        let said = setup.run(arguments, &exec_info).await;
+        assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""), "{arguments:?} {}", said.stderr);
+    }
+    assert!(setup.asked_for().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_callers_token_file_that_is_none_is_refused() {
+    let setup = Setup::start().await;
+    let exec_info = info("v1", setup.cluster());
+    for content in ["", "\u{feff}a.b.c", "a.b.c\nd.e.f", "a b", &"a".repeat(8193)] {
+        std::fs::write(setup.token_file(), content).unwrap();
+        let said = failed(setup.run(&[], &exec_info).await);
+        assert!(said.contains("reading the caller's token from"), "{said}");
+    }
+    std::fs::remove_file(setup.token_file()).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(setup.token_file()).status().unwrap().success());
+    assert!(failed(setup.run(&[], &exec_info).await).contains("not a regular file"));
+    std::fs::remove_file(setup.token_file()).unwrap();
+    std::fs::create_dir(setup.token_file()).unwrap();
+    assert!(failed(setup.run(&[], &exec_info).await).contains("not a regular file"));
+    assert!(setup.asked_for().is_empty());
+}

@@ -1,0 +1,182 @@
+//! A server that answers exchanges as it is told, and the plugin called as kubectl calls it.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use keyferry_integration::https::HttpsServer;
+use keyferry_integration::pki::TestCa;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// What the server answers.
+pub(crate) type Answer = Arc<dyn Fn() -> Response + Send + Sync>;
+
+#[derive(Clone, Default)]
+struct Shelf {
+    answer: Arc<Mutex<Option<Answer>>>,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+pub(crate) struct Setup {
+    folder: TempDir,
+    server: HttpsServer,
+    ca: PathBuf,
+    shelf: Shelf,
+}
+
+/// What the plugin said.
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// A token that ends after so many seconds. Its signature is what must not be found where no token belongs.
+pub(crate) fn token(seconds: i64) -> String {
+    // Steady within a test, whatever second it is.
+    static NOW: std::sync::OnceLock<i64> = std::sync::OnceLock::new();
+    let now = NOW.get_or_init(|| jiff::Timestamp::now().as_second());
+    jwt(&json!({ "aud": ["https://prod.example.com"], "exp": now + seconds }))
+}
+
+pub(crate) fn jwt(claims: &Value) -> String {
+    let part = |text: String| URL_SAFE_NO_PAD.encode(text);
+    format!("{}.{}.{}", part(r#"{"alg":"ES256"}"#.to_owned()), part(claims.to_string()), part("canary-signature".to_owned()))
+}
+
+/// base64 of PEM of something that stands for a certificate.
+pub(crate) fn authority(name: &str) -> String {
+    STANDARD.encode(format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", STANDARD.encode(name)))
+}
+
+/// `KUBERNETES_EXEC_INFO` as client-go writes it.
+pub(crate) fn info(version: &str, cluster: Value) -> String {
+    let spec = json!({ "cluster": cluster, "interactive": false });
+    json!({ "kind": "ExecCredential", "apiVersion": format!("client.authentication.k8s.io/{version}"), "spec": spec }).to_string()
+}
+
+/// The answer to an exchange.
+pub(crate) fn good(token: &str, expires_in: u64) -> Value {
+    let cluster = json!({
+        "name": "prod", "server": "https://prod.example.com:6443", "certificate-authority-data": authority("prod"),
+        "tls-server-name": "kubernetes", "proxy-url": "http://proxy.example.com:3128",
+    });
+    json!({
+        "access_token": token, "issued_token_type": "urn:ietf:params:oauth:token-type:jwt", "token_type": "Bearer",
+        "expires_in": expires_in, "keyferry_cluster": cluster,
+    })
+}
+
+async fn exchange(State(shelf): State<Shelf>, body: Bytes) -> Response {
+    let form: Vec<(String, String)> = url::form_urlencoded::parse(&body).into_owned().collect();
+    let value = |name: &str| form.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone()).unwrap_or_default();
+    assert_eq!(value("keyferry_cluster"), "true");
+    shelf.asked.lock().unwrap().push(value("audience"));
+    // Long enough for every process of a crowd to be there.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let answer = shelf.answer.lock().unwrap().clone();
+    match answer {
+        Some(answer) => answer(),
+        None => axum::Json(good(&token(600), 540)).into_response(),
+    }
+}
+
+impl Setup {
+    pub(crate) async fn start() -> Setup {
+        let folder = tempfile::tempdir().unwrap();
+        let ca = TestCa::create("keyferry", folder.path()).unwrap();
+        let shelf = Shelf::default();
+        let routes = Router::new().route("/v1/token", axum::routing::post(exchange)).with_state(shelf.clone());
+        let server = HttpsServer::start(&ca.serving("server", &[]).unwrap(), routes).await.unwrap();
+        let caller = jwt(&json!({ "iss": "https://hub", "sub": "system:serviceaccount:tenant-a:reconciler" }));
+        std::fs::write(folder.path().join("caller"), caller).unwrap();
+        Setup { ca: ca.cert_path().to_owned(), folder, server, shelf }
+    }
+
+    pub(crate) fn answer(&self, answer: impl Fn() -> Response + Send + Sync + 'static) {
+        *self.shelf.answer.lock().unwrap() = Some(Arc::new(answer));
+    }
+
+    pub(crate) fn asked_for(&self) -> Vec<String> {
+        self.shelf.asked.lock().unwrap().clone()
+    }
+
+    pub(crate) fn token_file(&self) -> PathBuf {
+        self.folder.path().join("caller")
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn cache(&self) -> PathBuf {
+        self.folder.path().join("cache/keyferry/credentials")
+    }
+
+    /// The target as kubectl would say it.
+    pub(crate) fn cluster(&self) -> Value {
+        json!({
+            "server": "https://prod.example.com:6443", "certificate-authority-data": authority("prod"), "tls-server-name": "kubernetes",
+            "proxy-url": "http://proxy.example.com:3128", "config": null,
+        })
+    }
+
+    /// The user's own file with the server, and further lines.
+    pub(crate) fn client_file(&self, further: &str) -> String {
+        let path = self.folder.path().join("client.yaml");
+        let text = format!(
+            "apiVersion: config.keyferry.dev/v1alpha1\nkind: ClientConfiguration\nserver: {}\ncertificateAuthority: {}\ntokenFile: caller\n{further}",
+            self.server.url(),
+            self.ca.display(),
+        );
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+
+    /// Runs the plugin with the flags of an exec stanza and further arguments.
+    pub(crate) async fn run(&self, further: &[&str], exec_info: &str) -> Said {
+        self.run_with(further, Some(exec_info), &[]).await
+    }
+
+    pub(crate) async fn run_with(&self, further: &[&str], exec_info: Option<&str>, env: &[(&str, &str)]) -> Said {
+        let (url, ca, caller) = (self.server.url(), self.ca.display().to_string(), self.token_file().display().to_string());
+        let flags = ["--server", &url, "--certificate-authority", &ca, "--token-file", &caller];
+        self.call(&[&flags[..], further].concat(), exec_info, env).await
+    }
+
+    /// Runs the plugin with these arguments alone.
+    pub(crate) async fn run_alone(&self, arguments: &[&str], exec_info: Option<&str>) -> Said {
+        self.call(arguments, exec_info, &[]).await
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str], exec_info: Option<&str>) -> tokio::process::Command {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_keyferry"));
+        command.args(["credential", "tenant-a/prod"]).args(arguments).env_clear().stdin(Stdio::null()).kill_on_drop(true);
+        command.env("HOME", self.folder.path()).env("XDG_CACHE_HOME", self.folder.path().join("cache"));
+        command.envs(exec_info.map(|text| ("KUBERNETES_EXEC_INFO", text)));
+        command
+    }
+
+    async fn call(&self, arguments: &[&str], exec_info: Option<&str>, env: &[(&str, &str)]) -> Said {
+        let output = self.command(arguments, exec_info).envs(env.iter().copied()).output();
+        let output = tokio::time::timeout(Duration::from_secs(60), output).await.unwrap().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Said { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+}
+
+/// What must have failed: nothing on standard output, one error and no token on the other.
+pub(crate) fn failed(said: Said) -> String {
+    assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""), "{}", said.stderr);
+    assert!(said.stderr.contains("error: ") && !said.stderr.contains("panicked"), "{}", said.stderr);
+    assert!(!said.stderr.contains(&URL_SAFE_NO_PAD.encode("canary-signature")), "{}", said.stderr);
+    said.stderr
+}

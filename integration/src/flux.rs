@@ -1,0 +1,168 @@
+//! Flux on a hub: the real source-controller and kustomize-controller as processes of their own, with the CRDs and the rights that Flux
+//! gives them.
+
+mod installation;
+mod objects;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use objects::{GitSource, KubeConfigRef, KustomizationSpec, condition, until_ready, until_said};
+
+use crate::control_plane::ControlPlane;
+use crate::http_client::plain_client;
+use crate::parts::{Part, PartError, Parts};
+use crate::ports::free_port;
+use crate::process::{Process, ProcessSpec};
+use crate::rbac::{ServiceAccountKubeconfig, service_account_kubeconfig};
+use crate::readiness::wait_until_ready;
+use crate::runner::TestError;
+
+/// The namespace that Flux is installed in.
+pub const FLUX_NAMESPACE: &str = "flux-system";
+const READY_WITHIN: Duration = Duration::from_secs(60);
+const TOKEN_SECONDS: u64 = 7200;
+
+/// How Flux is set up.
+#[derive(Debug, Clone, Default)]
+pub struct FluxSpec {
+    /// Feature gates of kustomize-controller that are turned on.
+    pub feature_gates: Vec<&'static str>,
+    /// Flux's multi-tenancy lock-down: no references across namespaces, no remote bases, and this ServiceAccount for whoever names none.
+    pub lock_down: Option<String>,
+    /// Further flags of kustomize-controller.
+    pub further: Vec<String>,
+}
+
+impl FluxSpec {
+    /// With the gate that `configMapRef` needs before Flux 2.10.
+    pub fn with_workload_identity() -> FluxSpec {
+        FluxSpec { feature_gates: vec!["ObjectLevelWorkloadIdentity"], ..FluxSpec::default() }
+    }
+
+    /// The flags of kustomize-controller.
+    fn flags(&self) -> Vec<String> {
+        let mut flags = Vec::new();
+        if !self.feature_gates.is_empty() {
+            let gates: Vec<String> = self.feature_gates.iter().map(|gate| format!("{gate}=true")).collect();
+            flags.push(format!("--feature-gates={}", gates.join(",")));
+        }
+        if let Some(account) = &self.lock_down {
+            flags.push("--no-cross-namespace-refs=true".to_owned());
+            flags.push("--no-remote-bases=true".to_owned());
+            flags.push(format!("--default-service-account={account}"));
+        }
+        flags.extend(self.further.iter().cloned());
+        flags
+    }
+}
+
+/// Running controllers. They end when dropped.
+#[derive(Debug)]
+pub struct Flux {
+    kustomize: Process,
+    _source: Process,
+    _kubeconfigs: [ServiceAccountKubeconfig; 2],
+}
+
+impl Flux {
+    /// Builds both controllers where they are missing: on a new machine that takes longer than a test may.
+    ///
+    /// # Errors
+    /// [`PartError::Unavailable`].
+    pub async fn prepare(parts: &Parts) -> Result<(), PartError> {
+        for part in [Part::SourceController, Part::KustomizeController] {
+            parts.locate(part).await?;
+            parts.module(part).await?;
+        }
+        Ok(())
+    }
+
+    /// Installs Flux on the hub and starts it, with its files in `<folder>/flux`; ready when it comes back.
+    ///
+    /// # Errors
+    /// A part is missing, or a controller does not become ready.
+    pub async fn start(hub: &Arc<ControlPlane>, parts: &Parts, folder: &Path, spec: &FluxSpec) -> Result<Flux, TestError> {
+        let folder = folder.join("flux");
+        std::fs::create_dir_all(&folder)?;
+        installation::apply(hub, parts, &folder).await?;
+        let kubeconfig = async |name| service_account_kubeconfig(hub, FLUX_NAMESPACE, name, TOKEN_SECONDS).await;
+        let kubeconfigs = [kubeconfig("source-controller").await?, kubeconfig("kustomize-controller").await?];
+        let storage = free_port()?;
+        let flags = vec![
+            format!("--storage-path={}", folder.join("storage").display()),
+            format!("--storage-addr=127.0.0.1:{storage}"),
+            format!("--storage-adv-addr=127.0.0.1:{storage}"),
+        ];
+        std::fs::create_dir_all(folder.join("storage"))?;
+        let controller = |part, flags, kubeconfig| Controller { part, parts, folder: &folder, flags, kubeconfig };
+        let [by_source, by_kustomize] = &kubeconfigs;
+        let source = controller(Part::SourceController, flags, by_source).start().await?;
+        let kustomize = controller(Part::KustomizeController, spec.flags(), by_kustomize).start().await?;
+        Ok(Flux { kustomize, _source: source, _kubeconfigs: kubeconfigs })
+    }
+
+    /// The end of kustomize-controller's log.
+    pub fn log(&self, lines: usize) -> String {
+        self.kustomize.logs_tail(lines)
+    }
+}
+
+/// One controller to start.
+struct Controller<'a> {
+    part: Part,
+    parts: &'a Parts,
+    folder: &'a Path,
+    flags: Vec<String>,
+    kubeconfig: &'a ServiceAccountKubeconfig,
+}
+
+impl Controller<'_> {
+    async fn start(self) -> Result<Process, TestError> {
+        let name = self.part.binary();
+        let health = format!("127.0.0.1:{}", free_port()?);
+        let mut args: Vec<OsString> =
+            vec![format!("--health-addr={health}").into(), "--metrics-addr=127.0.0.1:0".into(), "--log-encoding=console".into()];
+        args.extend(self.flags.into_iter().map(OsString::from));
+        let home: PathBuf = self.folder.join(format!("{name}-home"));
+        std::fs::create_dir_all(&home)?;
+        let env = |name: &str, value: OsString| (name.to_owned(), value);
+        let mut process = Process::spawn(&ProcessSpec {
+            name: name.to_owned(),
+            program: self.parts.locate(self.part).await?,
+            args,
+            env: vec![
+                env("KUBECONFIG", self.kubeconfig.path().into()),
+                env("RUNTIME_NAMESPACE", FLUX_NAMESPACE.into()),
+                env("HOME", home.clone().into()),
+                env("TMPDIR", home.into()),
+            ],
+            log: self.folder.join(format!("{name}.log")),
+        })
+        .await?;
+        wait_until_ready(name, &mut process, &plain_client()?, &format!("http://{health}/readyz"), READY_WITHIN).await?;
+        Ok(process)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lock_down_is_three_flags() {
+        assert!(FluxSpec::default().flags().is_empty());
+        let spec = FluxSpec { lock_down: Some("default".to_owned()), ..FluxSpec::with_workload_identity() };
+        assert_eq!(
+            spec.flags(),
+            [
+                "--feature-gates=ObjectLevelWorkloadIdentity=true",
+                "--no-cross-namespace-refs=true",
+                "--no-remote-bases=true",
+                "--default-service-account=default",
+            ]
+        );
+    }
+}

@@ -1,0 +1,149 @@
+//! Flux's objects as tests write them, and waiting for what Flux says about them.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::control_plane::ControlPlane;
+use crate::rest::{RestClient, RestError};
+use crate::runner::TestError;
+
+const SOURCES: &str = "/apis/source.toolkit.fluxcd.io/v1";
+const KUSTOMIZE: &str = "/apis/kustomize.toolkit.fluxcd.io/v1";
+/// Flux tries again after the interval of the object, in these tests a few seconds.
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// A GitRepository.
+#[derive(Debug, Clone, Copy)]
+pub struct GitSource<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Where the repository is; the branch is `main`.
+    pub url: &'a str,
+}
+
+impl GitSource<'_> {
+    /// Its path on the hub.
+    pub fn path(&self) -> String {
+        format!("{SOURCES}/namespaces/{}/gitrepositories/{}", self.namespace, self.name)
+    }
+
+    /// Applies it.
+    ///
+    /// # Errors
+    /// What the hub says.
+    pub async fn apply(&self, by: &RestClient) -> Result<Value, RestError> {
+        let object = json!({
+            "apiVersion": "source.toolkit.fluxcd.io/v1",
+            "kind": "GitRepository",
+            "metadata": { "name": self.name, "namespace": self.namespace },
+            "spec": { "interval": "5s", "url": self.url, "ref": { "branch": "main" } },
+        });
+        by.apply(&self.path(), &object).await
+    }
+}
+
+/// Where a Kustomization finds its target.
+#[derive(Debug, Clone, Copy)]
+pub enum KubeConfigRef<'a> {
+    /// `secretRef`, key `value`.
+    Secret(&'a str),
+    /// `configMapRef`.
+    ConfigMap(&'a str),
+}
+
+/// A Kustomization for a target, with pruning.
+#[derive(Debug, Clone, Copy)]
+pub struct KustomizationSpec<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// The GitRepository, in the same namespace.
+    pub source: &'a str,
+    /// The folder in it.
+    pub path: &'a str,
+    /// The target.
+    pub kube_config: KubeConfigRef<'a>,
+    /// `spec.serviceAccountName`: who Flux becomes at the target.
+    pub impersonating: Option<&'a str>,
+}
+
+impl KustomizationSpec<'_> {
+    /// Its path on the hub.
+    pub fn path(&self) -> String {
+        format!("{KUSTOMIZE}/namespaces/{}/kustomizations/{}", self.namespace, self.name)
+    }
+
+    /// Applies it.
+    ///
+    /// # Errors
+    /// What the hub says.
+    pub async fn apply(&self, by: &RestClient) -> Result<Value, RestError> {
+        let kube_config = match self.kube_config {
+            KubeConfigRef::Secret(name) => json!({ "secretRef": { "name": name } }),
+            KubeConfigRef::ConfigMap(name) => json!({ "configMapRef": { "name": name } }),
+        };
+        let mut object = json!({
+            "apiVersion": "kustomize.toolkit.fluxcd.io/v1",
+            "kind": "Kustomization",
+            "metadata": { "name": self.name, "namespace": self.namespace },
+            "spec": {
+                "interval": "5s",
+                "retryInterval": "2s",
+                "timeout": "20s",
+                "prune": true,
+                "path": self.path,
+                "sourceRef": { "kind": "GitRepository", "name": self.source },
+                "kubeConfig": kube_config,
+            },
+        });
+        if let Some(account) = self.impersonating {
+            object["spec"]["serviceAccountName"] = account.into();
+        }
+        by.apply(&self.path(), &object).await
+    }
+}
+
+/// Waits until an object is Ready in its present generation; returns it.
+///
+/// # Errors
+/// It is not within a minute; with what its Ready condition says.
+pub async fn until_ready(hub: &ControlPlane, path: &str) -> Result<Value, TestError> {
+    until(hub, path, "Ready", |object, ready| {
+        ready["status"] == "True" && object["status"]["observedGeneration"] == object["metadata"]["generation"]
+    })
+    .await
+}
+
+/// Waits until the Ready condition of an object is False with this text in its message; returns the object.
+///
+/// # Errors
+/// It does not say so within a minute; with what it says.
+pub async fn until_said(hub: &ControlPlane, path: &str, text: &str) -> Result<Value, TestError> {
+    let says = |_: &Value, ready: &Value| ready["status"] == "False" && ready["message"].as_str().is_some_and(|said| said.contains(text));
+    until(hub, path, &format!("not Ready with {text:?}"), says).await
+}
+
+/// A condition of an object, null when it has none of that type.
+pub fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
+    let conditions = object["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().find(|one| one["type"] == kind).unwrap_or(&Value::Null)
+}
+
+async fn until(hub: &ControlPlane, path: &str, wanted: &str, holds: impl Fn(&Value, &Value) -> bool) -> Result<Value, TestError> {
+    let limit = Instant::now() + WITHIN;
+    loop {
+        let object = hub.admin().get(path).await?;
+        let ready = condition(&object, "Ready");
+        if holds(&object, ready) {
+            return Ok(object);
+        }
+        if Instant::now() > limit {
+            return Err(format!("{path} is not {wanted} after a minute: {} {}", ready["status"], ready["message"]).into());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}

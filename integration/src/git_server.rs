@@ -1,0 +1,101 @@
+//! A git server on loopback: bare repositories behind git's own `http-backend`, which speaks CGI (RFC 3875).
+
+mod cgi;
+mod repository;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use axum::Router;
+use axum::body::{Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use axum_server::Handle;
+use http::StatusCode;
+
+pub use repository::Repository;
+
+use crate::ports::bound_listener;
+
+/// What a client of a test sends at most: a list of what it wants and has.
+const MOST_BYTES: usize = 4 << 20;
+
+/// Why there is no git server, or no repository.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GitError {
+    /// The server has no port, or a file could not be written.
+    #[error("{what}: {source}")]
+    File {
+        /// What was tried.
+        what: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// git refused.
+    #[error("git {command} failed: {said}")]
+    Git {
+        /// Its first argument.
+        command: String,
+        /// What it wrote on standard error.
+        said: String,
+    },
+}
+
+/// A running server. It ends when dropped.
+#[derive(Debug)]
+pub struct GitServer {
+    address: SocketAddr,
+    folder: PathBuf,
+    handle: Handle<SocketAddr>,
+}
+
+impl GitServer {
+    /// Serves the repositories below `<folder>/git`, of which there are none yet.
+    ///
+    /// # Errors
+    /// [`GitError::File`].
+    pub fn start(folder: &Path) -> Result<GitServer, GitError> {
+        let folder = folder.join("git");
+        let failed = |what: &'static str| move |source| GitError::File { what: what.to_owned(), source };
+        std::fs::create_dir_all(&folder).map_err(failed("make a folder for repositories"))?;
+        let listener = bound_listener().map_err(failed("listen for git clients"))?;
+        let address = listener.local_addr().map_err(failed("listen for git clients"))?;
+        let handle = Handle::new();
+        let routes = Router::new().fallback(answer).with_state(folder.clone());
+        let server = axum_server::from_tcp(listener).map_err(failed("listen for git clients"))?.handle(handle.clone());
+        tokio::spawn(server.serve(routes.into_make_service()));
+        Ok(GitServer { address, folder, handle })
+    }
+
+    /// `http://127.0.0.1:<port>`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// A new, empty repository, served at `<url>/<name>.git`; a name may have folders, such as `fleet/tenant-a`.
+    ///
+    /// # Errors
+    /// git refuses.
+    pub async fn create(&self, name: &str) -> Result<Repository, GitError> {
+        Repository::create(&self.folder, name, format!("{}/{name}.git", self.url())).await
+    }
+}
+
+impl Drop for GitServer {
+    fn drop(&mut self) {
+        self.handle.shutdown();
+    }
+}
+
+async fn answer(State(folder): State<PathBuf>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let body: Bytes = match to_bytes(body, MOST_BYTES).await {
+        Ok(body) => body,
+        Err(error) => return (StatusCode::PAYLOAD_TOO_LARGE, error.to_string()).into_response(),
+    };
+    match cgi::run(&folder, &head, &body).await {
+        Ok(response) => response,
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error).into_response(),
+    }
+}

@@ -1,0 +1,251 @@
+//! A hub on which TargetClusters and TargetAccesses are objects: the shipped installation with its fences, two targets, two tenants.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{Broker, BrokerSpec, Ground, TrustingTarget, shipped};
+use crate::control_plane::{ControlPlane, ControlPlaneSpec};
+use crate::parts::Minor;
+use crate::rbac::apply_manifests;
+use crate::rest::RestError;
+use crate::runner::{Fixture, NotStarted, TestError};
+
+/// The ServiceAccount of each tenant.
+pub const RECONCILER: &str = "reconciler";
+/// The issuer of test hubs.
+const ISSUER: &str = "https://hub.keyferry.test";
+const GROUP: &str = "/apis/keyferry.dev/v1alpha1";
+/// How long something may take that the controller does by itself.
+const PATIENCE: Duration = Duration::from_secs(45);
+
+/// See the module.
+pub struct OnHub {
+    /// The hub (1.36).
+    pub hub: Arc<ControlPlane>,
+    /// Keyferry, as its own ServiceAccount.
+    pub broker: Broker,
+    /// The target of tenant-a (1.36), and that of tenant-b (1.33).
+    pub targets: [ControlPlane; 2],
+    /// What they stand on.
+    pub ground: Ground,
+}
+
+impl Fixture for OnHub {
+    fn log_tails(&self) -> String {
+        self.ground.log_tails()
+    }
+}
+
+impl OnHub {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// [`NotStarted`]: a missing real part, or a failure.
+    pub async fn start() -> Result<OnHub, NotStarted> {
+        let ground = Ground::start().await?;
+        OnHub::build(ground).await.map_err(NotStarted::failed)
+    }
+
+    /// The same on a ground that is there.
+    ///
+    /// # Errors
+    /// Something does not start.
+    pub async fn build(ground: Ground) -> Result<OnHub, TestError> {
+        let spec = ControlPlaneSpec { controller_manager: true, audit_log: true, ..ControlPlaneSpec::named("hub") };
+        let hub = Arc::new(ground.control_plane(spec).await?);
+        install_for_objects(&hub).await?;
+        let spec = BrokerSpec::of_hub("main", &hub).with_server_lines("objects: CustomResources\n");
+        let discovery_url = spec.discovery_url()?;
+        for tenant in ["tenant-a", "tenant-b"] {
+            tenant_with_minter(&hub, tenant, &[RECONCILER]).await?;
+        }
+        let broker = ground.start_installed(&hub, spec).await?;
+        let target = async |name: &'static str, minor, tenant: &str| {
+            let subjects = [format!("{tenant}:{RECONCILER}")];
+            let trusting = TrustingTarget {
+                name,
+                minor,
+                issuer: ISSUER,
+                audience: &audience(name),
+                discovery_url: &discovery_url,
+                subjects: &subjects,
+            };
+            ground.target(trusting).await
+        };
+        let (a, b) = tokio::try_join!(target("target-a", Minor::V1_36, "tenant-a"), target("target-b", Minor::V1_33, "tenant-b"))?;
+        Ok(OnHub { hub, broker, targets: [a, b], ground })
+    }
+
+    /// A TargetCluster's spec for one of the targets, with everything but `allow`.
+    pub fn target_spec(&self, index: usize) -> Value {
+        let plane = self.targets.get(index).unwrap_or(&self.targets[0]);
+        json!({ "address": plane.url(), "caBundle": plane.ca_pem(), "audience": audience(plane.name()) })
+    }
+
+    /// Makes or changes a TargetCluster.
+    ///
+    /// # Errors
+    /// What the hub says.
+    pub async fn put_target(&self, name: &str, spec: &Value) -> Result<(), TestError> {
+        let object = json!({
+            "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": name }, "spec": spec,
+        });
+        self.hub.admin().apply(&format!("{GROUP}/targetclusters/{name}"), &object).await?;
+        Ok(())
+    }
+
+    /// Makes or changes a TargetAccess of the tenant's reconciler.
+    ///
+    /// # Errors
+    /// What the hub says.
+    pub async fn put_access(&self, namespace: &str, name: &str, target: &str, further: &Value) -> Result<(), TestError> {
+        let mut spec = json!({ "targetClusterRef": { "name": target }, "serviceAccountName": RECONCILER });
+        for (field, value) in further.as_object().into_iter().flatten() {
+            spec[field] = value.clone();
+        }
+        let object = json!({
+            "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess", "metadata": { "name": name, "namespace": namespace }, "spec": spec,
+        });
+        self.hub.admin().apply(&access_path(namespace, name), &object).await?;
+        Ok(())
+    }
+
+    /// Waits until the access says of a condition that it has this status and reason.
+    ///
+    /// # Errors
+    /// It did not within 45 s; the error holds its status.
+    pub async fn until_access(&self, namespace: &str, name: &str, kind: &str, status: &str, reason: &str) -> Result<Value, TestError> {
+        let path = access_path(namespace, name);
+        self.until(&path, &format!("{kind}={status} {reason}"), |object| has_condition(object, kind, status, reason)).await
+    }
+
+    /// Waits until a TargetCluster says so.
+    ///
+    /// # Errors
+    /// As [`OnHub::until_access`].
+    pub async fn until_target(&self, name: &str, kind: &str, status: &str, reason: &str) -> Result<Value, TestError> {
+        let path = format!("{GROUP}/targetclusters/{name}");
+        self.until(&path, &format!("{kind}={status} {reason}"), |object| has_condition(object, kind, status, reason)).await
+    }
+
+    /// Waits until the object at a path is as wanted.
+    ///
+    /// # Errors
+    /// It was not within 45 s; the error holds its status.
+    pub async fn until(&self, path: &str, wanted: &str, is: impl Fn(&Value) -> bool) -> Result<Value, TestError> {
+        let limit = Instant::now() + PATIENCE;
+        loop {
+            let read = self.hub.admin().get(path).await;
+            if let Ok(object) = &read
+                && is(object)
+            {
+                return Ok(object.clone());
+            }
+            if Instant::now() > limit {
+                let seen = read.map(|object| format!("{} {}", object["metadata"]["annotations"], object["status"]));
+                return Err(format!("{path} did not come to be {wanted}: {seen:?}").into());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Waits until there is no object at a path.
+    ///
+    /// # Errors
+    /// There still is one after 45 s.
+    pub async fn until_gone(&self, path: &str) -> Result<(), TestError> {
+        let limit = Instant::now() + PATIENCE;
+        loop {
+            match self.hub.admin().get(path).await {
+                Err(error) if error.status() == Some(404) => return Ok(()),
+                _ if Instant::now() > limit => return Err(format!("{path} is still there").into()),
+                _ => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+        }
+    }
+
+    /// Whether there is an object at a path.
+    ///
+    /// # Errors
+    /// The hub does not say.
+    pub async fn is_there(&self, path: &str) -> Result<bool, RestError> {
+        match self.hub.admin().get(path).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.status() == Some(404) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The audience of a target.
+pub fn audience(target: &str) -> String {
+    format!("https://{target}.keyferry.test")
+}
+
+/// A TargetAccess in the hub's API.
+pub fn access_path(namespace: &str, name: &str) -> String {
+    format!("{GROUP}/namespaces/{namespace}/targetaccesses/{name}")
+}
+
+/// A Secret in the hub's API.
+pub fn secret_path(namespace: &str, name: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/secrets/{name}")
+}
+
+/// Whether an object has a condition with this status and reason.
+pub fn has_condition(object: &Value, kind: &str, status: &str, reason: &str) -> bool {
+    let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.iter().any(|one| one["type"] == kind && one["status"] == status && one["reason"] == reason)
+}
+
+/// The shipped CRDs, installation and fences, as a platform admin applies them.
+///
+/// # Errors
+/// What kubectl says.
+pub async fn install_for_objects(hub: &ControlPlane) -> Result<(), TestError> {
+    let crds = ["targetclusters", "targetaccesses", "audiencepairings"].map(|kind| shipped(&format!("broker/crds/{kind}.yaml")));
+    let base = ["namespace", "service-accounts", "rbac", "roles"].map(|name| shipped(&format!("examples/install/base/{name}.yaml")));
+    let files: Vec<PathBuf> = crds.into_iter().chain(base).collect();
+    let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+    apply_manifests(hub, &files).await?;
+    let established = ["wait", "--for=condition=Established", "--timeout=30s", "crd", "-l", "app.kubernetes.io/name!=x"];
+    hub.kubectl(&established).await?;
+    let mut fences: Vec<PathBuf> =
+        std::fs::read_dir(shipped("examples/fences"))?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
+    fences.retain(|path| path.extension().is_some_and(|extension| extension == "yaml") && !path.ends_with("kustomization.yaml"));
+    fences.sort();
+    let fences: Vec<&Path> = fences.iter().map(PathBuf::as_path).collect();
+    apply_manifests(hub, &fences).await?;
+    Ok(())
+}
+
+/// A tenant's namespace with ServiceAccounts, and Keyferry's right to mint and deliver in it.
+///
+/// # Errors
+/// What the hub says.
+pub async fn tenant_with_minter(hub: &ControlPlane, namespace: &str, accounts: &[&str]) -> Result<(), TestError> {
+    hub.create_namespace(namespace).await?;
+    for account in accounts {
+        hub.create_service_account(namespace, account).await?;
+    }
+    bind_minter(hub, namespace).await
+}
+
+/// The RoleBinding of `examples/install/tenant` in a namespace.
+///
+/// # Errors
+/// What the hub says.
+pub async fn bind_minter(hub: &ControlPlane, namespace: &str) -> Result<(), TestError> {
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": { "name": "keyferry-minter", "namespace": namespace },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "keyferry-minter" },
+        "subjects": [{ "kind": "ServiceAccount", "name": "keyferry", "namespace": "keyferry-system" }],
+    });
+    let path = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings/keyferry-minter");
+    hub.admin().apply(&path, &binding).await?;
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! The shipped files, with the addresses of this machine in the place of the examples' and shorter intervals.
+
+use std::path::Path;
+
+use keyferry_integration::runner::TestError;
+use keyferry_integration::world::shipped;
+
+/// Path in its repository, and text.
+pub(crate) type File = (String, String);
+
+/// What an example's text is replaced by. All of it must be there.
+pub(crate) struct Addresses {
+    pub(crate) git: String,
+    pub(crate) targets: [String; 2],
+}
+
+impl Addresses {
+    /// All files of a folder of the example.
+    pub(crate) fn files(&self, folder: &str) -> Result<Vec<File>, TestError> {
+        let mut files = Vec::new();
+        collect(&shipped("examples/d2").join(folder), "", &mut files)?;
+        files.sort();
+        Ok(files.into_iter().map(|(path, text)| (path, self.replace(&text))).collect())
+    }
+
+    fn replace(&self, text: &str) -> String {
+        let [a, b] = &self.targets;
+        text.replace("https://git.example.com", &self.git)
+            .replace("https://target-a.example.com:6443", a)
+            .replace("https://target-b.example.com:6443", b)
+            .replace("retryInterval: 1m", "retryInterval: 2s")
+            .replace("retryInterval: 30s", "retryInterval: 2s")
+            .replace("interval: 10m", "interval: 10s")
+            .replace("interval: 1m", "interval: 5s")
+    }
+}
+
+/// What `flux bootstrap` writes beside the example's own files, as far as a hub without nodes has use for it.
+pub(crate) fn components() -> String {
+    let deployment = |name: &str| {
+        format!(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {name}\n  namespace: flux-system\nspec:\n  replicas: 0\n  \
+             selector: {{ matchLabels: {{ app: {name} }} }}\n  template:\n    metadata: {{ labels: {{ app: {name} }} }}\n    \
+             spec:\n      containers:\n        - name: manager\n          image: example.com/{name}\n          args:\n            - --log-level=info\n"
+        )
+    };
+    format!("{}---\n{}", deployment("source-controller"), deployment("kustomize-controller"))
+}
+
+fn collect(folder: &Path, below: &str, files: &mut Vec<File>) -> Result<(), TestError> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).ok_or("a file of the example has no name")?;
+        let shown = if below.is_empty() { name.to_owned() } else { format!("{below}/{name}") };
+        match path.is_dir() {
+            true => collect(&path, &shown, files)?,
+            false => files.push((shown, std::fs::read_to_string(&path)?)),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! Objects that are written, and what they are good for.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::world::on_hub::{OnHub, RECONCILER, secret_path};
+use serde_json::{Value, json};
+
+/// A TargetCluster for target-a that tenant-a may use in every shape.
+pub(crate) async fn open_target(world: &OnHub, name: &str, further: &Value) -> Result<(), TestError> {
+    let mut spec = world.target_spec(0);
+    spec["audience"] = json!(format!("https://{name}.keyferry.test"));
+    spec["allow"] = json!([{
+        "namespaces": ["tenant-a"], "serviceAccounts": [RECONCILER],
+        "deliveries": ["HTTP", "Exec", "FluxConfigMap", "KubeConfigSecret", "ClusterAPISecret", "ArgoCDSecret", "ClusterProfile"],
+    }]);
+    for (field, value) in further.as_object().into_iter().flatten() {
+        spec[field] = value.clone();
+    }
+    world.put_target(name, &spec).await
+}
+
+/// A key of a Secret's data.
+pub(crate) fn decoded(secret: &Value, key: &str) -> Result<String, TestError> {
+    let text = secret["data"][key].as_str().ok_or_else(|| format!("the Secret has no {key}"))?;
+    Ok(String::from_utf8(STANDARD.decode(text)?)?)
+}
+
+pub(crate) async fn a_secret_leads_to_the_target(world: Arc<OnHub>) -> TestResult {
+    open_target(&world, "target-a", &json!({})).await?;
+    world.until_target("target-a", "Ready", "True", "Ready").await?;
+    let deliveries = json!({ "deliveries": [{ "name": "flux", "type": "KubeConfigSecret" }] });
+    world.put_access("tenant-a", "apps", "target-a", &deliveries).await?;
+    let access = world.until_access("tenant-a", "apps", "Ready", "True", "Ready").await?;
+    let secret = world.hub.admin().get(&secret_path("tenant-a", "apps-kubeconfig")).await?;
+    let kubeconfig = decoded(&secret, "value")?;
+    let file = world.ground.folder().join("apps.kubeconfig");
+    std::fs::write(&file, &kubeconfig)?;
+    let who = world.hub.kubectl_with(&file, &["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"]).await?;
+    assert_eq!(String::from_utf8_lossy(&who.stdout), "hub:system:serviceaccount:tenant-a:reconciler", "{who:?}");
+    assert_eq!(access["status"]["identity"]["username"], "hub:system:serviceaccount:tenant-a:reconciler");
+    assert_eq!(access["status"]["cluster"]["audience"], "https://target-a.keyferry.test");
+    assert!(!access.to_string().contains(kubeconfig.trim()), "the status holds no token");
+    let expires = secret["metadata"]["annotations"]["keyferry.dev/expires-at"].as_str().ok_or("no expiry")?.to_owned();
+    let exposure = access["status"]["exposureUntil"].as_str().ok_or("no exposure")?;
+    assert_eq!(expires.get(..19), exposure.get(..19));
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! A user's home folder, and the programs that are run in it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use keyferry_integration::parts::Part;
+use keyferry_integration::parts::installed::Client;
+use keyferry_integration::runner::TestError;
+use keyferry_integration::world::{ACCOUNT, TENANT, World, caller_token};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::process::Command;
+
+/// The tenant's ServiceAccount as the target names it.
+pub(crate) const AT_TARGET: &str = "hub:system:serviceaccount:tenant-a:reconciler";
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A user with a caller's token.
+pub(crate) struct Home {
+    folder: TempDir,
+    flags: Vec<String>,
+}
+
+impl Home {
+    pub(crate) async fn new(world: &World) -> Result<Home, TestError> {
+        let folder = tempfile::tempdir()?;
+        let caller = folder.path().join("caller");
+        std::fs::write(&caller, caller_token(world.hub(), TENANT, ACCOUNT).await?)?;
+        let (url, ca) = (world.broker().api_url(), world.broker().ca_path().display().to_string());
+        let caller = caller.display().to_string();
+        let flags = ["--server", &url, "--certificate-authority", &ca, "--token-file", &caller].map(str::to_owned).to_vec();
+        Ok(Home { folder, flags })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A program in this home, with nothing of the surroundings' but the PATH.
+    pub(crate) fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .env("HOME", self.path())
+            .env("XDG_CACHE_HOME", self.path().join("cache"))
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command.envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+        command
+    }
+
+    /// `keyferry` with the flags of the server after these arguments.
+    pub(crate) fn keyferry(&self, world: &World, arguments: &[&str]) -> Command {
+        let mut command = self.command(world.binary().path());
+        command.args(arguments).args(&self.flags);
+        command
+    }
+
+    /// A kubeconfig whose user is the exec plugin.
+    pub(crate) async fn exec_kubeconfig(&self, world: &World, access: &str) -> Result<(PathBuf, String), TestError> {
+        let program = world.binary().path().display().to_string();
+        let mut command = self.keyferry(world, &["kubeconfig", access, "--exec", "--exec-command", &program]);
+        let text = succeeded(run(&mut command).await?)?;
+        let path = self.path().join(format!("{}.kubeconfig", access.replace('/', "-")));
+        std::fs::write(&path, &text)?;
+        Ok((path, text))
+    }
+
+    pub(crate) async fn kubectl(&self, world: &World, kubeconfig: &Path, arguments: &[&str]) -> Result<Output, TestError> {
+        let kubectl = world.fleet().parts().locate(Part::Kubectl).await?;
+        run(self.command(&kubectl).arg("--kubeconfig").arg(kubeconfig).args(arguments)).await
+    }
+
+    /// The client of another language.
+    pub(crate) async fn client(&self, world: &World, client: Client, arguments: &[&str]) -> Result<Command, TestError> {
+        let installed = world.fleet().parts().install(client).await?;
+        let mut command = self.command(&installed.program);
+        command.args(&installed.arguments).args(arguments);
+        Ok(command)
+    }
+}
+
+pub(crate) async fn run(command: &mut Command) -> Result<Output, TestError> {
+    Ok(tokio::time::timeout(LIMIT, command.output()).await??)
+}
+
+pub(crate) fn succeeded(output: Output) -> Result<String, TestError> {
+    if !output.status.success() {
+        return Err(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr)).into());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// The `jti` by which a target tells tokens apart.
+pub(crate) fn credential(user: &Value) -> String {
+    user["extra"]["authentication.kubernetes.io/credential-id"][0].as_str().unwrap_or_default().to_owned()
+}

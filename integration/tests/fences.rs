@@ -1,0 +1,52 @@
+//! The admission policies of examples/fences on real apiservers of both minors: what each refuses and what it lets pass, by every way of
+//! writing, for tenants, platform admins, cluster admins, the kubelet, and Keyferry's own account with its shipped rights.
+#![allow(clippy::print_stderr, reason = "a test tells the person who waits what it measured")]
+#![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
+
+#[path = "fences/author.rs"]
+mod author;
+#[path = "fences/kept.rs"]
+mod kept;
+#[path = "fences/keyferry_self.rs"]
+mod keyferry_self;
+#[path = "fences/kubelet.rs"]
+mod kubelet;
+#[path = "fences/labels.rs"]
+mod labels;
+#[path = "fences/latency.rs"]
+mod latency;
+#[path = "fences/pairing.rs"]
+mod pairing;
+#[path = "fences/people.rs"]
+mod people;
+#[path = "fences/retarget.rs"]
+mod retarget;
+#[path = "fences/stage.rs"]
+mod stage;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use keyferry_integration::runner::Suite;
+
+use stage::Stage;
+
+fn main() -> ExitCode {
+    Suite::new(Stage::start)
+        .limit(Duration::from_secs(400))
+        .at_once(4)
+        .test("every_expression_passes_the_type_check", stage::type_checks)
+        .test("a_listed_audience_is_for_its_pairs_alone", pairing::table)
+        .test("no_way_of_asking_gets_round_the_pairs", pairing::ways_round)
+        .test("the_kubelet_obeys_and_is_served", kubelet::bound_pods)
+        .test("an_author_needs_the_right_to_mint", author::table)
+        .test("the_installed_author_policy_is_known_and_a_hollow_one_too", author::known)
+        .test("tokens_go_elsewhere_by_the_verb_retarget_alone", retarget::table)
+        .test("labels_of_access_change_by_their_verb_alone", labels::table)
+        .test("keyferry_asks_for_nothing_but_its_own", keyferry_self::table)
+        .test("the_pairing_and_its_definition_stay", kept::stay)
+        .test_alone("without_the_object_only_closed_namespaces_are_closed", kept::without_the_object)
+        .test_alone("without_the_definition_a_new_start_closes_the_hub", kept::without_the_definition)
+        .test_alone("latency_of_a_token_request", latency::measured)
+        .run()
+}

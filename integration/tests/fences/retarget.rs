@@ -1,0 +1,68 @@
+//! keyferry-retarget: where a target's tokens go.
+
+use std::sync::Arc;
+
+use keyferry_integration::runner::TestResult;
+use serde_json::{Value, json};
+
+use super::people;
+use super::stage::{KEYFERRY, Stage, must_be_denied, must_pass};
+
+const POLICY: &str = "keyferry-retarget";
+
+pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
+    for hub in &stage.hubs {
+        let path = format!("{KEYFERRY}/targetclusters");
+        let verbs = json!(["get", "list", "create", "update", "patch", "delete"]);
+        let rules = json!([{ "apiGroups": ["keyferry.dev"], "resources": ["targetclusters", "targetclusters/status"], "verbs": verbs }]);
+        let editor = people::with_cluster_rules(hub, "target-editor", rules).await?;
+        let platform = people::account(hub, "people", "platform").await?;
+        hub.bind_user_to_cluster_role("system:serviceaccount:people:platform", "keyferry-platform").await?;
+
+        must_be_denied("creation", editor.create(&path, &target("prod")).await, POLICY)?;
+        must_be_denied("creation by apply", editor.apply(&format!("{path}/prod"), &target("prod")).await, POLICY)?;
+        must_pass("creation by the platform", platform.create(&path, &target("prod")).await)?;
+        let there = format!("{path}/prod");
+        let moves = [
+            json!({ "address": "https://evil.example.com" }),
+            json!({ "address": "https://prod.example.com:6444" }),
+            json!({ "tlsServerName": "evil.example.com" }),
+            json!({ "proxyURL": "http://evil.example.com:3128" }),
+            json!({ "certSecretRef": { "name": "evil" } }),
+            json!({ "certSecretRef": null }),
+            json!({ "certSecretRef": null, "caBundle": "-----BEGIN CERTIFICATE-----" }),
+        ];
+        for change in moves {
+            let change = json!({ "spec": change });
+            must_be_denied(&change.to_string(), editor.patch(&there, &change).await, POLICY)?;
+            must_be_denied(&change.to_string(), editor.patch(&format!("{there}?dryRun=All"), &change).await, POLICY)?;
+            let mut whole = target("prod");
+            whole["spec"]["address"] = json!("https://evil.example.com");
+            must_be_denied("apply", editor.apply(&there, &whole).await, POLICY)?;
+            // By way of the status nothing of the spec changes.
+            let by_status = must_pass("status", editor.patch(&format!("{there}/status"), &change).await)?;
+            assert_eq!(by_status["spec"], target("prod")["spec"], "on {}", hub.name());
+            must_pass(&change.to_string(), platform.patch(&format!("{there}?dryRun=All"), &change).await)?;
+        }
+        for change in [json!({ "suspend": true }), json!({ "allow": [] }), json!({ "tokenLifetime": { "max": "2h" } })] {
+            must_pass(&change.to_string(), editor.patch(&format!("{there}?dryRun=All"), &json!({ "spec": change })).await)?;
+        }
+        // Delete and create anew is no way round.
+        must_pass("deletion", editor.delete(&there).await)?;
+        let mut elsewhere = target("prod");
+        elsewhere["spec"]["address"] = json!("https://evil.example.com");
+        must_be_denied("anew", editor.create(&path, &elsewhere).await, POLICY)?;
+    }
+    Ok(())
+}
+
+fn target(name: &str) -> Value {
+    json!({
+        "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": name },
+        "spec": {
+            "address": "https://prod.example.com:6443", "audience": "https://prod.example.com", "certSecretRef": { "name": "prod-ca" },
+            "issuer": "Hub", "suspend": false,
+            "allow": [{ "namespaces": ["tenant-a"], "serviceAccounts": ["reconciler"] }],
+        },
+    })
+}

@@ -1,0 +1,23 @@
+//! Flux itself on the way: a tenant's Kustomization on the hub, applied by the real kustomize-controller to a real target.
+#![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
+
+#[path = "flux/by_config_map.rs"]
+mod by_config_map;
+#[path = "flux/by_secret.rs"]
+mod by_secret;
+#[path = "flux/stage.rs"]
+mod stage;
+
+use std::process::ExitCode;
+
+use keyferry_integration::runner::Suite;
+
+use stage::Stage;
+
+fn main() -> ExitCode {
+    Suite::new(Stage::start)
+        .test("a_kubeconfig_in_a_secret_leads_to_the_target_and_deletion_prunes", by_secret::leads_to_the_target_and_deletion_prunes)
+        .test("a_generic_config_map_leads_to_the_target_and_deletion_prunes", by_config_map::leads_to_the_target_and_deletion_prunes)
+        .test("a_config_map_with_anothers_address_gets_nowhere", by_config_map::with_anothers_address_gets_nowhere)
+        .run()
+}

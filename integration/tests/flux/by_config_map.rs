@@ -1,0 +1,69 @@
+//! `configMapRef`: Flux mints by itself, from what a ConfigMap says.
+
+use std::sync::Arc;
+
+use keyferry_integration::control_plane::ControlPlane;
+use keyferry_integration::flux::{GitSource, KubeConfigRef, KustomizationSpec, until_ready, until_said};
+use keyferry_integration::runner::{TestError, TestResult};
+use serde_json::json;
+
+use crate::stage::{ACCOUNT, Stage, audience, config_map_path, is_there, until_gone, user, who_applied};
+
+const TENANT: &str = "tenant-b";
+
+pub(crate) async fn leads_to_the_target_and_deletion_prunes(stage: Arc<Stage>) -> TestResult {
+    let name = "by-config-map";
+    let (hub, [other, target]) = (&stage.hub, &stage.targets);
+    let (repository, commit) = stage.repository_of(name).await?;
+    put_config_map(hub, name, target).await?;
+    let spec = apply(hub, name, repository.url()).await?;
+    let object = until_ready(hub, &spec.path()).await?;
+    assert!(object["status"]["lastAppliedRevision"].as_str().is_some_and(|revision| revision.contains(&commit)), "{object}");
+    assert_eq!(target.admin().get(&config_map_path(name)).await?["data"]["text"], "first");
+    assert_eq!(who_applied(target, name)?, [user(TENANT)], "the target knows who came");
+    assert!(!is_there(other.admin(), &config_map_path(name)).await?, "nothing is at the other target");
+
+    hub.admin().delete(&spec.path()).await?;
+    until_gone(hub.admin(), &spec.path()).await?;
+    assert!(!is_there(target.admin(), &config_map_path(name)).await?, "the target ends clean");
+    Ok(())
+}
+
+/// Without the pairing policy the hub mints for whatever a tenant writes: the target's own rules are what is left.
+pub(crate) async fn with_anothers_address_gets_nowhere(stage: Arc<Stage>) -> TestResult {
+    let name = "anothers";
+    let (hub, [anothers, _]) = (&stage.hub, &stage.targets);
+    let (repository, _) = stage.repository_of(name).await?;
+    put_config_map(hub, name, anothers).await?;
+    let spec = apply(hub, name, repository.url()).await?;
+    until_said(hub, &spec.path(), "Unauthorized").await?;
+    assert!(!is_there(anothers.admin(), &config_map_path(name)).await?);
+    assert!(who_applied(anothers, name)?.is_empty());
+    Ok(())
+}
+
+/// Until Keyferry writes it itself: what Flux reads of a `generic` provider, for the tenant's ServiceAccount.
+async fn put_config_map(hub: &ControlPlane, name: &str, target: &ControlPlane) -> Result<(), TestError> {
+    let object = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": { "name": name, "labels": { "reconcile.fluxcd.io/watch": "Enabled" } },
+        "data": {
+            "provider": "generic",
+            "address": target.url(),
+            "ca.crt": target.ca_pem(),
+            "audiences": audience(target.name()),
+            "serviceAccountName": ACCOUNT,
+        },
+    });
+    hub.admin().apply(&format!("/api/v1/namespaces/{TENANT}/configmaps/{name}"), &object).await?;
+    Ok(())
+}
+
+async fn apply<'a>(hub: &ControlPlane, name: &'a str, url: &str) -> Result<KustomizationSpec<'a>, TestError> {
+    GitSource { namespace: TENANT, name, url }.apply(hub.admin()).await?;
+    let kube_config = KubeConfigRef::ConfigMap(name);
+    let spec = KustomizationSpec { namespace: TENANT, name, source: name, path: "./apps", kube_config, impersonating: None };
+    spec.apply(hub.admin()).await?;
+    Ok(spec)
+}
