@@ -95,5 +95,29 @@ fn what_is_copied_is_there_and_let_through() {
     for member in serde_json::from_str::<Vec<String>>(members).unwrap() {
         assert!(copied.iter().any(|one| *one == member || member.starts_with(&format!("{one}/"))), "{member} is not copied");
     }
-    assert!(copied.iter().any(|one| one == "docs") && copied.iter().any(|one| one == "Cargo.lock"));
+    assert!(copied.iter().any(|one| one == "Cargo.lock"));
+    let mut compiled_in = 0;
+    for source in ["broker/src", "broker/core/src", "broker/trust/src"].iter().flat_map(|folder| sources(&repository().join(folder))) {
+        let text = std::fs::read_to_string(&source).unwrap();
+        for path in text.split("include_str!(\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+            let file = source.parent().unwrap().join(path).canonicalize().unwrap();
+            let within = file.strip_prefix(repository().canonicalize().unwrap()).unwrap().to_string_lossy().into_owned();
+            assert!(copied.iter().any(|one| within.starts_with(&format!("{one}/"))), "{within} is compiled in and not copied");
+            compiled_in += 1;
+        }
+    }
+    assert!(compiled_in > 3, "the sources were read: {compiled_in}");
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
 }

@@ -15,6 +15,8 @@ mod monitoring;
 mod rendered;
 #[path = "install/rights.rs"]
 mod rights;
+#[path = "install/running.rs"]
+mod running;
 #[path = "install/setup.rs"]
 mod setup;
 #[path = "install/upgrade.rs"]
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         .test("pods_start_under_restricted_pod_security", applied::pods_start_under_restricted_pod_security)
         .test("rights_are_the_golden_ones", rights::rights_are_the_golden_ones)
         .test("tenants_get_their_rights_by_aggregation", rights::tenants_get_their_rights_by_aggregation)
+        .test("keyferry_works_with_these_rights", running::keyferry_works_with_these_rights)
         .test("an_upgrade_keeps_the_crds", upgrade::an_upgrade_keeps_the_crds)
         .run()
 }

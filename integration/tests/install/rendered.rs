@@ -192,7 +192,13 @@ pub(crate) async fn fences_are_rendered_for_the_release(hubs: Arc<Hubs>) -> Test
         assert!(!said.good && said.stderr.contains("this chart holds no fences"), "a fence that is not there is not left out in silence");
         return Ok(());
     }
-    let rendered = objects(&said.success()?)?;
+    let text = said.success()?;
+    let rendered = objects(&text)?;
+    let fences: Vec<&Value> = rendered.values().filter(|object| object["kind"].to_string().contains("ValidatingAdmission")).collect();
+    let file = hubs.fleet().folder().join("fences.json");
+    std::fs::write(&file, json!({ "apiVersion": "v1", "kind": "List", "items": fences }).to_string())?;
+    let said = kubectl(&hubs.base, &["apply", "--server-side", "--dry-run=server", "-f", &file.display().to_string()]).await?;
+    assert_eq!(said.lines().count(), fences.len(), "a real apiserver takes each: {said}");
     for entry in std::fs::read_dir(folder)? {
         for ((kind, _, name), object) in objects(&std::fs::read_to_string(entry?.path())?)? {
             let found = rendered.iter().find(|((k, _, n), _)| *k == kind && *n == name).map(|(_, found)| found.to_string());

@@ -34,7 +34,7 @@ impl Fixture for Hubs {
 
 impl Hubs {
     pub(crate) async fn start() -> Result<Hubs, NotStarted> {
-        let plane = |name: &str| ControlPlaneSpec { controller_manager: true, ..ControlPlaneSpec::named(name) };
+        let plane = |name: &str| ControlPlaneSpec { controller_manager: true, audit_log: true, ..ControlPlaneSpec::named(name) };
         let fleet = Fleet::start(FleetSpec { control_planes: vec![plane("base"), plane("chart")] }).await?;
         Hubs::build(fleet).await.map_err(NotStarted::failed)
     }

@@ -1,0 +1,158 @@
+//! Keyferry itself, from the base's own ServerConfiguration, as the ServiceAccount of the base and with its rights: what it does for a tenant,
+//! and that the hub refused it nothing on the way.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use keyferry_integration::control_plane::ControlPlane;
+use keyferry_integration::keyferry_process::{KeyferryBinary, KeyferryProcess, ServeSpec};
+use keyferry_integration::pki::TestCa;
+use keyferry_integration::ports::free_port;
+use keyferry_integration::rbac::{ServiceAccountKubeconfig, service_account_kubeconfig};
+use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::world::shipped;
+use serde_json::{Value, json};
+
+use crate::setup::{Hubs, NAMESPACE, TENANT};
+
+const WITHIN: Duration = Duration::from_secs(60);
+const ACCOUNT: &str = "system:serviceaccount:keyferry-system:keyferry";
+
+pub(crate) async fn keyferry_works_with_these_rights(hubs: Arc<Hubs>) -> TestResult {
+    let hub = &hubs.base;
+    hub.create_service_account(TENANT, "reconciler").await?;
+    let (keyferry, _kubeconfig) = serve(&hubs).await?;
+    let targets = "/apis/keyferry.dev/v1alpha1/targetclusters";
+    let accesses = format!("/apis/keyferry.dev/v1alpha1/namespaces/{TENANT}/targetaccesses");
+    let target = json!({
+        "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": "prod" },
+        "spec": {
+            "address": hub.url(), "audience": "https://prod.keyferry.test", "caBundle": hub.ca_pem(),
+            "allow": [{ "namespaces": [TENANT], "serviceAccounts": ["reconciler"] }],
+        },
+    });
+    hub.admin().create(targets, &target).await?;
+    let access = json!({
+        "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess", "metadata": { "name": "prod" },
+        "spec": {
+            "targetClusterRef": { "name": "prod" }, "serviceAccountName": "reconciler", "probe": "Off",
+            "deliveries": [{ "name": "flux", "type": "FluxConfigMap" }],
+        },
+    });
+    hub.admin().create(&accesses, &access).await?;
+
+    // It creates, reads and replaces the object, and writes both statuses, the Event and the pairs.
+    let config_map = format!("/api/v1/namespaces/{TENANT}/configmaps/prod");
+    let made = until(hub, &config_map, |object| object["data"]["address"] == hub.url()).await?;
+    assert_eq!(made["data"]["serviceAccountName"], "reconciler");
+    until(hub, &format!("{accesses}/prod"), |object| ready(object) == Some("True")).await?;
+    until(hub, &format!("{targets}/prod"), |object| ready(object) == Some("True")).await?;
+    let pairs = |object: &Value| object["pairs"].to_string().contains(&format!("{TENANT}/reconciler"));
+    until(hub, "/apis/keyferry.dev/v1alpha1/audiencepairings/keyferry", pairs).await?;
+    let events = format!("/apis/events.k8s.io/v1/namespaces/{TENANT}/events");
+    until(hub, &events, |list| list.to_string().contains("keyferry.dev/keyferry")).await?;
+    let moved = hub.url().replace("127.0.0.1", "localhost");
+    hub.admin().patch(&format!("{targets}/prod"), &json!({ "spec": { "address": moved } })).await?;
+    until(hub, &config_map, |object| object["data"]["address"] == moved).await?;
+    hub.admin().patch(&format!("{targets}/prod"), &json!({ "spec": { "allow": [] } })).await?;
+    gone(hub, &config_map).await?;
+    hub.admin().delete(&format!("{accesses}/prod")).await?;
+    // It would drain for as long as Flux may use a token of its own.
+    let draining = |object: &Value| object["status"]["conditions"].to_string().contains("DeliveryDraining");
+    until(hub, &format!("{accesses}/prod"), draining).await?;
+    hub.admin().patch(&format!("{accesses}/prod"), &json!({ "spec": { "deletionPolicy": "Immediate" } })).await?;
+    gone(hub, &format!("{accesses}/prod")).await?;
+    hub.admin().delete(&format!("{targets}/prod")).await?;
+    keyferry.stop().await?;
+    refused_nothing(hub)
+}
+
+/// A process of the base's configuration, with the ports and certificates of this machine.
+async fn serve(hubs: &Hubs) -> Result<(KeyferryProcess, ServiceAccountKubeconfig), TestError> {
+    let folder = hubs.fleet().folder().join("running");
+    std::fs::create_dir_all(&folder)?;
+    let certificate = TestCa::create("keyferry", &folder)?.serving("keyferry", &["localhost".to_owned()])?;
+    let (discovery, api, health) = (free_port()?, free_port()?, free_port()?);
+    let mut text = std::fs::read_to_string(shipped("examples/install/base/config.yaml"))?;
+    let changes = [
+        ("0.0.0.0:8443", format!("127.0.0.1:{discovery}")),
+        ("0.0.0.0:9443", format!("127.0.0.1:{api}")),
+        ("0.0.0.0:8080", format!("127.0.0.1:{health}")),
+        ("/etc/keyferry/discovery-tls/tls.crt", certificate.cert_path.display().to_string()),
+        ("/etc/keyferry/discovery-tls/tls.key", certificate.key_path.display().to_string()),
+        ("/etc/keyferry/api-tls/tls.crt", certificate.cert_path.display().to_string()),
+        ("/etc/keyferry/api-tls/tls.key", certificate.key_path.display().to_string()),
+    ];
+    for (from, to) in &changes {
+        assert!(text.contains(from), "the base's config.yaml does not hold {from}");
+        text = text.replace(from, to);
+    }
+    let config = folder.join("config.yaml");
+    std::fs::write(&config, text)?;
+    let kubeconfig = service_account_kubeconfig(&hubs.base, NAMESPACE, "keyferry", 3600).await?;
+    let spec = ServeSpec {
+        name: "keyferry-of-the-base".to_owned(),
+        folder,
+        config,
+        kubeconfig: Some(kubeconfig.path().to_owned()),
+        args: Vec::new(),
+        env: Vec::new(),
+        ready_url: format!("http://127.0.0.1:{health}/readyz"),
+        ready_within: WITHIN,
+    };
+    Ok((KeyferryBinary::build().await?.serve(&spec).await?, kubeconfig))
+}
+
+fn ready(object: &Value) -> Option<&str> {
+    let conditions = object["status"]["conditions"].as_array()?;
+    conditions.iter().find(|condition| condition["type"] == "Ready")?["status"].as_str()
+}
+
+async fn until(hub: &ControlPlane, path: &str, holds: impl Fn(&Value) -> bool) -> Result<Value, TestError> {
+    let deadline = Instant::now() + WITHIN;
+    loop {
+        let found = hub.admin().get(path).await;
+        match &found {
+            Ok(object) if holds(object) => return Ok(object.clone()),
+            _ if Instant::now() < deadline => tokio::time::sleep(Duration::from_millis(100)).await,
+            other => return Err(format!("{path} is not what it should be: {other:?}").into()),
+        }
+    }
+}
+
+async fn gone(hub: &ControlPlane, path: &str) -> TestResult {
+    let deadline = Instant::now() + WITHIN;
+    while hub.admin().get(path).await.err().and_then(|error| error.status()) != Some(404) {
+        if Instant::now() > deadline {
+            return Err(format!("{path} is still there").into());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    Ok(())
+}
+
+/// The audit log of the hub has no 403 for Keyferry's account, and has what it wrote.
+fn refused_nothing(hub: &ControlPlane) -> TestResult {
+    let events = hub.audit_events()?;
+    let own: Vec<&Value> = events.iter().filter(|event| event["user"]["username"] == ACCOUNT).collect();
+    let refused: Vec<String> =
+        own.iter().filter(|event| event["responseStatus"]["code"] == 403).map(|event| event["requestURI"].to_string()).collect();
+    assert!(refused.is_empty(), "the hub refused Keyferry: {refused:#?}");
+    for (verb, resource) in [
+        ("create", "configmaps"),
+        ("update", "configmaps"),
+        ("delete", "configmaps"),
+        ("create", "secrets"),
+        ("create", "leases"),
+        ("patch", "targetaccesses"),
+        ("patch", "targetclusters"),
+        ("create", "audiencepairings"),
+        ("create", "events"),
+        ("watch", "targetaccesses"),
+        ("get", "validatingadmissionpolicies"),
+    ] {
+        let done = own.iter().any(|event| event["verb"] == verb && event["objectRef"]["resource"] == resource);
+        assert!(done, "Keyferry did not {verb} {resource}, so its right to it was not tried");
+    }
+    Ok(())
+}
