@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use keyferry_integration::keyferry_process::Signal;
+use keyferry_integration::process::Signal;
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::BrokerSpec;
 use keyferry_integration::world::on_hub::OnHub;
