@@ -3,6 +3,7 @@
 use jiff::{Timestamp, ToSpan};
 use keyferry_core::config::{self, StoredAccess, StoredObjects, StoredTarget};
 use keyferry_core::delivery::{Bearer, Snapshot, cluster_profile_status, render};
+use keyferry_core::service_account::Uid;
 use secrecy::SecretString;
 use serde_json::Value;
 
@@ -42,7 +43,8 @@ impl Delivered<'_> {
         let access = access.read.map_err(|mistakes| format!("TargetAccess: {mistakes:?}"))?;
         let owner = access.uid.clone().ok_or("the TargetAccess has no UID")?;
         let delivery = access.deliveries.first().ok_or("the TargetAccess has no delivery")?;
-        let snapshot = Snapshot { access: &access, owner: &owner, account_uid: &owner, target, ca_pem: Some(self.ca_pem) };
+        let account_uid = Uid::new("the-uid-of-the-account").map_err(|error| format!("{error}"))?;
+        let snapshot = Snapshot { access: &access, owner: &owner, account_uid: &account_uid, target, ca_pem: Some(self.ca_pem) };
         let token = token.map(SecretString::from);
         let now = Timestamp::now();
         let bearer =
