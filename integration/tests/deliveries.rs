@@ -1,6 +1,18 @@
 //! What the controller makes of TargetClusters and TargetAccesses on a real hub: objects that lead to real targets.
 #![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
 
+#[path = "deliveries/drain.rs"]
+mod drain;
+#[path = "deliveries/faults.rs"]
+mod faults;
+#[path = "deliveries/foreign.rs"]
+mod foreign;
+#[path = "deliveries/granted.rs"]
+mod granted;
+#[path = "deliveries/leader.rs"]
+mod leader;
+#[path = "deliveries/tenant.rs"]
+mod tenant;
 #[path = "deliveries/written.rs"]
 mod written;
 
@@ -11,6 +23,29 @@ use keyferry_integration::world::on_hub::OnHub;
 
 fn main() -> ExitCode {
     Suite::new(OnHub::start)
+        .at_once(8)
         .test("a_declared_access_gets_its_secret_and_the_secret_leads_to_the_target", written::a_secret_leads_to_the_target)
+        .test("a_shape_that_is_not_allowed_writes_nothing", granted::a_shape_that_is_not_allowed_writes_nothing)
+        .test("a_tenant_learns_nothing_of_targets_that_are_not_its_own", granted::a_tenant_learns_nothing_of_targets_that_are_not_its_own)
+        .test("what_is_no_longer_allowed_is_deleted", granted::what_is_no_longer_allowed_is_deleted)
+        .test("another_account_under_the_name_gets_another_token", granted::another_account_under_the_name_gets_another_token)
+        .test("an_author_who_may_not_mint_is_refused", granted::an_author_who_may_not_mint_is_refused)
+        .test("objects_of_others_stay_as_they_are", foreign::objects_of_others_stay_as_they_are)
+        .test("a_second_secret_for_one_server_is_not_written", foreign::a_second_secret_for_one_server_is_not_written)
+        .test("what_others_add_stays_and_what_they_change_is_mended", foreign::what_others_add_to_an_object_stays_and_what_they_change_is_mended)
+        .test("a_deleted_access_keeps_its_objects_and_nothing_else", drain::a_deleted_access_keeps_its_objects_and_nothing_else)
+        .test("immediate_takes_the_objects_at_once", drain::immediate_takes_the_objects_at_once)
+        .test("a_namespace_that_goes_takes_all_of_it", drain::a_namespace_that_goes_takes_all_of_it)
+        .test("a_delivery_that_is_taken_out_takes_its_object", drain::a_delivery_that_is_taken_out_takes_its_object)
+        .test("a_ca_that_is_missing_wrong_or_replaced", faults::a_ca_that_is_missing_wrong_or_replaced)
+        .test("a_client_certificate_beside_the_ca_is_told", faults::a_client_certificate_beside_the_ca_is_told_and_never_delivered)
+        .test("a_missing_binding_is_named_and_mended", faults::a_missing_binding_is_named_and_mended)
+        .test("a_quota_that_is_used_up", faults::a_quota_that_is_used_up)
+        .test("what_a_shape_cannot_carry_is_not_written", faults::what_a_shape_cannot_carry_is_not_written)
+        .test("a_suspended_access_keeps_what_it_has", faults::a_suspended_access_keeps_what_it_has)
+        .test("one_audience_has_one_target", faults::one_audience_has_one_target)
+        .test("a_target_that_lets_in_anybody_is_told", faults::a_target_that_lets_in_anybody_is_told)
+        .test_alone("without_the_author_policy_no_token_is_written", leader::without_the_author_policy_no_token_is_written)
+        .test_alone("a_leader_that_wakes_too_late_writes_nothing", leader::a_leader_that_wakes_too_late_writes_nothing)
         .run()
 }

@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         .test("kubectl_finds_the_plugin_and_completes_it", plugin::kubectl_finds_the_plugin_and_completes_it)
         .test("a_plain_kubeconfig_in_python_and_javascript", directory::a_plain_kubeconfig_in_python_and_javascript)
         .test("an_agent_writes_and_keeps_what_it_wrote", agent::an_agent_writes_and_keeps_what_it_wrote)
+        .test("an_agent_without_a_server_and_the_shipped_sidecar", agent::an_agent_without_a_server_and_the_shipped_sidecar)
         .test_alone("a_rotation_of_the_directory_disturbs_nobody", directory::a_rotation_of_the_directory_disturbs_nobody)
         .run()
 }

@@ -5,17 +5,13 @@
 mod argo_cd;
 mod cluster_profile;
 mod kubeconfig;
+mod render;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use jiff::Timestamp;
-use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::audience::Audience;
-use crate::ca_bundle::{CaBundle, CaBundleError};
-use crate::config;
-use crate::name::ObjectName;
+use crate::ca_bundle::CaBundleError;
 
 /// The most bytes that are read. A Secret holds 1 MiB, in base64.
 pub const MAX_IMPORT_BYTES: usize = 2 * 1024 * 1024;
@@ -181,81 +177,6 @@ fn insecure(path: &str) -> ImportError {
 /// A name of the input, safe to print.
 fn plain(text: &str) -> String {
     text.chars().filter(|character| character.is_ascii_graphic()).take(60).collect()
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Object<'a> {
-    api_version: &'static str,
-    kind: &'static str,
-    metadata: Metadata<'a>,
-    spec: Spec<'a>,
-}
-
-#[derive(Serialize)]
-struct Metadata<'a> {
-    name: &'a str,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Spec<'a> {
-    address: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tls_server_name: Option<&'a str>,
-    #[serde(rename = "proxyURL", skip_serializing_if = "Option::is_none")]
-    proxy_url: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ca_bundle: Option<&'a str>,
-    audience: &'a str,
-}
-
-/// What stands before the object when it is tried.
-const HEAD: &str = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\npublicURL: https://keyferry.example\n\
-                    discovery: {tls: {certFile: a, keyFile: b}}\napi: {tls: {certFile: a, keyFile: b}}\n---\n";
-
-impl Imported {
-    /// The TargetCluster as YAML, read once by the reader that will read it. It allows nobody.
-    ///
-    /// # Errors
-    /// [`ImportError`] names what a TargetCluster cannot be made of.
-    pub fn render(&mut self, name: Option<&str>, audience: &Audience, now: Timestamp) -> Result<String, ImportError> {
-        let name = name.unwrap_or(&self.name);
-        ObjectName::new(name).map_err(|error| field("the cluster's name", format!("{error}; give another with --name")))?;
-        let address = config::server_address(&self.server).map_err(|problem| field("server", problem))?;
-        let proxy_url = self.proxy_url.as_deref().map(config::proxy_address).transpose();
-        let proxy_url = proxy_url.map_err(|problem| field("the proxy's URL", problem))?;
-        let ca_bundle = match &self.ca {
-            None => None,
-            Some(data) => {
-                let pem = STANDARD.decode(data.trim_ascii()).map_err(|_| field("the CA certificates", "are not base64 of PEM"))?;
-                let bundle = CaBundle::from_pem(&pem, now).map_err(ImportError::Authority)?;
-                if bundle.ignored_blocks() > 0 {
-                    self.dropped.push("what stood beside the CA certificates".to_owned());
-                }
-                Some(bundle.to_pem())
-            }
-        };
-        let object = Object {
-            api_version: "keyferry.dev/v1alpha1",
-            kind: "TargetCluster",
-            metadata: Metadata { name },
-            spec: Spec {
-                address: &address,
-                tls_server_name: self.tls_server_name.as_deref(),
-                proxy_url: proxy_url.as_deref(),
-                ca_bundle: ca_bundle.as_deref(),
-                audience: audience.as_str(),
-            },
-        };
-        let text = serde_saphyr::to_string(&object).map_err(|_| ImportError::Mistakes("it cannot be written".to_owned()))?;
-        // The order of a map is nobody's promise.
-        self.dropped.sort();
-        match config::read(&format!("{HEAD}{text}")) {
-            Ok(_) => Ok(text),
-            Err(error) => Err(ImportError::Mistakes(error.to_string())),
-        }
-    }
 }
 
 #[cfg(test)]

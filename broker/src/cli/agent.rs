@@ -123,7 +123,10 @@ pub(super) async fn run(args: AgentArgs) -> ExitCode {
     }
 }
 
-fn agents(args: &AgentArgs) -> Result<Vec<(AgentParts, Source)>, (String, Option<&'static str>)> {
+/// Each access with its files and the way to its token; or what is wrong, and a hint.
+type Agents = Result<Vec<(AgentParts, Source)>, (String, Option<&'static str>)>;
+
+fn agents(args: &AgentArgs) -> Agents {
     let usage = |usage: UsageError| (usage.problem, Some(usage.hint));
     let rights = Rights { mode: args.mode, group: args.group };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());

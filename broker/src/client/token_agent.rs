@@ -130,20 +130,4 @@ fn pause(failures: u32, jitter: f64) -> Duration {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use std::time::Duration;
-
-    use super::pause;
-
-    #[test]
-    fn pauses_grow_to_a_minute() {
-        let seconds = |failures, jitter| pause(failures, jitter).as_secs_f64();
-        assert_eq!(
-            [seconds(1, 0.0), seconds(2, 0.0), seconds(3, 0.0), seconds(7, 0.0), seconds(u32::MAX, 0.0)],
-            [1.0, 2.0, 4.0, 60.0, 60.0]
-        );
-        assert_eq!(seconds(7, 1.0), 30.0);
-        assert!(pause(0, 9.0) >= Duration::from_millis(500));
-    }
-}
+mod tests;

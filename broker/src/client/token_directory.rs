@@ -1,18 +1,19 @@
 //! A directory whose files change all at once, laid out as the kubelet does it: `..data` leads to a dated directory, and each visible
 //! name leads through it. A reader sees the old files or the new ones, never some of each.
 
+mod layout;
+
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use rustix::fs::{
-    AtFlags, Dir, FlockOperation, Gid, Mode, OFlags, fchmod, fchown, flock, fsync, mkdirat, openat, readlinkat, renameat, symlinkat,
-    unlinkat,
-};
+use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, flock, fsync, mkdirat, openat, readlinkat, renameat, symlinkat, unlinkat};
 use rustix::io::Errno;
+
+use layout::{is_dated, read, subfolder};
 
 /// Leads to the directory that counts.
 const DATA: &str = "..data";
@@ -49,20 +50,6 @@ pub struct TokenDirectory {
     folder: OwnedFd,
     path: PathBuf,
     rights: Rights,
-}
-
-impl Rights {
-    /// Whoever may read a file must be able to enter its directory.
-    fn folder_mode(self) -> Mode {
-        Mode::from_raw_mode(if self.mode & 0o040 == 0 { 0o700 } else { 0o750 })
-    }
-
-    fn give(self, file: impl AsFd, mode: Mode) -> rustix::io::Result<()> {
-        if let Some(group) = self.group {
-            fchown(&file, None, Some(Gid::from_raw(group)))?;
-        }
-        fchmod(&file, mode)
-    }
 }
 
 impl TokenDirectory {
@@ -221,45 +208,6 @@ pub fn read_token(path: &Path) -> std::io::Result<secrecy::SecretString> {
     let mut text = String::new();
     File::open(path.join(DATA).join("token"))?.take(MAX_BYTES).read_to_string(&mut text)?;
     Ok(text.into())
-}
-
-/// `..2026_08_01_10_00_00.0123456789abcdef`.
-fn is_dated(name: &str) -> bool {
-    let pattern = "..dddd_dd_dd_dd_dd_dd.xxxxxxxxxxxxxxxx";
-    name.len() == pattern.len()
-        && name.bytes().zip(pattern.bytes()).all(|(byte, wanted)| match wanted {
-            b'd' => byte.is_ascii_digit(),
-            b'x' => byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte),
-            other => byte == other,
-        })
-}
-
-fn subfolder(folder: &OwnedFd, name: &str, rights: Rights) -> std::io::Result<OwnedFd> {
-    let made = match mkdirat(folder, name, Mode::from_raw_mode(0o700)) {
-        Ok(()) => true,
-        Err(Errno::EXIST) => false,
-        Err(error) => return Err(error.into()),
-    };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let folder = openat(folder, name, flags, Mode::empty())?;
-    if made {
-        rights.give(&folder, rights.folder_mode())?;
-    }
-    Ok(folder)
-}
-
-/// The bytes of a file that has the rights it should have.
-fn read(folder: &OwnedFd, name: &str, rights: Rights) -> Option<Vec<u8>> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(openat(folder, name, flags, Mode::empty()).ok()?);
-    let metadata = file.metadata().ok()?;
-    let as_asked = metadata.mode() & 0o7777 == rights.mode && rights.group.is_none_or(|group| group == metadata.gid());
-    if !metadata.is_file() || !as_asked {
-        return None;
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use keyferry_integration::runner::{TestError, TestResult};
-use keyferry_integration::world::{ACCOUNT, Access, TENANT, World};
+use keyferry_integration::world::{ACCOUNT, Access, TENANT, World, shipped};
 
 use crate::stage::{AT_TARGET, Home, run, succeeded};
 
@@ -56,6 +56,31 @@ pub(crate) async fn an_agent_writes_and_keeps_what_it_wrote(world: Arc<World>) -
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(said.contains("401 invalid_token") && said.contains("what was written before stays"), "{said}");
     assert!(run(&mut home.keyferry(&world, &check)).await?.status.success(), "the probe reads what is there");
+    Ok(())
+}
+
+pub(crate) async fn an_agent_without_a_server_and_the_shipped_sidecar(world: Arc<World>) -> TestResult {
+    let home = Home::new(&world).await?;
+    let directory = home.path().join("tokens");
+    let mut command = home.command(world.binary().path());
+    command.args(["agent", "tenant-a/a", "--once", "--dir"]).arg(&directory).arg("--config").arg(world.broker().config());
+    succeeded(run(command.arg("--kubeconfig").arg(world.hub().admin_kubeconfig())).await?)?;
+    let user = ["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"];
+    assert_eq!(succeeded(home.kubectl(&world, &directory.join("kubeconfig"), &user).await?)?, AT_TARGET);
+
+    let sidecar = shipped("examples/in-cluster/agent.yaml");
+    let output = world.hub().kubectl(&["apply", "--dry-run=server", "-f", &sidecar.display().to_string()]).await?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // Its arguments are ones that the agent knows: it gets as far as the files that are not on this machine.
+    let manifest = std::fs::read_to_string(&sidecar)?;
+    let (_, rest) = manifest.split_once("      args:\n").ok_or("the agent's args")?;
+    let arguments: Vec<&str> = rest.lines().map_while(|line| line.trim().strip_prefix("- ")).collect();
+    assert!(arguments.len() > 3, "{arguments:?}");
+    let place = format!("--dir={}", directory.join("none").display());
+    let arguments = arguments.iter().map(|argument| if argument.starts_with("--dir=") { place.as_str() } else { argument });
+    let output = run(home.command(world.binary().path()).args(arguments).arg("--once")).await?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains("finding the caller's token"), "{said}");
     Ok(())
 }
 

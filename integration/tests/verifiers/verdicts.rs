@@ -49,7 +49,7 @@ fn expected(program: Program) -> &'static [&'static str] {
         Program::Other(Client::PythonVerifiers) => &["PyJWT 2.15.1", "authlib 1.9.9", "joserfc 1.8.0"],
         Program::Other(Client::JavaScriptVerifiers) => &["jose 6.2.17", "jsonwebtoken with jwks-rsa 3.2.2"],
         Program::Other(Client::JavaVerifiers) => &["Nimbus JOSE+JWT 10.5", "jose4j 0.9.6"],
-        // Clients of an apiserver: they verify nothing.
+        // These verify nothing: they are clients of an API server.
         Program::Other(Client::PythonKubernetes | Client::JavaScriptKubernetes) => &[],
     }
 }

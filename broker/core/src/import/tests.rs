@@ -53,7 +53,7 @@ fn imported(document: &Value, choice: Choice<'_>) -> Result<(TargetCluster, Vec<
     let mut imported = read(&document.to_string(), choice)?;
     let text = imported.render(None, &Audience::new("https://prod").unwrap(), now())?;
     assert!(!text.contains("secret"), "{text}");
-    let policy = config::read(&format!("{}{text}", super::HEAD)).unwrap().policy;
+    let policy = config::read(&format!("{}{text}", super::render::HEAD)).unwrap().policy;
     Ok((policy.targets.into_values().next().unwrap(), imported.dropped))
 }
 

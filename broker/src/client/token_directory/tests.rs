@@ -9,6 +9,9 @@ use secrecy::ExposeSecret;
 
 use super::{Rights, TokenDirectory, is_dated, read_token};
 
+/// Puts something into a directory that is not the agent's.
+type Spoil<'a> = &'a dyn Fn(&Path);
+
 const OWN: Rights = Rights { mode: 0o600, group: None };
 
 fn now() -> Timestamp {
@@ -95,7 +98,7 @@ fn what_is_not_the_agents_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let foreign = folder.path().join("foreign");
     std::fs::write(&foreign, "foreign").unwrap();
-    let cases: [(&str, &dyn Fn(&Path)); 5] = [
+    let cases: [(&str, Spoil<'_>); 5] = [
         ("token", &|path| std::fs::write(path.join("token"), "mine").unwrap()),
         ("token", &|path| symlink(&foreign, path.join("token")).unwrap()),
         ("..data", &|path| symlink(folder.path(), path.join("..data")).unwrap()),

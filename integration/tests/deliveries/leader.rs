@@ -1,0 +1,94 @@
+//! Who writes, and who checks the authors: what happens when one of them goes.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use keyferry_integration::keyferry_process::Signal;
+use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::world::BrokerSpec;
+use keyferry_integration::world::on_hub::OnHub;
+use keyferry_integration::world::shipped;
+use serde_json::{Value, json};
+
+use crate::tenant::{EVERY_SHAPE, Tenant};
+
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/keyferry-system/leases/keyferry";
+
+pub(crate) async fn without_the_author_policy_no_token_is_written(world: Arc<OnHub>) -> TestResult {
+    let tenant = Tenant::new(&world, "unchecked", &EVERY_SHAPE).await?;
+    let binding = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/keyferry-author";
+    world.hub.admin().delete(binding).await?;
+    until_logged(&world, "no token is written to an object").await?;
+    let both = json!([{ "name": "s", "type": "KubeConfigSecret" }, { "name": "m", "type": "FluxConfigMap" }]);
+    tenant.put_access("apps", both).await?;
+    tenant.until("apps", "Delivered", "False", "AuthorUnchecked").await?;
+    assert!(world.is_there("/api/v1/namespaces/unchecked/configmaps/apps").await?, "what holds no token goes on");
+    assert!(!world.is_there(&tenant.secret("apps-kubeconfig")).await?);
+    assert_eq!(tenant.written()?, 0);
+    let manifest = shipped("examples/fences/author.yaml").display().to_string();
+    let applied = world.hub.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", &manifest]).await?;
+    assert!(applied.status.success(), "{applied:?}");
+    tenant.until_ready("apps").await?;
+    Ok(())
+}
+
+/// The leader is stopped for longer than its Lease, an access goes meanwhile, and then it goes on: nothing comes back.
+pub(crate) async fn a_leader_that_wakes_too_late_writes_nothing(world: Arc<OnHub>) -> TestResult {
+    let tenant = Tenant::new(&world, "late", &EVERY_SHAPE).await?;
+    let secret = |policy: &str| json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }], "deletionPolicy": policy });
+    tenant.put_access_with("gone", secret("Immediate")).await?;
+    tenant.put_access_with("stays", secret("Drain")).await?;
+    tenant.until_ready("gone").await?;
+    tenant.until_ready("stays").await?;
+    let first = holder(&world).await?;
+    let spec = BrokerSpec::of_hub("second", &world.hub).with_server_lines("objects: CustomResources\n");
+    let second = world.ground.start_installed(&world.hub, spec).await?;
+    assert_eq!(holder(&world).await?, first, "the first one leads");
+    world.broker.process().signal(Signal::Stop).await?;
+    let stopped = world.broker.process().id().ok_or("it is gone")?;
+    // What the stopped leader was about to do is still before it: an access that it has seen is deleted, another one changed.
+    world.hub.admin().delete(&tenant.access("gone")).await?;
+    let limit = Instant::now() + Duration::from_secs(75);
+    while holder(&world).await? == first {
+        assert!(Instant::now() < limit, "nobody took the Lease over");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    world.until_gone(&tenant.access("gone")).await?;
+    world.until_gone(&tenant.secret("gone-kubeconfig")).await?;
+    tenant.put_access_with("new", secret("Drain")).await?;
+    tenant.until_ready("new").await?;
+    let by_second = second.audit()?.iter().filter(|record| record["route"] == "delivery").count();
+    assert!(by_second >= 1, "the second one writes now");
+    let before = tenant.written()?;
+    let resumed = Command::new("kill").args(["-CONT", &stopped.to_string()]).status()?;
+    assert!(resumed.success());
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    assert!(!world.is_there(&tenant.access("gone")).await?);
+    assert!(!world.is_there(&tenant.secret("gone-kubeconfig")).await?, "nothing comes back");
+    assert_eq!(tenant.written()?, before, "the late one wrote nothing");
+    // And the other one is stopped: the first takes over again.
+    second.into_process().stop().await?;
+    let limit = Instant::now() + Duration::from_secs(75);
+    while holder(&world).await? != first {
+        assert!(Instant::now() < limit, "the first one did not take the Lease again");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    Ok(())
+}
+
+async fn holder(world: &OnHub) -> Result<String, TestError> {
+    let lease: Value = world.hub.admin().get(LEASE).await?;
+    Ok(lease["spec"]["holderIdentity"].as_str().ok_or("the Lease has no holder")?.to_owned())
+}
+
+async fn until_logged(world: &OnHub, text: &str) -> TestResult {
+    let limit = Instant::now() + Duration::from_secs(45);
+    while !world.broker.log()?.contains(text) {
+        if Instant::now() > limit {
+            return Err(format!("it did not log {text:?}").into());
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    Ok(())
+}
