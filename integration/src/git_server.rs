@@ -12,9 +12,11 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum_server::Handle;
 use http::StatusCode;
+use tokio::process::Command;
 
 pub use repository::Repository;
 
+use crate::parts::PartError;
 use crate::ports::bound_listener;
 
 /// What a client of a test sends at most: a list of what it wants and has.
@@ -51,6 +53,21 @@ pub struct GitServer {
 }
 
 impl GitServer {
+    /// Whether this machine has what it takes.
+    ///
+    /// # Errors
+    /// [`PartError::Unavailable`].
+    pub async fn prepare() -> Result<(), PartError> {
+        let unavailable = |why: String| PartError::Unavailable { part: "git http-backend", version: "of any version", why };
+        let output =
+            Command::new("git").arg("--exec-path").output().await.map_err(|error| unavailable(format!("git did not start: {error}")))?;
+        let folder = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+        match folder.join("git-http-backend").is_file() {
+            true => Ok(()),
+            false => Err(unavailable(format!("there is none in {}", folder.display()))),
+        }
+    }
+
     /// Serves the repositories below `<folder>/git`, of which there are none yet.
     ///
     /// # Errors

@@ -47,6 +47,7 @@ impl Fixture for D2 {
 impl D2 {
     pub(crate) async fn start() -> Result<D2, NotStarted> {
         let ground = Ground::start().await?;
+        GitServer::prepare().await.map_err(FleetError::from)?;
         Flux::prepare(ground.parts()).await.map_err(FleetError::from)?;
         D2::build(ground).await.map_err(NotStarted::failed)
     }

@@ -35,6 +35,7 @@ impl Fixture for Stage {
 impl Stage {
     pub(crate) async fn start() -> Result<Stage, NotStarted> {
         let ground = Ground::start().await?;
+        GitServer::prepare().await.map_err(FleetError::from)?;
         Flux::prepare(ground.parts()).await.map_err(FleetError::from)?;
         Stage::build(ground).await.map_err(NotStarted::failed)
     }
