@@ -185,7 +185,11 @@ pub(crate) async fn keyferry_takes_the_configurations(hubs: Arc<Hubs>) -> TestRe
 
 pub(crate) async fn fences_are_rendered_for_the_release(hubs: Arc<Hubs>) -> TestResult {
     let (chart, minimal) = (chart(), values("minimal"));
-    let render = ["template", "keyferry", &chart, "-n", "elsewhere", "-f", &minimal, "--set", "fences.enabled=true"];
+    let served = ["--api-versions", "keyferry.dev/v1alpha1/AudiencePairing"];
+    let mut render = vec!["template", "keyferry", &chart, "-n", "elsewhere", "-f", &minimal, "--set", "fences.enabled=true"];
+    let too_early = helm(hubs.fleet(), None, &render).await?;
+    assert!(!too_early.good && too_early.stderr.contains("the CRDs to be there"), "the pairing kind is not served yet");
+    render.extend(served);
     let said = helm(hubs.fleet(), None, &render).await?;
     let folder = shipped("examples/helm/keyferry/files/fences");
     if !folder.exists() {
@@ -205,9 +209,12 @@ pub(crate) async fn fences_are_rendered_for_the_release(hubs: Arc<Hubs>) -> Test
             assert_eq!(found, Some(object.to_string().replace(NAMESPACE, "elsewhere")), "{kind} {name}");
         }
     }
-    for (set, expected) in [("clusterResourceNamespace=state", "one namespace"), ("config.canaryServiceAccount=canary", "keyferry-canary")]
-    {
-        let said = template(hubs.fleet(), &["-f", &minimal, "--set", "fences.enabled=true", "--set", set]).await?;
+    for (set, expected) in [
+        ("crds.enabled=true,crds.keep=false", "needs crds.keep"),
+        ("clusterResourceNamespace=state", "one namespace"),
+        ("config.canaryServiceAccount=canary", "keyferry-canary"),
+    ] {
+        let said = template(hubs.fleet(), &["-f", &minimal, "--set", "fences.enabled=true", "--set", set, served[0], served[1]]).await?;
         assert!(!said.good && said.stderr.contains(expected), "{set}: {}", said.stderr);
     }
     Ok(())
