@@ -6,6 +6,7 @@ pub mod credential_cache;
 pub mod direct;
 pub mod doctor;
 pub mod key_records;
+pub mod objects_of_hub;
 pub mod server;
 pub mod target_probe;
 pub mod token_agent;

@@ -25,6 +25,7 @@ fn main() -> ExitCode {
     Suite::new(OnHub::start)
         .at_once(8)
         .test("a_declared_access_gets_its_secret_and_the_secret_leads_to_the_target", written::a_secret_leads_to_the_target)
+        .test("the_command_line_reads_the_same_objects", written::the_command_line_reads_the_same_objects)
         .test("a_shape_that_is_not_allowed_writes_nothing", granted::a_shape_that_is_not_allowed_writes_nothing)
         .test("a_tenant_learns_nothing_of_targets_that_are_not_its_own", granted::a_tenant_learns_nothing_of_targets_that_are_not_its_own)
         .test("what_is_no_longer_allowed_is_deleted", granted::what_is_no_longer_allowed_is_deleted)

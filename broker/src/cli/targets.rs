@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use keyferry_core::config::{Overrides, Policy};
+use keyferry_core::config::{ObjectSource, Overrides, Policy};
 use keyferry_core::on_paper::OnPaper;
 use serde::Serialize;
 
@@ -46,6 +46,10 @@ struct Row {
 
 pub(super) fn run(args: &TargetsArgs) -> ExitCode {
     let policy = match config_file::read(&args.config, Overrides { enable_own_issuers: Some(true) }) {
+        Ok(configuration) if configuration.server.objects == ObjectSource::CustomResources => {
+            let hint = "ask the hub: kubectl get targetclusters,targetaccesses --all-namespaces";
+            return ui::fail("the file says objects: CustomResources, so it lists none itself", Some(hint));
+        }
         Ok(configuration) => configuration.policy,
         Err(error) => return ui::fail(&error.to_string(), None),
     };

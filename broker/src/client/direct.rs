@@ -1,4 +1,4 @@
-//! Without a server: the same decisions on the same file, minted with the user's own rights on the hub.
+//! Without a server: the same decisions on the same file or the same objects of the hub, minted with the user's own rights on the hub.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use keyferry_core::authorise::{self, Grant, Requester, Review};
 use keyferry_core::bound_token::BoundToken;
 use keyferry_core::ca_bundle::CaBundle;
-use keyferry_core::config::{CertificateSource, DeliveryType, Overrides, Policy, TargetCluster, TokenIssuer};
+use keyferry_core::config::{CertificateSource, Configuration, DeliveryType, ObjectSource, Overrides, Policy, TargetCluster, TokenIssuer};
 use keyferry_core::kubeconfig::{self, KubeconfigParts};
 use keyferry_core::lifetime;
 use keyferry_core::name::AccessName;
@@ -18,6 +18,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde_json::json;
 
+use super::objects_of_hub::with_objects;
 use super::{ClientError, UsableToken};
 use crate::bound_request::{self, Order};
 use crate::clock::{Clock, SystemClock};
@@ -88,8 +89,20 @@ impl Direct {
         Ok(kubeconfig::render(&parts)?)
     }
 
-    async fn obtain(&self, access: &AccessName, clock: &SystemClock) -> Result<Obtained, ClientError> {
+    /// The configuration, with the access and its target in its policy wherever they stand.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn configuration(&self, access: &AccessName) -> Result<Configuration, ClientError> {
         let configuration = config_file::read(&self.config, Overrides { enable_own_issuers: Some(true) })?;
+        if configuration.server.objects == ObjectSource::File {
+            return Ok(configuration);
+        }
+        with_objects(configuration, &HubClient::new(self.hub.config().await?)?, access).await
+    }
+
+    async fn obtain(&self, access: &AccessName, clock: &SystemClock) -> Result<Obtained, ClientError> {
+        let configuration = self.configuration(access).await?;
         let config = self.hub.config().await?;
         let client = HubClient::new(config.clone())?;
         let live = look_up(&client, &configuration.policy, access).await?;
@@ -194,7 +207,7 @@ async fn certificates(obtained: &Obtained, access: &AccessName, clock: &SystemCl
 fn refused(access: &AccessName, reason: Reason) -> ClientError {
     let detail = match reason {
         Reason::TargetNotGranted => {
-            "no TargetAccess of this name leads to a TargetCluster that allows its ServiceAccount; `keyferry targets` lists what the file allows".to_owned()
+            "no TargetAccess of this name leads to a TargetCluster that allows its ServiceAccount; `keyferry targets` lists what a file allows, and the conditions of the objects say it where they stand on the hub".to_owned()
         }
         Reason::TargetSuspended => "the TargetCluster or the TargetAccess is suspended".to_owned(),
         Reason::IssuerCollision => format!("{SECOND_ISSUER_MEND}; {OWN_ISSUER_MEND}"),

@@ -48,3 +48,23 @@ pub(crate) async fn a_secret_leads_to_the_target(world: Arc<OnHub>) -> TestResul
     assert_eq!(expires.get(..19), exposure.get(..19));
     Ok(())
 }
+
+/// Without the server, by the same objects and with the user's own rights.
+pub(crate) async fn the_command_line_reads_the_same_objects(world: Arc<OnHub>) -> TestResult {
+    let tenant = crate::tenant::Tenant::new(&world, "by-hand", &crate::tenant::EVERY_SHAPE).await?;
+    tenant.put_access("apps", json!([{ "name": "h", "type": "HTTP" }])).await?;
+    tenant.until_ready("apps").await?;
+    let (config, hub) = (world.broker.config().display().to_string(), world.hub.admin_kubeconfig().display().to_string());
+    let token = |access: &'static str| {
+        let arguments = ["token", access, "--config", &config, "--kubeconfig", &hub].map(str::to_owned);
+        let binary = world.ground.binary().clone();
+        async move { binary.run(&arguments.each_ref().map(String::as_str), &[]).await }
+    };
+    let good = token("by-hand/apps").await?;
+    assert!(good.status.success(), "{}", String::from_utf8_lossy(&good.stderr));
+    let claims = keyferry_integration::world::claims(String::from_utf8_lossy(&good.stdout).trim())?;
+    assert_eq!(claims["aud"], json!(["https://by-hand.keyferry.test"]));
+    let none = token("by-hand/absent").await?;
+    assert!(!none.status.success() && String::from_utf8_lossy(&none.stderr).contains("TargetNotGranted"), "{none:?}");
+    Ok(())
+}

@@ -1,6 +1,6 @@
 //! What is held at the start, turned into what is to be asked.
 
-use keyferry_core::config::{CertificateSource, Overrides};
+use keyferry_core::config::CertificateSource;
 use keyferry_core::name::{AccessName, Namespace};
 use keyferry_core::reason::Reason;
 use keyferry_trust::Code;
@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 use super::{TargetAddress, found_kubeconfig, secret_of};
 use crate::client::ClientError;
 use crate::client::direct::Direct;
-use crate::controller::config_file;
 use crate::kube::certificate_secret::KubeCertificateSecrets;
 use crate::kube::client::{HubAccess, HubClient};
 use crate::ports::{CertificateSecrets, HubError};
@@ -121,10 +120,10 @@ impl Plan {
     }
 }
 
-/// A plan from an access of a configuration file, with your own rights on the hub.
+/// A plan from an access of a configuration file or of the hub, with your own rights on the hub.
 pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
     let mut plan = Plan::named(format!("access/{access}"));
-    let configuration = match config_file::read(&direct.config, Overrides { enable_own_issuers: Some(true) }) {
+    let configuration = match direct.configuration(access).await {
         Ok(configuration) => configuration,
         Err(error) => return Plan { problem: Some(problem(Reason::ConfigurationInvalid, error.to_string())), ..plan },
     };
@@ -134,7 +133,7 @@ pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
     let found = configuration.policy.accesses.get(access);
     let target = found.and_then(|found| configuration.policy.targets.get(&found.target));
     let Some(target) = target else {
-        plan.problem = Some(problem(Reason::TargetNotGranted, "the file has no access of this name that leads to a target".to_owned()));
+        plan.problem = Some(problem(Reason::TargetNotGranted, "there is no access of this name that leads to a target".to_owned()));
         return plan;
     };
     plan.audiences = vec![target.audience.as_str().to_owned()];
