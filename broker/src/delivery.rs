@@ -210,7 +210,7 @@ impl Deliveries {
             (None, false) => Finding::not(Reason::DeliveryFailed, "an object that is no longer wanted could not be deleted"),
             (None, true) => Finding::well("every object is as it should be"),
         };
-        let next = next(&written, &left_over, probe, authorized.holds(), now);
+        let next = next(&written, &left_over, probe, now);
         let earlier = report::exposure(&round.stored.record.status);
         let exposure_until = written.iter().filter_map(|one| one.report.token.as_ref()).map(|token| token.expires_at).chain(earlier).max();
         let report = AccessReport {
@@ -231,9 +231,9 @@ impl Deliveries {
     }
 }
 
-/// The earliest of what is due.
-fn next(written: &[Written], left_over: &[serde_json::Value], probe: &probe::Seen, authorized: bool, now: jiff::Timestamp) -> Next {
-    if !left_over.is_empty() || !authorized || written.iter().any(|one| one.retry) {
+/// The earliest of what is due. What policy refuses is not tried again: a change of policy is seen, and a tenant may ask for much.
+fn next(written: &[Written], left_over: &[serde_json::Value], probe: &probe::Seen, now: jiff::Timestamp) -> Next {
+    if !left_over.is_empty() || written.iter().any(|one| one.retry) {
         return Next::Retry;
     }
     let renewals = written.iter().filter_map(|one| one.report.token.as_ref()).map(|token| {

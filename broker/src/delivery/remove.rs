@@ -36,7 +36,7 @@ impl Deliveries {
         if let Some(error) = &failed {
             report.message = format!("taking the object back failed: {error}");
         }
-        Written { report, retry: true }
+        Written { report, retry: failed.is_some() }
     }
 
     /// Deletes what earlier specs of the access had written; what could not be deleted comes back.
