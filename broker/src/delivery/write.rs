@@ -227,7 +227,7 @@ impl Deliveries {
         let namespace = &place.namespace;
         let path = match delivery.delivery_type {
             DeliveryType::ClusterAPISecret => {
-                let cluster = place.name.as_str().trim_end_matches("-kubeconfig");
+                let cluster = delivery::cluster_api_cluster(&place.name);
                 format!("/apis/cluster.x-k8s.io/v1beta1/namespaces/{namespace}/clusters/{cluster}")
             }
             DeliveryType::ArgoCDSecret => {
