@@ -145,6 +145,10 @@ impl Deliveries {
         if round.policy.accesses.get(round.name).is_none_or(|access| access.generation != round.access.generation) {
             return Ok(Next::Retry);
         }
+        // Nor is anything taken back for a target that policy has not taken in yet.
+        if !self.parts.store.is_taken_in(&round.access.target, &round.policy, &self.parts.faults.current()) {
+            return Ok(Next::Retry);
+        }
         let pairs = self.pairs(round);
         let refused: Vec<&str> = pairs.iter().filter(|(_, pair)| pair.is_err()).map(|(delivery, _)| delivery.name.as_str()).collect();
         let authorized = if refused.is_empty() {
@@ -242,3 +246,6 @@ fn next(written: &[Written], left_over: &[serde_json::Value], probe: &probe::See
     });
     Next::After(renewals.chain(probe.next()).chain([LOOK_AGAIN]).min().unwrap_or(LOOK_AGAIN))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,10 @@
 //! The hub's TargetClusters and TargetAccesses as last seen, and a sign for everybody whom a change of them concerns.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use keyferry_core::config::{Assembled, Record, ServerConfiguration, StoredAccess, StoredObjects, StoredTarget};
+use keyferry_core::config::{Assembled, Policy, Record, ServerConfiguration, StoredAccess, StoredObjects, StoredTarget};
 use keyferry_core::name::{AccessName, ObjectName};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -114,9 +115,16 @@ impl ObjectStore {
         self.objects().accesses.get(name).cloned()
     }
 
-    /// The names of all accesses, those that are being deleted among them.
-    pub fn access_names(&self) -> Vec<AccessName> {
-        self.objects().accesses.keys().cloned().collect()
+    /// Something of each access, those that are being deleted among them.
+    pub fn each_access<K: Ord, V>(&self, of: impl Fn(&AccessName, &StoredAccess) -> (K, V)) -> BTreeMap<K, V> {
+        self.objects().accesses.iter().map(|(name, access)| of(name, access)).collect()
+    }
+
+    /// Whether an assembly has taken in the target of this name as it is there. Just after a list it has not, and an access must not
+    /// seem to be refused by it.
+    pub fn is_taken_in(&self, target: &ObjectName, policy: &Policy, faults: &Assembled) -> bool {
+        let there = self.target(target).is_some_and(|record| record.deleting.is_none());
+        !there || policy.targets.contains_key(target) || faults.targets.contains_key(target)
     }
 
     /// What the API says of a target, as last seen.
@@ -140,5 +148,36 @@ impl ObjectStore {
 
     fn tell(&self) {
         self.changed.send_modify(|count| *count += 1);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use keyferry_core::config::{self, Policy};
+    use keyferry_core::name::ObjectName;
+    use serde_json::json;
+
+    use super::{Collection, Faults, ObjectStore};
+
+    #[test]
+    fn a_target_that_no_assembly_has_seen_refuses_nobody_yet() {
+        let text = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nobjects: CustomResources\nhubName: hub\n\
+                    publicURL: https://keyferry.example.com\ndiscovery: {tls: {certFile: a, keyFile: b}}\napi: {tls: {certFile: a, keyFile: b}}\n";
+        let store = ObjectStore::new(config::read(text).unwrap().server);
+        let (name, faults) = (ObjectName::new("prod").unwrap(), Faults::default());
+        assert!(store.is_taken_in(&name, &Policy::default(), &faults.current()), "what is absent is absent");
+        for (address, has_part) in [("https://prod.example.com", true), ("http://prod.example.com", false)] {
+            let target = json!({
+                "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster",
+                "metadata": { "name": "prod", "uid": "u", "generation": 1, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z" },
+                "spec": { "address": address, "audience": "prod" },
+            });
+            store.replace_all(Collection::TargetClusters, vec![target]);
+            assert!(!store.is_taken_in(&name, &Policy::default(), &Faults::default().current()));
+            let assembled = store.assemble();
+            assert_eq!(assembled.policy.targets.contains_key(&name), has_part);
+            assert!(store.is_taken_in(&name, &assembled.policy, &assembled));
+        }
     }
 }

@@ -190,12 +190,20 @@ pub fn places<'a>(status: &'a Value, access: &AccessName) -> Vec<(ObjectPlace, &
     reports.iter().filter_map(place).collect()
 }
 
+/// The report of an object that is no longer wanted and still stands there, under a name that no delivery has: the list is a map by name,
+/// and with a name twice the hub would refuse the whole status.
+pub fn left_over(place: &ObjectPlace, report: &Value) -> Value {
+    let mut report = report.clone();
+    report["name"] = json!(format!("{}/{}", place.kind.as_str(), place.name));
+    report
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use serde_json::json;
 
-    use super::{patch, places};
+    use super::{left_over, patch, places};
     use crate::name::AccessName;
 
     #[test]
@@ -221,5 +229,9 @@ mod tests {
         ] });
         let found: Vec<String> = places(&status, &access).iter().map(|(place, _)| place.to_string()).collect();
         assert_eq!(found, ["Secret tenant-a/apps-kubeconfig"]);
+        let (place, report) = places(&status, &access).remove(0);
+        let kept = json!({ "deliveries": [left_over(&place, report)] });
+        assert_eq!(kept["deliveries"][0]["name"], "Secret/apps-kubeconfig", "no delivery is called so, and the list is a map by name");
+        assert_eq!(places(&kept, &access)[0].0, place, "and it is found again by what it says of itself");
     }
 }

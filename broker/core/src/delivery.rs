@@ -29,6 +29,7 @@ pub use form::Form;
 pub use ownership::{FIELD_MANAGER, Found, Held, found};
 pub use place::{ObjectKind, ObjectPlace};
 pub use plan::{Step, plan};
+pub use secret::cluster_of as cluster_api_cluster;
 
 /// What an object is rendered from.
 pub struct Snapshot<'a> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use keyferry_core::ca_bundle::CaBundle;
-use keyferry_core::config::{CertificateSource, TargetCluster};
+use keyferry_core::config::{CertificateSource, Generation, Policy, TargetCluster};
 use keyferry_core::name::ObjectName;
 use keyferry_core::reason::Reason;
 
@@ -28,13 +28,26 @@ pub async fn follow(
 ) {
     let mut changes = policy.changes();
     loop {
+        let resolved = specs(&policy.current());
         resolve_all(&policy, &*secrets, &targets, &*clock).await;
-        tokio::select! {
-            () = tokio::time::sleep(INTERVAL) => {}
-            () = read_again.ordered() => {}
-            changed = changes.changed() => if changed.is_err() { return },
+        let again = tokio::time::sleep(INTERVAL);
+        tokio::pin!(again);
+        loop {
+            tokio::select! {
+                () = &mut again => break,
+                () = read_again.ordered() => break,
+                changed = changes.changed() => if changed.is_err() { return },
+            }
+            // Tenants change the policy as often as they like; each Secret is read for a change of the targets alone.
+            if specs(&policy.current()) != resolved {
+                break;
+            }
         }
     }
+}
+
+fn specs(policy: &Policy) -> Vec<(ObjectName, Generation)> {
+    policy.targets.values().map(|target| (target.name.clone(), target.generation)).collect()
 }
 
 /// Finds out each target's readiness. One target's bad certificate touches no other's.
@@ -135,5 +148,64 @@ fn report(target: &TargetCluster, before: Option<&TargetState>, readiness: &Read
         Readiness::NotReady { reason, message } => {
             tracing::error!(target_cluster = %target.name, %reason, message, "the target is not ready")
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::future::BoxFuture;
+    use keyferry_core::config::{self, Policy};
+    use keyferry_core::name::ObjectName;
+
+    use super::follow;
+    use crate::policy_store::PolicyWriter;
+    use crate::ports::{CertificateEntry, CertificateSecrets, HubError};
+    use crate::read_again::ReadAgain;
+    use crate::targets::TargetWriter;
+    use crate::testing::FakeClock;
+
+    #[derive(Default)]
+    struct Counted(AtomicUsize);
+
+    impl CertificateSecrets for Counted {
+        fn certificate<'a>(&'a self, _: &'a ObjectName) -> BoxFuture<'a, Result<CertificateEntry, HubError>> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Box::pin(async { Ok(CertificateEntry::default()) })
+        }
+    }
+
+    fn policy(address: &str, access: &str) -> Policy {
+        let text = format!(
+            "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\npublicURL: https://keyferry.example.com\n\
+             discovery: {{tls: {{certFile: a, keyFile: b}}}}\napi: {{tls: {{certFile: a, keyFile: b}}}}\n---\n\
+             apiVersion: keyferry.dev/v1alpha1\nkind: TargetCluster\nmetadata: {{name: prod}}\n\
+             spec: {{address: {address}, audience: prod, certSecretRef: {{name: ca}}}}\n---\n\
+             apiVersion: keyferry.dev/v1alpha1\nkind: TargetAccess\nmetadata: {{name: {access}, namespace: t}}\n\
+             spec: {{targetClusterRef: {{name: prod}}, serviceAccountName: s}}\n"
+        );
+        config::read(&text).unwrap().policy
+    }
+
+    #[tokio::test]
+    async fn a_tenants_change_reads_no_secret() {
+        let (writer, secrets) = (PolicyWriter::new(policy("https://a", "one")), Arc::new(Counted::default()));
+        let port: Arc<dyn CertificateSecrets> = Arc::<Counted>::clone(&secrets);
+        let task = tokio::spawn(follow(writer.reader(), port, TargetWriter::default(), FakeClock::start(), ReadAgain::never()));
+        let settle = async || {
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            secrets.0.load(Ordering::SeqCst)
+        };
+        assert_eq!(settle().await, 1);
+        writer.replace(policy("https://a", "two"));
+        assert_eq!(settle().await, 1);
+        writer.replace(policy("https://b", "two"));
+        assert_eq!(settle().await, 2);
+        task.abort();
     }
 }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keyferry_core::authorise::HubView;
-use keyferry_core::name::AccessName;
+use keyferry_core::config::StoredAccess;
+use keyferry_core::moment::Moment;
+use keyferry_core::name::{AccessName, Namespace};
 use keyferry_core::service_account::ServiceAccount;
 use tokio::task::JoinSet;
 
@@ -23,8 +25,14 @@ use crate::targets::{Readiness, TargetReader};
 
 /// How often it is seen what has changed and what is due.
 const TICK: Duration = Duration::from_millis(500);
+/// No more often than this: all accesses are gone through.
+const NOTICE: Duration = Duration::from_millis(250);
 /// Accesses under way at once.
 const AT_ONCE: usize = 16;
+/// Of them those of one namespace: a tenant of whose targets none answers holds nobody else up.
+const OF_ONE_NAMESPACE: usize = 4;
+/// From one look at an access to the next, however often its author changes it.
+const BETWEEN: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -44,6 +52,8 @@ pub struct DeliverParts {
     pub leadership: LeadershipReader,
     /// Time.
     pub clock: Arc<dyn Clock>,
+    /// How long a watch may fail before what it has seen is too old to write by.
+    pub max_stale: Duration,
 }
 
 /// One access's place in the queue.
@@ -53,6 +63,8 @@ struct Place {
     inputs: u64,
     /// When it is due, by the monotonic clock; nothing: when something changes.
     due: Option<Duration>,
+    /// When it was last looked at.
+    started: Option<Duration>,
     failures: u32,
     running: bool,
 }
@@ -61,15 +73,21 @@ struct Place {
 pub async fn follow(parts: DeliverParts, deliveries: Arc<Deliveries>) {
     let (mut changes, mut leads) = (parts.policy.changes(), parts.leadership.changes());
     let mut places: HashMap<AccessName, Place> = HashMap::new();
-    let mut running = JoinSet::new();
+    let (mut running, mut noticed) = (JoinSet::new(), None::<Duration>);
     loop {
         let now = parts.clock.now();
         if parts.leadership.leads(now) && parts.live.is_complete() {
-            notice(&parts, &mut places, now.mono);
-            start(&mut places, &mut running, &deliveries, now.mono);
+            if noticed.is_none_or(|at| now.mono.saturating_sub(at) >= NOTICE) {
+                notice(&parts, &mut places, now.mono);
+                noticed = Some(now.mono);
+            }
+            if sees(&parts, now) {
+                start(&mut places, &mut running, &deliveries, now.mono);
+            }
         } else {
             places.retain(|_, place| place.running);
             deliveries.not_leading();
+            noticed = None;
         }
         tokio::select! {
             () = tokio::time::sleep(TICK) => {}
@@ -84,18 +102,24 @@ pub async fn follow(parts: DeliverParts, deliveries: Arc<Deliveries>) {
     }
 }
 
-/// Puts every access whose inputs have changed to the front.
+/// Whether policy is known as it is, or was a short while ago: else tokens would be renewed for whom it allows no more.
+fn sees(parts: &DeliverParts, now: Moment) -> bool {
+    parts.live.is_complete() && parts.live.is_current(parts.max_stale, now)
+}
+
+/// Makes every access due whose inputs have changed.
 fn notice(parts: &DeliverParts, places: &mut HashMap<AccessName, Place>, now: Duration) {
     let inputs: BTreeMap<AccessName, u64> = inputs(parts);
     for (name, inputs) in &inputs {
         let place = places.entry(name.clone()).or_default();
         if place.inputs != *inputs {
-            *place = Place { inputs: *inputs, due: Some(now), failures: 0, running: place.running };
+            let due = place.started.map_or(now, |started| now.max(started + BETWEEN));
+            *place = Place { inputs: *inputs, due: Some(due), started: place.started, failures: 0, running: place.running };
         }
     }
     for (name, place) in places.iter_mut().filter(|(name, place)| !inputs.contains_key(*name) && place.inputs != 0) {
         tracing::debug!(access = %name, "an access is gone");
-        *place = Place { inputs: 0, due: Some(now), failures: 0, running: place.running };
+        *place = Place { inputs: 0, due: Some(now), started: None, failures: 0, running: place.running };
     }
 }
 
@@ -103,8 +127,7 @@ fn notice(parts: &DeliverParts, places: &mut HashMap<AccessName, Place>, now: Du
 fn inputs(parts: &DeliverParts) -> BTreeMap<AccessName, u64> {
     let policy = parts.policy.current();
     let fenced = parts.fence.checked().is_ok();
-    let of = |name: AccessName| {
-        let stored = parts.store.access(&name)?;
+    let of = |name: &AccessName, stored: &StoredAccess| {
         let mut hasher = DefaultHasher::new();
         let record = &stored.record;
         (fenced, record.uid.as_str(), record.generation, record.deleting, &record.finalizers, &record.requested_at).hash(&mut hasher);
@@ -120,23 +143,39 @@ fn inputs(parts: &DeliverParts) -> BTreeMap<AccessName, u64> {
                 }
             }
         }
-        Some((name, hasher.finish() | 1))
+        (name.clone(), hasher.finish() | 1)
     };
-    parts.store.access_names().into_iter().filter_map(of).collect()
+    parts.store.each_access(of)
 }
 
 fn start(places: &mut HashMap<AccessName, Place>, running: &mut JoinSet<(AccessName, Next)>, deliveries: &Arc<Deliveries>, now: Duration) {
-    let room = AT_ONCE.saturating_sub(running.len());
-    let due = places.iter_mut().filter(|(_, place)| !place.running && place.due.is_some_and(|due| due <= now));
-    for (name, place) in due.take(room) {
-        place.running = true;
-        place.due = None;
-        let (name, deliveries) = (name.clone(), Arc::clone(deliveries));
+    for name in next(places, now) {
+        let Some(place) = places.get_mut(&name) else { continue };
+        (place.running, place.due, place.started) = (true, None, Some(now));
+        let deliveries = Arc::clone(deliveries);
         running.spawn(async move {
             let next = deliveries.reconcile(&name).await;
             (name, next)
         });
     }
+}
+
+/// Whoever has waited longest comes first, as far as there is room for its namespace.
+fn next(places: &HashMap<AccessName, Place>, now: Duration) -> Vec<AccessName> {
+    let mut under_way: HashMap<&Namespace, usize> = HashMap::new();
+    for (name, _) in places.iter().filter(|(_, place)| place.running) {
+        *under_way.entry(&name.namespace).or_default() += 1;
+    }
+    let room = AT_ONCE.saturating_sub(under_way.values().sum());
+    let due = |place: &Place| place.due.filter(|due| !place.running && *due <= now);
+    let mut waiting: Vec<_> = places.iter().filter_map(|(name, place)| Some((due(place)?, name))).collect();
+    waiting.sort_unstable();
+    let mut has_room = |namespace| {
+        let of_namespace = under_way.entry(namespace).or_default();
+        *of_namespace += 1;
+        *of_namespace <= OF_ONE_NAMESPACE
+    };
+    waiting.into_iter().filter(|(_, name)| has_room(&name.namespace)).take(room).map(|(_, name)| name.clone()).collect()
 }
 
 fn finish(places: &mut HashMap<AccessName, Place>, name: &AccessName, next: Next, now: Duration) {
@@ -155,3 +194,6 @@ fn finish(places: &mut HashMap<AccessName, Place>, name: &AccessName, next: Next
     // What changed meanwhile is due at once.
     place.due.get_or_insert(now + pause);
 }
+
+#[cfg(test)]
+mod tests;

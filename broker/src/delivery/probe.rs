@@ -1,14 +1,14 @@
 //! Whether the target takes a token of the access: tried now and then, and remembered.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use keyferry_core::access_status::TargetIdentity;
 use keyferry_core::authorise::{self, Pair, Requester, Review};
 use keyferry_core::condition::Finding;
-use keyferry_core::config::{Delivery, Generation, Probe};
-use keyferry_core::name::AccessName;
+use keyferry_core::config::{Delivery, Generation, Probe, TargetCluster};
+use keyferry_core::name::{AccessName, ObjectName};
 use keyferry_core::reason::Reason;
 
 use super::{Deliveries, Round};
@@ -20,9 +20,19 @@ const WELL: Duration = Duration::from_secs(600);
 /// How long one that is no good stands.
 const UNWELL: Duration = Duration::from_secs(60);
 
+/// Its name in audit records.
+const ROUTE: &str = "probe";
+
 /// What targets last said.
 #[derive(Default)]
-pub(super) struct Probes(Mutex<HashMap<AccessName, Tried>>);
+pub(super) struct Probes(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    accesses: HashMap<AccessName, Tried>,
+    /// Targets that did not answer, for whichever access: of which generation, when, and why.
+    silent: HashMap<ObjectName, (Generation, Duration, &'static str)>,
+}
 
 #[derive(Clone)]
 struct Tried {
@@ -43,15 +53,37 @@ pub(super) struct Seen {
 
 impl Probes {
     pub(super) fn forget(&self, name: &AccessName) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.known().accesses.remove(name);
     }
 
     fn last(&self, name: &AccessName) -> Option<Tried> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        self.known().accesses.get(name).cloned()
     }
 
-    fn note(&self, name: &AccessName, tried: Tried) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), tried);
+    /// Why a target did not answer a while ago, and how long that stands. Once it stands no more, one access asks anew and the others go
+    /// on by it meanwhile: each of them would wait for the target's silence.
+    fn silence(&self, target: &TargetCluster, now: Duration) -> Option<(&'static str, Duration)> {
+        let mut known = self.known();
+        let (_, at, why) = known.silent.get_mut(&target.name).filter(|(generation, ..)| *generation == target.generation)?;
+        let left = (*at + UNWELL).saturating_sub(now);
+        if left.is_zero() {
+            *at = now;
+            return None;
+        }
+        Some((*why, left))
+    }
+
+    fn note(&self, name: &AccessName, target: &TargetCluster, tried: Tried) {
+        let mut known = self.known();
+        match tried.answer {
+            ProbeAnswer::Unanswered(why) => drop(known.silent.insert(target.name.clone(), (target.generation, tried.at, why))),
+            ProbeAnswer::Accepted(_) | ProbeAnswer::Refused => drop(known.silent.remove(&target.name)),
+        }
+        known.accesses.insert(name.clone(), tried);
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -114,11 +146,14 @@ impl Deliveries {
                 return Seen { answer: Some(tried.answer), next: Some(left), hindered: None };
             }
         }
+        if let Some((why, left)) = self.probes.silence(target, now) {
+            return Seen { answer: Some(ProbeAnswer::Unanswered(why)), next: Some(left), hindered: None };
+        }
         match self.try_token(round, delivery, pair).await {
             Ok(answer) => {
                 let next = Some(if matches!(answer, ProbeAnswer::Accepted(_)) { WELL } else { UNWELL });
                 let tried = Tried { access: round.access.generation, target: target.generation, at: now, answer: answer.clone() };
-                self.probes.note(round.name, tried);
+                self.probes.note(round.name, target, tried);
                 Seen { answer: Some(answer), next, hindered: None }
             }
             Err((reason, message)) => Seen { answer: None, next: Some(UNWELL), hindered: Some((reason, message)) },
@@ -137,6 +172,8 @@ impl Deliveries {
         let requester = Requester::Delivery(delivery.name.clone());
         let grant = authorise::grant(&round.policy, requester, pair.clone(), Review::AuthorFenced).map_err(plain)?;
         let minted = self.parts.mint.token(&grant, Duration::ZERO).await.map_err(plain)?;
+        let recorded = self.record(ROUTE, round, delivery, pair, Some((&grant, &minted.token))).await;
+        recorded.map_err(|hindrance| plain(hindrance.reason))?;
         authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, &grant).map_err(plain)?;
         let probed = ProbedTarget {
             address: target.address.clone(),

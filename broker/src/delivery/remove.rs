@@ -47,7 +47,7 @@ impl Deliveries {
         let mut left_over = Vec::new();
         for (place, report) in access_status::places(&round.stored.record.status, round.name) {
             if !wanted.contains(&place) && self.remove(&place, owner).await.is_err() {
-                left_over.push(report.clone());
+                left_over.push(access_status::left_over(&place, report));
             }
         }
         left_over

@@ -20,6 +20,9 @@ use crate::targets::Readiness;
 /// A token is written anew no sooner than this after it was written.
 const LEAST_REST: Duration = Duration::from_secs(60);
 
+/// Its name in audit records.
+const ROUTE: &str = "delivery";
+
 /// What became of one delivery.
 pub(super) struct Written {
     pub(super) report: DeliveryReport,
@@ -28,8 +31,8 @@ pub(super) struct Written {
 }
 
 /// Why an object is not as it should be.
-struct Hindrance {
-    reason: Reason,
+pub(super) struct Hindrance {
+    pub(super) reason: Reason,
     message: String,
 }
 
@@ -93,7 +96,7 @@ impl Deliveries {
         let body = if delivery.holds_token() {
             self.with_token(round, delivery, pair, &snapshot, report).await?
         } else {
-            self.record(round, delivery, pair, None).await?;
+            self.record(ROUTE, round, delivery, pair, None).await?;
             planned
         };
         if !self.leads() {
@@ -163,21 +166,23 @@ impl Deliveries {
         let expires_at = token.deadline().wall();
         let renew_at = now.wall.saturating_add(rest).unwrap_or(expires_at).min(expires_at);
         // Only a record that was written lets the token leave, and only a grant that still holds.
-        self.record(round, delivery, pair, Some((&grant, &token))).await?;
+        self.record(ROUTE, round, delivery, pair, Some((&grant, &token))).await?;
         authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, &grant).map_err(advised)?;
         report.token = Some(TokenReport { token_id: token.token_id().to_owned(), expires_at, renew_at });
         let bearer = Bearer { token: token.secret(), token_id: token.token_id(), expires_at, renew_at };
         render(snapshot, delivery, Some(&bearer))
     }
 
-    async fn record(
+    /// Before anything leaves; what cannot be recorded does not.
+    pub(super) async fn record(
         &self,
+        route: &'static str,
         round: &Round<'_>,
         delivery: &Delivery,
         pair: &Pair,
         token: Option<(&Grant, &BoundToken)>,
     ) -> Result<(), Hindrance> {
-        let mut record = AuditRecord { request_id: self.parts.random.request_id(), route: "delivery", ..AuditRecord::default() };
+        let mut record = AuditRecord { request_id: self.parts.random.request_id(), route, ..AuditRecord::default() };
         record.time = self.parts.clock.now().wall.to_string();
         record.delivery = Some(format!("{} {}", delivery.delivery_type.as_str(), delivery.name));
         match token {
@@ -227,7 +232,7 @@ impl Deliveries {
         let namespace = &place.namespace;
         let path = match delivery.delivery_type {
             DeliveryType::ClusterAPISecret => {
-                let cluster = place.name.as_str().trim_end_matches("-kubeconfig");
+                let cluster = delivery::cluster_api_cluster(&place.name);
                 format!("/apis/cluster.x-k8s.io/v1beta1/namespaces/{namespace}/clusters/{cluster}")
             }
             DeliveryType::ArgoCDSecret => {

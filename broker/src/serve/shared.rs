@@ -276,6 +276,7 @@ impl Shared {
             fence: fence_reader,
             leadership: self.leadership.clone(),
             clock: clock(),
+            max_stale: self.server.max_stale_authorization,
         };
         let canary =
             ServiceAccount { namespace: self.server.cluster_resource_namespace.clone(), name: self.server.canary_service_account.clone() };

@@ -76,13 +76,10 @@ pub struct StoredObjects {
 }
 
 impl Record {
-    /// Whether another reading of the object says the same but for its status and what the API counts.
+    /// Whether another reading of the object means the same for the policy. Annotations and finalizers do not count: their writers may be
+    /// many and quick, and the policy is made anew for everybody.
     pub fn means_the_same_as(&self, other: &Record) -> bool {
-        let meaning = |record: &Record| {
-            let Record { uid, generation, deleting, finalizers, requested_at, .. } = record;
-            (uid.clone(), *generation, *deleting, finalizers.clone(), requested_at.clone())
-        };
-        meaning(self) == meaning(other)
+        (&self.uid, self.generation, self.deleting) == (&other.uid, other.generation, other.deleting)
     }
 
     fn of(object: &Value) -> Option<Record> {
@@ -96,7 +93,7 @@ impl Record {
             created: text("creationTimestamp")?.parse().ok()?,
             deleting: text("deletionTimestamp").map(|at| at.parse().unwrap_or(Timestamp::UNIX_EPOCH)),
             finalizers: finalizers.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-            requested_at: metadata.pointer("/annotations/keyferry.dev~1requestedAt").and_then(Value::as_str).map(str::to_owned),
+            requested_at: metadata.pointer("/annotations/keyferry.dev~1requestedAt").and_then(Value::as_str).map(short),
             status: object.get("status").cloned().unwrap_or_default(),
         })
     }
@@ -206,10 +203,9 @@ impl StoredObjects {
         assembled
     }
 
-    /// The audiences of all targets that are not being deleted, as written.
+    /// The audiences of all targets, as written; of those that are being deleted too, which stay as long as somebody's finalizer does.
     pub fn audiences(&self) -> Vec<String> {
-        let there = self.targets.values().filter(|target| target.record.deleting.is_none());
-        there.map(|target| target.audience.clone()).filter(|audience| !audience.is_empty()).collect()
+        self.targets.values().map(|target| target.audience.clone()).filter(|audience| !audience.is_empty()).collect()
     }
 
     /// Who has each audience: the oldest that is not being deleted.
@@ -223,6 +219,11 @@ impl StoredObjects {
         }
         owners.into_iter().map(|(audience, (name, _))| (audience, name.clone())).collect()
     }
+}
+
+/// An annotation can hold 256 KiB, and this one is written into the status.
+fn short(text: &str) -> String {
+    text.chars().filter(|character| !character.is_control()).take(128).collect()
 }
 
 fn lost(why: &str) -> Fault {

@@ -16,12 +16,17 @@ pub(super) fn kubeconfig(snapshot: &Snapshot<'_>, token: Option<&SecretString>) 
 
 /// The Secret that Cluster API's consumers look for: `<cluster>-kubeconfig`.
 pub(super) fn cluster_api(snapshot: &Snapshot<'_>, name: &ObjectName, token: Option<&SecretString>) -> Result<Value, KubeconfigError> {
-    let cluster = name.as_str().trim_end_matches("-kubeconfig");
+    let cluster = cluster_of(name);
     let mut object = json!({ "type": "cluster.x-k8s.io/secret", "data": { "value": value(snapshot, token)? } });
     if cluster.len() <= 63 {
         object["labels"] = json!({ "cluster.x-k8s.io/cluster-name": cluster });
     }
     Ok(object)
+}
+
+/// The Cluster API Cluster whose Secret has this name. Only one ending is taken off: what is before it may end so too.
+pub fn cluster_of(secret: &ObjectName) -> &str {
+    secret.as_str().strip_suffix("-kubeconfig").unwrap_or(secret.as_str())
 }
 
 /// Base64, as the API holds it.

@@ -118,6 +118,13 @@ fn secrets_hold_a_whole_kubeconfig_and_when_it_ends() {
 }
 
 #[test]
+fn a_cluster_may_itself_be_named_after_a_kubeconfig() {
+    let name = "prod-kubeconfig-kubeconfig";
+    let object = world(json!({}), json!([{ "name": "s", "type": "ClusterAPISecret", "objectName": name }])).rendered(Some("t"));
+    assert_eq!(object["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"], "prod-kubeconfig");
+}
+
+#[test]
 fn argo_cd_gets_the_plugin_or_a_token() {
     let exec = world(json!({}), json!([{ "name": "a", "type": "ArgoCDSecret", "argoCD": { "project": "apps" } }])).rendered(None);
     assert_eq!(exec["metadata"]["labels"]["argocd.argoproj.io/secret-type"], "cluster");

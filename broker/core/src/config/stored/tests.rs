@@ -104,6 +104,30 @@ fn a_deleted_target_is_gone_at_once() {
 }
 
 #[test]
+fn an_audience_is_held_as_long_as_its_target_is_there() {
+    let mut going = target("a", EARLY, "x");
+    going["metadata"]["deletionTimestamp"] = json!(LATE);
+    assert_eq!(objects(&[going]).audiences(), ["x"], "a finalizer keeps it, and its apiserver trusts the hub as before");
+}
+
+#[test]
+fn what_changes_no_policy_is_no_news() {
+    let record = |change: &dyn Fn(&mut Value)| {
+        let mut object = access(json!([]));
+        change(&mut object);
+        StoredAccess::read(&object).unwrap().1.record
+    };
+    let before = record(&|_| {});
+    let asked = record(&|object| object["metadata"]["annotations"] = json!({ "keyferry.dev/requestedAt": "x".repeat(10_000) }));
+    assert!(asked.means_the_same_as(&before), "a tenant can set it as often as it likes");
+    assert!(asked.requested_at.unwrap().len() <= 128);
+    assert!(record(&|object| object["metadata"]["finalizers"] = json!([])).means_the_same_as(&before));
+    for (field, value) in [("generation", json!(4)), ("uid", json!("v")), ("deletionTimestamp", json!(LATE))] {
+        assert!(!record(&|object| object["metadata"][field] = value.clone()).means_the_same_as(&before), "{field}");
+    }
+}
+
+#[test]
 fn audiences_of_keyferry_itself_are_no_targets() {
     for audience in ["keyferry.dev", crate::own_issuer::INERT_AUDIENCE] {
         assert_eq!(objects(&[target("a", EARLY, audience)]).assemble(&own()).targets[&named("a")].reason, Reason::SpecInvalid);

@@ -1,0 +1,178 @@
+//! Deliveries against a small hub that mints, with objects, targets and an audit log of the test's own.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use keyferry_core::audit::AuditRecord;
+use keyferry_core::config;
+use keyferry_core::delivery::{ObjectBody, ReadObject};
+use keyferry_core::name::AccessName;
+use secrecy::SecretString;
+use serde_json::{Value, json};
+
+use super::{Deliveries, DeliveryParts};
+use crate::author_fence::AuthorFenceWriter;
+use crate::leadership::LeadershipWriter;
+use crate::object_store::{Collection, Faults, ObjectStore};
+use crate::policy_store::PolicyWriter;
+use crate::ports::{AuditError, AuditSink, HubError, HubObjects, ProbeAnswer, ProbedTarget, TargetProbe};
+use crate::random::SystemRandomness;
+use crate::targets::{Readiness, TargetState, TargetWriter};
+use crate::testing::{FakeClock, SmallWorld};
+
+/// What the test's parts have seen.
+#[derive(Default)]
+struct Seen {
+    recorded: Mutex<Vec<&'static str>>,
+    audit_fails: AtomicBool,
+    created: AtomicUsize,
+    asked: AtomicUsize,
+}
+
+impl Seen {
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+impl AuditSink for Seen {
+    fn record<'a>(&'a self, record: &'a AuditRecord) -> BoxFuture<'a, Result<(), AuditError>> {
+        self.recorded.lock().unwrap().push(record.route);
+        let outcome = if self.audit_fails.load(Ordering::SeqCst) { Err(AuditError) } else { Ok(()) };
+        Box::pin(async move { outcome })
+    }
+}
+
+impl TargetProbe for Seen {
+    fn try_token<'a>(&'a self, _: &'a ProbedTarget, _: &'a SecretString) -> BoxFuture<'a, ProbeAnswer> {
+        assert!(self.recorded.lock().unwrap().contains(&"probe"), "a token leaves that nobody has recorded");
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async { ProbeAnswer::Unanswered("it did not answer in time") })
+    }
+}
+
+impl HubObjects for Seen {
+    fn get<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<ReadObject>, HubError>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn create<'a>(&'a self, _: &'a str, _: &'a ObjectBody) -> BoxFuture<'a, Result<(), HubError>> {
+        self.created.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn replace<'a>(&'a self, _: &'a str, _: &'a ObjectBody) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn delete<'a>(&'a self, _: &'a str, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn post<'a>(&'a self, _: &'a str, _: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn put<'a>(&'a self, _: &'a str, _: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn patch<'a>(&'a self, _: &'a str, _: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn apply_status<'a>(&'a self, _: &'a str, _: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+fn object(kind: &str, name: &str, spec: &Value) -> Value {
+    let namespace = (kind == "TargetAccess").then_some("tenant-a");
+    json!({
+        "apiVersion": "keyferry.dev/v1alpha1", "kind": kind, "spec": spec,
+        "metadata": {
+            "name": name, "namespace": namespace, "uid": format!("uid-{name}"), "generation": 1, "resourceVersion": "1",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+    })
+}
+
+/// Two accesses of one target, each with a Secret.
+async fn world() -> (SmallWorld, Arc<Seen>, Deliveries) {
+    let small = SmallWorld::start().await;
+    let text = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nobjects: CustomResources\nhubName: hub\n\
+                publicURL: https://keyferry.example.test\ndiscovery: {tls: {certFile: a, keyFile: b}}\napi: {tls: {certFile: a, keyFile: b}}\n";
+    let store = Arc::new(ObjectStore::new(config::read(text).unwrap().server));
+    let allow = json!([{ "namespaces": ["tenant-a"], "serviceAccounts": ["reconciler"], "deliveries": ["KubeConfigSecret"] }]);
+    let target = json!({ "address": "https://prod.example.test", "audience": "https://prod.example.test", "allow": allow });
+    let access = json!({
+        "targetClusterRef": { "name": "prod" }, "serviceAccountName": "reconciler", "deletionPolicy": "Immediate",
+        "deliveries": [{ "name": "secret", "type": "KubeConfigSecret" }],
+    });
+    store.replace_all(Collection::TargetClusters, vec![object("TargetCluster", "prod", &target)]);
+    store.replace_all(Collection::TargetAccesses, ["one", "two"].map(|name| object("TargetAccess", name, &access)).to_vec());
+    let policy = store.assemble().policy;
+    assert_eq!((policy.targets.len(), policy.accesses.len()), (1, 2));
+    let (fence, leadership, targets) = (AuthorFenceWriter::default(), LeadershipWriter::default(), TargetWriter::default());
+    fence.set(Ok(()));
+    leadership.set(Some(Duration::from_secs(1_000_000)));
+    let states = policy.targets.iter().map(|(name, target)| {
+        let state = TargetState { generation: target.generation, readiness: Readiness::Ready(None), client_certificate: false };
+        (name.clone(), state)
+    });
+    targets.replace(states.collect::<HashMap<_, _>>());
+    let seen = Arc::new(Seen::default());
+    let deliveries = Deliveries::new(DeliveryParts {
+        policy: PolicyWriter::new(policy).reader(),
+        store,
+        faults: Faults::default(),
+        live: Arc::clone(&small.live),
+        published: small.publisher.reader(),
+        targets: targets.reader(),
+        mint: small.mint.clone(),
+        fence: fence.reader(),
+        objects: Arc::<Seen>::clone(&seen),
+        probe: Arc::<Seen>::clone(&seen),
+        audit: Arc::<Seen>::clone(&seen),
+        clock: Arc::<FakeClock>::clone(&small.clock),
+        random: Arc::new(SystemRandomness::default()),
+        metrics: small.metrics.clone(),
+        leadership: leadership.reader(),
+        settle: Duration::from_secs(90),
+    });
+    (small, seen, deliveries)
+}
+
+fn named(text: &str) -> AccessName {
+    AccessName::parse(text).unwrap()
+}
+
+#[tokio::test]
+async fn a_token_is_recorded_before_it_goes_to_a_target() {
+    let (_world, seen, deliveries) = world().await;
+    seen.audit_fails.store(true, Ordering::SeqCst);
+    deliveries.reconcile(&named("tenant-a/one")).await;
+    assert_eq!((seen.asked(), seen.created.load(Ordering::SeqCst)), (0, 0), "what cannot be recorded stays here");
+    seen.audit_fails.store(false, Ordering::SeqCst);
+    deliveries.reconcile(&named("tenant-a/one")).await;
+    assert_eq!((seen.asked(), seen.created.load(Ordering::SeqCst)), (1, 1));
+    assert!(seen.recorded.lock().unwrap().ends_with(&["probe", "delivery"]));
+}
+
+#[tokio::test]
+async fn the_silence_of_a_target_is_waited_for_once() {
+    let (world, seen, deliveries) = world().await;
+    let (one, two) = (named("tenant-a/one"), named("tenant-a/two"));
+    deliveries.reconcile(&one).await;
+    deliveries.reconcile(&two).await;
+    assert_eq!((seen.asked(), seen.created.load(Ordering::SeqCst)), (1, 2), "the second goes by what the first has found");
+    world.clock.advance(Duration::from_secs(61));
+    deliveries.reconcile(&two).await;
+    deliveries.reconcile(&one).await;
+    assert_eq!(seen.asked(), 2, "one asks anew for all");
+}
