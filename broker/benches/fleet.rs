@@ -17,6 +17,8 @@ mod table;
 
 #[path = "fleet/calls.rs"]
 mod calls;
+#[path = "fleet/credential.rs"]
+mod credential;
 #[path = "fleet/figures.rs"]
 mod figures;
 #[path = "fleet/hub.rs"]

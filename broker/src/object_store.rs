@@ -1,5 +1,6 @@
 //! The hub's TargetClusters and TargetAccesses as last seen, and a sign for everybody whom a change of them concerns.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -37,13 +38,15 @@ impl Faults {
 pub struct ObjectStore {
     server: ServerConfiguration,
     objects: Mutex<StoredObjects>,
+    /// Versions that this process has written and its watch has not shown yet. Taken only while `objects` is held.
+    written: Mutex<HashMap<AccessName, u64>>,
     changed: watch::Sender<u64>,
 }
 
 impl ObjectStore {
     /// A store that reads objects under the settings of this process.
     pub fn new(server: ServerConfiguration) -> ObjectStore {
-        ObjectStore { server, objects: Mutex::default(), changed: watch::Sender::new(0) }
+        ObjectStore { server, objects: Mutex::default(), written: Mutex::default(), changed: watch::Sender::new(0) }
     }
 
     /// Takes in a whole list; what is not in it is gone.
@@ -53,7 +56,10 @@ impl ObjectStore {
             Collection::TargetClusters => {
                 objects.targets = all.iter().filter_map(|object| StoredTarget::read(object, &self.server)).collect();
             }
-            Collection::TargetAccesses => objects.accesses = all.iter().filter_map(StoredAccess::read).collect(),
+            Collection::TargetAccesses => {
+                objects.accesses = all.iter().filter_map(StoredAccess::read).collect();
+                self.unseen().clear();
+            }
         }
         self.tell();
     }
@@ -71,6 +77,9 @@ impl ObjectStore {
             }
             Collection::TargetAccesses => {
                 let Some((name, access)) = StoredAccess::read(object) else { return };
+                if self.is_older_than_written(&name, &access.record) {
+                    return;
+                }
                 let unchanged = same(objects.accesses.get(&name).map(|known| &known.record), &access.record);
                 objects.accesses.insert(name, access);
                 unchanged
@@ -93,10 +102,28 @@ impl ObjectStore {
             Collection::TargetAccesses => {
                 if let Some((name, _)) = StoredAccess::read(object) {
                     objects.accesses.remove(&name);
+                    self.unseen().remove(&name);
                 }
             }
         }
         self.tell();
+    }
+
+    /// Takes in an access as the hub says it stands after a write of this process, so that the next write does not meet a version that
+    /// the watch has yet to show; the access, unless it is none. What the watch has shown of a later version stays.
+    pub fn written(&self, object: &Value) -> Option<StoredAccess> {
+        let (name, access) = StoredAccess::read(object)?;
+        let mut objects = self.objects();
+        let known = objects.accesses.get(&name).filter(|known| known.record.uid == access.record.uid);
+        // One that the watch has shown to be gone does not come back.
+        let versions = known.and_then(|known| Some((version(&known.record)?, version(&access.record)?)));
+        if let Some((seen, now)) = versions
+            && now > seen
+        {
+            self.unseen().insert(name.clone(), now);
+            objects.accesses.insert(name, access.clone());
+        }
+        Some(access)
     }
 
     /// What all objects mean together.
@@ -114,9 +141,9 @@ impl ObjectStore {
         self.objects().accesses.get(name).cloned()
     }
 
-    /// The names of all accesses, those that are being deleted among them.
-    pub fn access_names(&self) -> Vec<AccessName> {
-        self.objects().accesses.keys().cloned().collect()
+    /// What `look` makes of each access, those that are being deleted among them. Nothing changes meanwhile, so it must be quick.
+    pub fn each_access<T>(&self, mut look: impl FnMut(&AccessName, &StoredAccess) -> T) -> Vec<T> {
+        self.objects().accesses.iter().map(|(name, access)| look(name, access)).collect()
     }
 
     /// What the API says of a target, as last seen.
@@ -138,7 +165,29 @@ impl ObjectStore {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The watch brings what was there before a write of ours once more.
+    fn is_older_than_written(&self, name: &AccessName, record: &Record) -> bool {
+        let mut unseen = self.unseen();
+        let older = unseen.get(name).zip(version(record)).is_some_and(|(written, shown)| shown < *written);
+        if !older {
+            unseen.remove(name);
+        }
+        older
+    }
+
+    fn unseen(&self) -> MutexGuard<'_, HashMap<AccessName, u64>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn tell(&self) {
         self.changed.send_modify(|count| *count += 1);
     }
 }
+
+/// A resourceVersion as a number, by which two of one object are ordered; nothing where a hub writes them otherwise.
+fn version(record: &Record) -> Option<u64> {
+    record.version.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

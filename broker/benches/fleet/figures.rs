@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::calls::Call;
+use super::credential::Credential;
 use super::revoke::Revoked;
 use super::spread::Spread;
 
@@ -18,6 +19,8 @@ pub struct Figures {
     pub steady: Steady,
     /// From the answer to a create until the access is ready, one access after the other, in seconds.
     pub newcomers: Option<Spread>,
+    /// The exec plugin.
+    pub credential: Credential,
     /// An entry of `allow[]` that is taken out.
     pub revoked: Revoked,
     /// Keyferry's process, in the order of time.

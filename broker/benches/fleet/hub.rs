@@ -1,20 +1,26 @@
 //! The hub with the shipped installation, its tenants and targets, and Keyferry.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
 use keyferry_integration::keyferry_process::KeyferryBinary;
+use keyferry_integration::parts::Parts;
 use keyferry_integration::world::on_hub::{install_for_objects, tenant_with_minter};
 use keyferry_integration::world::{Broker, BrokerSpec, Ground};
 use serde_json::{Value, json};
 
 use super::plan::{self, ACCOUNT, Access, SHORT, SHORT_LIVED, TARGETS, TENANTS};
+use super::process::now;
 use super::seen::{self, ACCESSES, TARGET_CLUSTERS};
 use crate::Outcome;
 
 /// Requests of this benchmark that are under way at once.
 const AT_ONCE: usize = 32;
+/// How long the hub may take to know its policies.
+const FENCED: Duration = Duration::from_secs(60);
 
 /// See the module.
 pub struct Hub {
@@ -22,13 +28,14 @@ pub struct Hub {
     pub plane: Arc<ControlPlane>,
     /// Keyferry.
     pub broker: Broker,
-    _ground: Ground,
+    ground: Ground,
 }
 
 impl Hub {
     /// Everything but TargetAccesses.
     pub async fn start() -> Outcome<Hub> {
-        let binary = KeyferryBinary::at(env!("CARGO_BIN_EXE_keyferry"));
+        let built = std::env::var_os("KEYFERRY_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_keyferry").into());
+        let binary = KeyferryBinary::at(built);
         let ground = Ground::start_with(binary).await.map_err(|missing| format!("{missing:?}"))?;
         let spec = ControlPlaneSpec {
             controller_manager: true,
@@ -44,10 +51,22 @@ impl Hub {
         let short: Vec<String> = (0..SHORT_LIVED).map(plan::short_lived_account).collect();
         let short: Vec<&str> = short.iter().map(String::as_str).collect();
         tenant_with_minter(&plane, SHORT, &short).await?;
-        let broker = ground.start_installed(&plane, BrokerSpec::of_hub("fleet", &plane).with_server_lines("objects: CustomResources\n")).await?;
-        let hub = Hub { plane, broker, _ground: ground };
+        until_fenced(&plane).await?;
+        let broker =
+            ground.start_installed(&plane, BrokerSpec::of_hub("fleet", &plane).with_server_lines("objects: CustomResources\n")).await?;
+        let hub = Hub { plane, broker, ground };
         hub.make_targets().await?;
         Ok(hub)
+    }
+
+    /// The binary under test.
+    pub fn binary(&self) -> &Path {
+        self.ground.binary().path()
+    }
+
+    /// Where the real binaries are.
+    pub fn parts(&self) -> &Parts {
+        self.ground.parts()
     }
 
     /// Keyferry's process.
@@ -97,6 +116,18 @@ impl Hub {
             self.plane.admin().create(TARGET_CLUSTERS, &object).await?;
         }
         Ok(())
+    }
+}
+
+/// A hub that has just got the policies refuses every TokenRequest until it knows the kind of their parameter.
+async fn until_fenced(plane: &ControlPlane) -> Outcome<()> {
+    let end = now() + FENCED;
+    loop {
+        match plane.token_request(SHORT, &plan::short_lived_account(0), &[], 600).await {
+            Ok(_) => return Ok(()),
+            Err(error) if now() > end => return Err(error.into()),
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::calls::{self, Call, Kind};
+use super::credential;
 use super::figures::{Figures, Process, Rise, Steady};
 use super::hub::Hub;
 use super::plan::{self, Access, Plan, TARGETS};
@@ -46,9 +47,12 @@ pub async fn all(plan: Plan) -> Outcome<Figures> {
     weighed.note("after it was watched");
     process::complain("newcomers ...\n")?;
     let newcomers = newcomers(&hub, &plan.newcomers(), &seen).await?;
+    process::complain("the exec plugin ...\n")?;
+    let offered = accesses.get(plan.per_tenant).ok_or("there is one tenant only")?;
+    let credential = credential::measure(&hub, offered).await?;
     process::complain("an entry of allow[] ...\n")?;
     let revoked = revoke::measure(&hub, &accesses, &seen, &written).await?;
-    Ok(Figures { machine, accesses: accesses.len(), rise, steady, newcomers, revoked, process: weighed.rows })
+    Ok(Figures { machine, accesses: accesses.len(), rise, steady, newcomers, credential, revoked, process: weighed.rows })
 }
 
 async fn rise(hub: &Hub, accesses: &[Access], seen: &Seen) -> Outcome<Rise> {
@@ -66,7 +70,8 @@ async fn rise(hub: &Hub, accesses: &[Access], seen: &Seen) -> Outcome<Rise> {
         return Err(format!("{error}: {:?}", hub.first_unready().await?).into());
     }
     let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let mut each: Vec<f64> = made.iter().filter_map(|(id, at)| Some(seen.of(id).ready?.saturating_duration_since(*at).as_secs_f64())).collect();
+    let mut each: Vec<f64> =
+        made.iter().filter_map(|(id, at)| Some(seen.of(id).ready?.saturating_duration_since(*at).as_secs_f64())).collect();
     each.sort_unstable_by(f64::total_cmp);
     let last_ready = made.keys().filter_map(|id| seen.of(id).ready).max().ok_or("nothing became ready")?;
     let calls = calls::so_far(&hub.plane)?.split_off(before);

@@ -16,6 +16,8 @@ pub const SHORT_LIVED: usize = 20;
 pub const NEWCOMERS: usize = 20;
 /// The ServiceAccount of each tenant.
 pub const ACCOUNT: &str = "reconciler";
+/// The access of each tenant that callers may ask for tokens too.
+pub const OFFERED: &str = "access-0";
 /// The namespace of the accesses with short-lived tokens.
 pub const SHORT: &str = "short-lived";
 
@@ -37,7 +39,7 @@ pub struct Access {
     pub name: String,
     account: String,
     target: usize,
-    delivery: Value,
+    deliveries: Vec<Value>,
 }
 
 impl Plan {
@@ -60,7 +62,8 @@ impl Plan {
 
     /// The accesses that are made at once: for half of them a Secret with a token is written, for the others a ConfigMap for Flux.
     pub fn accesses(self) -> Vec<Access> {
-        let of = |tenant: usize| (0..self.per_tenant).map(move |index| one(tenant, tenant + index, format!("access-{index}"), index % 2 == 0));
+        let of =
+            |tenant: usize| (0..self.per_tenant).map(move |index| one(tenant, tenant + index, format!("access-{index}"), index % 2 == 0));
         (0..TENANTS).flat_map(of).collect()
     }
 
@@ -77,7 +80,7 @@ pub fn short_lived() -> Vec<Access> {
         name: format!("access-{index}"),
         account: short_lived_account(index),
         target: index % TARGETS,
-        delivery: json!({ "name": "flux", "type": "KubeConfigSecret", "tokenLifetime": "10m" }),
+        deliveries: vec![json!({ "name": "flux", "type": "KubeConfigSecret", "tokenLifetime": "10m" })],
     };
     (0..SHORT_LIVED).map(one).collect()
 }
@@ -99,7 +102,7 @@ pub fn target(index: usize) -> String {
 
 /// What every TargetCluster allows.
 pub fn allow() -> Value {
-    let deliveries = ["HTTP", "FluxConfigMap", "KubeConfigSecret"];
+    let deliveries = ["HTTP", "Exec", "FluxConfigMap", "KubeConfigSecret"];
     let namespaces: Vec<String> = (0..TENANTS).map(tenant).collect();
     let short: Vec<String> = (0..SHORT_LIVED).map(short_lived_account).collect();
     json!([
@@ -110,8 +113,11 @@ pub fn allow() -> Value {
 
 fn one(tenant_index: usize, target: usize, name: String, holds_token: bool) -> Access {
     let shape = if holds_token { "KubeConfigSecret" } else { "FluxConfigMap" };
-    let delivery = json!({ "name": "flux", "type": shape });
-    Access { namespace: tenant(tenant_index), name, account: ACCOUNT.to_owned(), target: target % TARGETS, delivery }
+    let mut deliveries = vec![json!({ "name": "flux", "type": shape })];
+    if name == OFFERED {
+        deliveries.extend([json!({ "name": "http", "type": "HTTP" }), json!({ "name": "exec", "type": "Exec" })]);
+    }
+    Access { namespace: tenant(tenant_index), name, account: ACCOUNT.to_owned(), target: target % TARGETS, deliveries }
 }
 
 impl Access {
@@ -132,7 +138,7 @@ impl Access {
 
     /// Whether a token is written for it.
     pub fn holds_token(&self) -> bool {
-        self.delivery["type"] == "KubeConfigSecret"
+        self.deliveries.first().is_some_and(|delivery| delivery["type"] == "KubeConfigSecret")
     }
 
     /// The object.
@@ -142,7 +148,7 @@ impl Access {
             "metadata": { "name": self.name, "namespace": self.namespace },
             "spec": {
                 "targetClusterRef": { "name": target(self.target) }, "serviceAccountName": self.account,
-                "deliveries": [self.delivery], "probe": "Off",
+                "deliveries": self.deliveries, "probe": "Off",
             },
         })
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::calls::{Call, Kind, counted};
+use super::credential::{Credential, Program};
 use super::figures::{Figures, Process};
 use super::plan::{NEWCOMERS, SHORT_LIVED};
 use super::spread::Spread;
@@ -30,6 +31,7 @@ fn render(figures: &Figures, table: impl Fn(&Table) -> String) -> String {
         (format!("What {} accesses asked of the hub to be ready", figures.rise.each.len()), rise(figures)),
         (format!("What {} accesses ask of the hub, watched for {minutes:.0} minutes", figures.accesses), steady(&watched, figures)),
         (format!("Renewal of {SHORT_LIVED} tokens of 10 minutes"), renewal(figures)),
+        ("The exec plugin with its token in the cache, beside `kubectl create token`".to_owned(), credential(&figures.credential)),
         ("Keyferry's process".to_owned(), process(&figures.process)),
     ];
     let sections: Vec<String> = sections.iter().map(|(title, section)| format!("### {title}\n\n{}", table(section))).collect();
@@ -104,10 +106,27 @@ fn renewal(figures: &Figures) -> Table {
         ("renewals".to_owned(), renewals.to_string()),
         ("writes for each of them".to_owned(), format!("{each:.2}")),
         (format!("TokenRequests for each key and lifetime, from {} pairs: min / median / max", figures.steady.intervals), lifetimes),
-        (format!("so, for {secrets} Secrets with tokens of {LIFETIME_HOURS} h renewed after 77.5 % of it: TokenRequests an hour"), format!("{an_hour:.0}")),
+        (
+            format!("so, for {secrets} Secrets with tokens of {LIFETIME_HOURS} h renewed after 77.5 % of it: TokenRequests an hour"),
+            format!("{an_hour:.0}"),
+        ),
         ("and writes an hour, beside those above".to_owned(), format!("{:.0}", an_hour * each)),
     ];
     Table { head: vec!["what", "figure"], rows: rows.into_iter().map(|(what, figure)| vec![what, figure]).collect() }
+}
+
+fn credential(credential: &Credential) -> Table {
+    let row = |name: &str, program: &Program| {
+        let took = |of: fn(Spread) -> f64| program.took.map_or("-".to_owned(), |it| format!("{:.1}", of(it)));
+        let resident = program.resident.map_or("-".to_owned(), |kib| format!("{:.1}", kib as f64 / 1024.0));
+        vec![name.to_owned(), took(|it| it.least), took(|it| it.median), took(|it| it.most), resident]
+    };
+    let medians = credential.kubectl.took.zip(credential.keyferry.took).map(|(peer, own)| peer.median / own.median);
+    let resident = credential.kubectl.resident.zip(credential.keyferry.resident).map(|(peer, own)| peer as f64 / own as f64);
+    let times = |ratio: Option<f64>| ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.1}"));
+    let ratio = vec!["kubectl's by Keyferry's".to_owned(), "-".to_owned(), times(medians), "-".to_owned(), times(resident)];
+    let rows = vec![row("`keyferry credential`", &credential.keyferry), row("`kubectl create token`", &credential.kubectl), ratio];
+    Table { head: vec!["whole process", "least ms", "median ms", "most ms", "peak RSS MiB"], rows }
 }
 
 fn process(rows: &[Process]) -> Table {
@@ -122,7 +141,10 @@ fn process(rows: &[Process]) -> Table {
             share.unwrap_or_else(|| "-".to_owned()),
         ]
     };
-    Table { head: vec!["when", "RSS MiB", "seconds since the row before", "CPU seconds", "of one core"], rows: rows.iter().map(row).collect() }
+    Table {
+        head: vec!["when", "RSS MiB", "seconds since the row before", "CPU seconds", "of one core"],
+        rows: rows.iter().map(row).collect(),
+    }
 }
 
 fn is_refused(call: &Call) -> bool {

@@ -6,7 +6,7 @@ use keyferry_integration::world::caller_token;
 use serde_json::json;
 
 use super::hub::Hub;
-use super::plan::{self, ACCOUNT, Access};
+use super::plan::{self, ACCOUNT, Access, OFFERED};
 use super::process::now;
 use super::seen::Seen;
 use crate::Outcome;
@@ -34,7 +34,7 @@ pub struct Revoked {
 pub async fn measure(hub: &Hub, accesses: &[Access], seen: &Seen, written: &[Seen; 2]) -> Outcome<Revoked> {
     const TARGET: usize = 0;
     let hit: Vec<&Access> = accesses.iter().filter(|access| access.target() == TARGET).collect();
-    let asked = hit.iter().find(|access| access.holds_token()).ok_or("no access of the first target holds a token")?;
+    let asked = hit.iter().find(|access| access.name == OFFERED).ok_or("nobody may ask for an access of the first target")?;
     let caller = caller_token(&hub.plane, &asked.namespace, ACCOUNT).await?;
     let before = hub.broker.exchange(&caller, &asked.id()).await?;
     if before.status != 200 {
@@ -45,12 +45,9 @@ pub async fn measure(hub: &Hub, accesses: &[Access], seen: &Seen, written: &[See
     let from = now();
     let end = from + PATIENCE;
     let audience = format!("https://{}.keyferry.test", plan::target(TARGET));
-    let refused = async {
-        until(end, async || Ok(hub.broker.exchange(&caller, &asked.id()).await?.status != 200)).await
-    };
-    let denied = async {
-        until(end, async || Ok(hub.plane.token_request(&asked.namespace, ACCOUNT, &[&audience], 600).await.is_err())).await
-    };
+    let refused = async { until(end, async || Ok(hub.broker.exchange(&caller, &asked.id()).await?.status != 200)).await };
+    let denied =
+        async { until(end, async || Ok(hub.plane.token_request(&asked.namespace, ACCOUNT, &[&audience], 600).await.is_err())).await };
     let (refused, denied) = tokio::try_join!(refused, denied)?;
     let ended = |seen: &[Seen], id: &str| seen.iter().find_map(|seen| seen.of(id).ended);
     let gone = |access: &&&Access| written.iter().any(|seen| seen.of(&access.written()).ended.is_some());

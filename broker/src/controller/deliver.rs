@@ -1,20 +1,22 @@
 //! Which access is brought to what policy says, and when: as soon as something that concerns it changes, when its token is due, and after a
 //! failure, each time more rarely.
 
+use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
-use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use keyferry_core::authorise::HubView;
+use keyferry_core::config::StoredAccess;
 use keyferry_core::name::AccessName;
 use keyferry_core::service_account::ServiceAccount;
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 
 use crate::author_fence::AuthorFenceReader;
 use crate::clock::Clock;
-use crate::delivery::{Deliveries, Next};
+use crate::delivery::{Deliveries, FINALIZER, Next};
 use crate::leadership::LeadershipReader;
 use crate::live::LiveObjects;
 use crate::object_store::ObjectStore;
@@ -23,6 +25,8 @@ use crate::targets::{Readiness, TargetReader};
 
 /// How often it is seen what has changed and what is due.
 const TICK: Duration = Duration::from_millis(500);
+/// How soon after a change of the policy.
+const TOGETHER: Duration = Duration::from_millis(50);
 /// Accesses under way at once.
 const AT_ONCE: usize = 16;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -47,12 +51,16 @@ pub struct DeliverParts {
 }
 
 /// One access's place in the queue.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Place {
     /// What it was last seen to depend on.
     inputs: u64,
     /// When it is due, by the monotonic clock; nothing: when something changes.
     due: Option<Duration>,
+    /// Whether it is due because something about it has changed.
+    urgent: bool,
+    /// Whether it had our finalizer when it was last seen.
+    kept: bool,
     failures: u32,
     running: bool,
 }
@@ -62,52 +70,85 @@ pub async fn follow(parts: DeliverParts, deliveries: Arc<Deliveries>) {
     let (mut changes, mut leads) = (parts.policy.changes(), parts.leadership.changes());
     let mut places: HashMap<AccessName, Place> = HashMap::new();
     let mut running = JoinSet::new();
+    let mut looks = tokio::time::interval(TICK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut look, mut soon) = (Look::Now, false);
     loop {
         let now = parts.clock.now();
         if parts.leadership.leads(now) && parts.live.is_complete() {
-            notice(&parts, &mut places, now.mono);
+            if look == Look::Now {
+                notice(&parts, &mut places, now.mono);
+            }
             start(&mut places, &mut running, &deliveries, now.mono);
         } else {
             places.retain(|_, place| place.running);
             deliveries.not_leading();
         }
-        tokio::select! {
-            () = tokio::time::sleep(TICK) => {}
+        look = tokio::select! {
+            _ = looks.tick() => {
+                soon = false;
+                Look::Now
+            }
             Some(done) = running.join_next(), if !running.is_empty() => {
                 if let Ok((name, next)) = done {
                     finish(&mut places, &name, next, parts.clock.now().mono);
                 }
+                Look::Later
             }
-            changed = changes.changed() => if changed.is_err() { return },
-            changed = leads.changed() => if changed.is_err() { return },
+            changed = changes.changed() => {
+                if changed.is_err() { return }
+                // A list comes object by object, and each look is at all of them.
+                if !std::mem::replace(&mut soon, true) {
+                    looks.reset_after(TOGETHER);
+                }
+                Look::Later
+            }
+            changed = leads.changed() => if changed.is_err() { return } else { Look::Now },
         }
     }
+}
+
+/// Whether it is to be seen what has changed; what is due is started in any case.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    Now,
+    Later,
 }
 
 /// Puts every access whose inputs have changed to the front.
 fn notice(parts: &DeliverParts, places: &mut HashMap<AccessName, Place>, now: Duration) {
-    let inputs: BTreeMap<AccessName, u64> = inputs(parts);
-    for (name, inputs) in &inputs {
-        let place = places.entry(name.clone()).or_default();
-        if place.inputs != *inputs {
-            *place = Place { inputs: *inputs, due: Some(now), failures: 0, running: place.running };
+    let seen = inputs(parts);
+    for (name, inputs) in &seen {
+        let (known, place) = (places.contains_key(name), places.entry(name.clone()).or_default());
+        let stripped = place.kept && !inputs.kept;
+        place.kept = inputs.kept;
+        if place.inputs != inputs.number || stripped {
+            *place = Place { inputs: inputs.number, due: Some(now), urgent: known, failures: 0, ..*place };
         }
     }
-    for (name, place) in places.iter_mut().filter(|(name, place)| !inputs.contains_key(*name) && place.inputs != 0) {
+    for (name, place) in places.iter_mut().filter(|(name, place)| !seen.contains_key(*name) && place.inputs != 0) {
         tracing::debug!(access = %name, "an access is gone");
-        *place = Place { inputs: 0, due: Some(now), failures: 0, running: place.running };
+        *place = Place { inputs: 0, due: Some(now), urgent: true, failures: 0, ..*place };
     }
 }
 
-/// What each access depends on, as one number.
-fn inputs(parts: &DeliverParts) -> BTreeMap<AccessName, u64> {
+/// What an access depends on.
+struct Inputs {
+    /// As one number, never 0.
+    number: u64,
+    /// Whether it has our finalizer. That it is set is our own doing and changes nothing; that it is taken away does.
+    kept: bool,
+}
+
+fn inputs(parts: &DeliverParts) -> HashMap<AccessName, Inputs> {
     let policy = parts.policy.current();
     let fenced = parts.fence.checked().is_ok();
-    let of = |name: AccessName| {
-        let stored = parts.store.access(&name)?;
+    let of = |name: &AccessName, stored: &StoredAccess| {
         let mut hasher = DefaultHasher::new();
         let record = &stored.record;
-        (fenced, record.uid.as_str(), record.generation, record.deleting, &record.finalizers, &record.requested_at).hash(&mut hasher);
+        (fenced, record.uid.as_str(), record.generation, record.deleting, &record.requested_at).hash(&mut hasher);
+        let (ours, others): (Vec<&String>, Vec<&String>) = record.finalizers.iter().partition(|one| *one == FINALIZER);
+        others.hash(&mut hasher);
         parts.live.namespace_labels(&name.namespace).hash(&mut hasher);
         if let Ok(access) = &stored.read {
             let account = ServiceAccount { namespace: name.namespace.clone(), name: access.service_account.clone() };
@@ -120,23 +161,34 @@ fn inputs(parts: &DeliverParts) -> BTreeMap<AccessName, u64> {
                 }
             }
         }
-        Some((name, hasher.finish() | 1))
+        (name.clone(), Inputs { number: hasher.finish() | 1, kept: !ours.is_empty() })
     };
-    parts.store.access_names().into_iter().filter_map(of).collect()
+    parts.store.each_access(of).into_iter().collect()
 }
 
 fn start(places: &mut HashMap<AccessName, Place>, running: &mut JoinSet<(AccessName, Next)>, deliveries: &Arc<Deliveries>, now: Duration) {
     let room = AT_ONCE.saturating_sub(running.len());
-    let due = places.iter_mut().filter(|(_, place)| !place.running && place.due.is_some_and(|due| due <= now));
-    for (name, place) in due.take(room) {
-        place.running = true;
-        place.due = None;
-        let (name, deliveries) = (name.clone(), Arc::clone(deliveries));
+    for name in due(places, now, room) {
+        let Some(place) = places.get_mut(&name) else { continue };
+        *place = Place { running: true, due: None, urgent: false, ..*place };
+        let deliveries = Arc::clone(deliveries);
         running.spawn(async move {
             let next = deliveries.reconcile(&name).await;
             (name, next)
         });
     }
+}
+
+/// What is to be started, so many at most. What has changed goes before what is only looked at again: what is no longer allowed must not
+/// wait for all others.
+fn due(places: &HashMap<AccessName, Place>, now: Duration, room: usize) -> Vec<AccessName> {
+    if room == 0 {
+        return Vec::new();
+    }
+    let is_due = |place: &Place| !place.running && place.due.is_some_and(|due| due <= now);
+    let urgent = places.iter().filter(|(_, place)| is_due(place) && place.urgent);
+    let others = places.iter().filter(|(_, place)| is_due(place) && !place.urgent);
+    urgent.chain(others).take(room).map(|(name, _)| name.clone()).collect()
 }
 
 fn finish(places: &mut HashMap<AccessName, Place>, name: &AccessName, next: Next, now: Duration) {
@@ -154,4 +206,25 @@ fn finish(places: &mut HashMap<AccessName, Place>, name: &AccessName, next: Next
     };
     // What changed meanwhile is due at once.
     place.due.get_or_insert(now + pause);
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_changed_goes_first() {
+        let second = Duration::from_secs(1);
+        let name = |index: usize| AccessName::parse(&format!("tenant-a/access-{index}")).unwrap();
+        let again = Place { inputs: 1, due: Some(second), ..Place::default() };
+        let mut places: HashMap<AccessName, Place> = (0..500).map(|index| (name(index), again)).collect();
+        places.insert(name(500), Place { urgent: true, ..again });
+        places.insert(name(501), Place { urgent: true, running: true, ..again });
+        places.insert(name(502), Place { urgent: true, due: Some(second * 3), ..again });
+        assert_eq!(due(&places, second * 2, 1), [name(500)]);
+        assert_eq!(due(&places, second * 2, 16).len(), 16);
+        assert_eq!(due(&places, second * 2, 1000).len(), 501, "neither what runs nor what is not due");
+        assert!(due(&places, second * 2, 0).is_empty());
+    }
 }
