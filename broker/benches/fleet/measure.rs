@@ -26,9 +26,9 @@ const SHORT_LIFETIME: f64 = 600.0;
 pub async fn all(plan: Plan) -> Outcome<Figures> {
     process::complain("a hub with its tenants and targets ...\n")?;
     let hub = Hub::start().await?;
-    let targets = Seen::watch(&hub.plane, TARGET_CLUSTERS).await?;
-    let (seen, secrets) = (Seen::watch(&hub.plane, ACCESSES).await?, Seen::watch(&hub.plane, WRITTEN[0]).await?);
-    let written = [secrets, Seen::watch(&hub.plane, WRITTEN[1]).await?];
+    let targets = Seen::watch(&hub.plane, TARGET_CLUSTERS);
+    let (seen, secrets) = (Seen::watch(&hub.plane, ACCESSES), Seen::watch(&hub.plane, WRITTEN[0]));
+    let written = [secrets, Seen::watch(&hub.plane, WRITTEN[1])];
     targets.until(PATIENCE, "every TargetCluster being ready", |targets| targets.ready() == TARGETS).await?;
     tokio::time::sleep(REST).await;
     let machine = process::machine();

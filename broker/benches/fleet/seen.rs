@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 use keyferry_integration::control_plane::ControlPlane;
+use keyferry_integration::rest::RestClient;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
@@ -43,23 +44,18 @@ pub struct Seen {
 
 impl Seen {
     /// Watches a collection until it is dropped.
-    pub async fn watch(plane: &ControlPlane, collection: &str) -> Outcome<Seen> {
-        let between = if collection.contains('?') { '&' } else { '?' };
-        let path = format!("{collection}{between}watch=true&timeoutSeconds=7200");
-        let mut response = plane.admin().request(Method::GET, &path).send().await?.error_for_status()?;
+    pub fn watch(plane: &ControlPlane, collection: &str) -> Seen {
         let objects: Arc<Mutex<HashMap<String, Sighting>>> = Arc::default();
-        let seen = Arc::clone(&objects);
+        let (seen, admin, collection) = (Arc::clone(&objects), plane.admin().clone(), collection.to_owned());
         let task = tokio::spawn(async move {
-            let mut unread = Vec::new();
-            while let Ok(Some(chunk)) = response.chunk().await {
-                unread.extend_from_slice(&chunk);
-                while let Some(end) = unread.iter().position(|byte| *byte == b'\n') {
-                    let line: Vec<u8> = unread.drain(..=end).collect();
-                    note(&seen, &line);
-                }
+            let mut version = String::new();
+            // A busy hub ends the watch of whoever reads too slowly. Nothing is missed: the next one begins where it ended.
+            loop {
+                let _ = follow(&admin, &collection, &mut version, &seen).await;
+                tokio::time::sleep(LOOK).await;
             }
         });
-        Ok(Seen { objects, task })
+        Seen { objects, task }
     }
 
     /// What was seen of an object.
@@ -76,7 +72,7 @@ impl Seen {
     pub async fn until(&self, limit: Duration, what: &str, holds: impl Fn(&Seen) -> bool) -> Outcome<()> {
         let end = now() + limit;
         while !holds(self) {
-            if self.task.is_finished() || now() > end {
+            if now() > end {
                 return Err(format!("{what} was not seen within {limit:?}; {} objects are ready", self.ready()).into());
             }
             tokio::time::sleep(LOOK).await;
@@ -95,8 +91,28 @@ impl Drop for Seen {
     }
 }
 
-fn note(seen: &Mutex<HashMap<String, Sighting>>, line: &[u8]) {
-    let Ok(event) = serde_json::from_slice::<Value>(line) else { return };
+async fn follow(admin: &RestClient, collection: &str, version: &mut String, seen: &Mutex<HashMap<String, Sighting>>) -> Outcome<()> {
+    let between = if collection.contains('?') { '&' } else { '?' };
+    let path = format!("{collection}{between}watch=true&timeoutSeconds=7200&resourceVersion={version}");
+    let mut response = admin.request(Method::GET, &path).send().await?.error_for_status()?;
+    let mut unread = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        unread.extend_from_slice(&chunk);
+        let Some(end) = unread.iter().rposition(|byte| *byte == b'\n') else { continue };
+        let whole: Vec<u8> = unread.drain(..=end).collect();
+        for line in whole.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let event: Value = serde_json::from_slice(line)?;
+            if event["type"] == "ERROR" {
+                return Err(format!("the watch of {collection} failed: {}", event["object"]["message"]).into());
+            }
+            event["object"]["metadata"]["resourceVersion"].as_str().unwrap_or_default().clone_into(version);
+            note(seen, &event);
+        }
+    }
+    Ok(())
+}
+
+fn note(seen: &Mutex<HashMap<String, Sighting>>, event: &Value) {
     let (object, at) = (&event["object"], now());
     let Some(name) = object["metadata"]["name"].as_str() else { return };
     let id = format!("{}/{name}", object["metadata"]["namespace"].as_str().unwrap_or_default());
