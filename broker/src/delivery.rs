@@ -19,6 +19,7 @@ use keyferry_core::config::{Delivery, DeliveryType, Policy, StoredAccess, Target
 use keyferry_core::name::AccessName;
 use keyferry_core::reason::Reason;
 
+use self::drain::Kept;
 use self::probe::Probes;
 use self::write::Written;
 use crate::author_fence::AuthorFenceReader;
@@ -34,7 +35,7 @@ use crate::publication::PublicationReader;
 use crate::random::Random;
 use crate::targets::TargetReader;
 
-/// How often an access is looked at though nothing is known to have changed: somebody may have edited its objects.
+/// How often, at the least, an access is looked at though nothing is known to have changed: somebody may have edited its objects.
 const LOOK_AGAIN: Duration = Duration::from_secs(300);
 
 /// What keeps a deleted access until its objects may go.
@@ -91,6 +92,16 @@ pub enum Next {
     After(Duration),
     /// Soon, and then more rarely: what stands in the way may pass.
     Retry,
+}
+
+impl Next {
+    /// Up to a fifth earlier by `jitter`: accesses that were made together are not all to be looked at together for ever.
+    fn spread(self, jitter: f64) -> Next {
+        match self {
+            Next::After(pause) if pause == LOOK_AGAIN => Next::After(pause.mul_f64(1.0 - 0.2 * jitter.clamp(0.0, 1.0))),
+            other => other,
+        }
+    }
 }
 
 /// One access under way.
@@ -158,9 +169,13 @@ impl Deliveries {
             Finding::not(Reason::TargetNotGranted, message)
         };
         let writing = pairs.iter().any(|(delivery, pair)| pair.is_ok() && delivery.object_name.is_some());
-        if writing && !self.keep_for_drain(round).await? {
-            return Ok(Next::Retry);
-        }
+        let kept = if writing { self.keep_for_drain(round).await? } else { Kept::Already };
+        let stored = match &kept {
+            Kept::Already => round.stored,
+            Kept::Now(stored) => stored,
+            Kept::Gone => return Ok(Next::Retry),
+        };
+        let round = &Round { stored, policy: Arc::clone(&round.policy), ..*round };
         let probe = self.probe(round, &pairs).await;
         let mut written = Vec::new();
         for (delivery, pair) in pairs.iter().filter(|(delivery, _)| delivery.object_name.is_some()) {
@@ -214,7 +229,7 @@ impl Deliveries {
             (None, false) => Finding::not(Reason::DeliveryFailed, "an object that is no longer wanted could not be deleted"),
             (None, true) => Finding::well("every object is as it should be"),
         };
-        let next = next(&written, &left_over, probe, now);
+        let next = next(&written, &left_over, probe, now).spread(self.parts.random.unit());
         let earlier = report::exposure(&round.stored.record.status);
         let exposure_until = written.iter().filter_map(|one| one.report.token.as_ref()).map(|token| token.expires_at).chain(earlier).max();
         let report = AccessReport {
@@ -248,4 +263,4 @@ fn next(written: &[Written], left_over: &[serde_json::Value], probe: &probe::See
 }
 
 #[cfg(test)]
-mod tests;
+mod probe_tests;

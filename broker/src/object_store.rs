@@ -1,6 +1,6 @@
 //! The hub's TargetClusters and TargetAccesses as last seen, and a sign for everybody whom a change of them concerns.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -38,13 +38,15 @@ impl Faults {
 pub struct ObjectStore {
     server: ServerConfiguration,
     objects: Mutex<StoredObjects>,
+    /// Versions that this process has written and its watch has not shown yet. Taken only while `objects` is held.
+    written: Mutex<HashMap<AccessName, u64>>,
     changed: watch::Sender<u64>,
 }
 
 impl ObjectStore {
     /// A store that reads objects under the settings of this process.
     pub fn new(server: ServerConfiguration) -> ObjectStore {
-        ObjectStore { server, objects: Mutex::default(), changed: watch::Sender::new(0) }
+        ObjectStore { server, objects: Mutex::default(), written: Mutex::default(), changed: watch::Sender::new(0) }
     }
 
     /// Takes in a whole list; what is not in it is gone.
@@ -54,7 +56,10 @@ impl ObjectStore {
             Collection::TargetClusters => {
                 objects.targets = all.iter().filter_map(|object| StoredTarget::read(object, &self.server)).collect();
             }
-            Collection::TargetAccesses => objects.accesses = all.iter().filter_map(StoredAccess::read).collect(),
+            Collection::TargetAccesses => {
+                objects.accesses = all.iter().filter_map(StoredAccess::read).collect();
+                self.unseen().clear();
+            }
         }
         self.tell();
     }
@@ -72,6 +77,9 @@ impl ObjectStore {
             }
             Collection::TargetAccesses => {
                 let Some((name, access)) = StoredAccess::read(object) else { return };
+                if self.is_older_than_written(&name, &access.record) {
+                    return;
+                }
                 let unchanged = same(objects.accesses.get(&name).map(|known| &known.record), &access.record);
                 objects.accesses.insert(name, access);
                 unchanged
@@ -94,10 +102,28 @@ impl ObjectStore {
             Collection::TargetAccesses => {
                 if let Some((name, _)) = StoredAccess::read(object) {
                     objects.accesses.remove(&name);
+                    self.unseen().remove(&name);
                 }
             }
         }
         self.tell();
+    }
+
+    /// Takes in an access as the hub says it stands after a write of this process, so that the next write does not meet a version that
+    /// the watch has yet to show; the access, unless it is none. What the watch has shown of a later version stays.
+    pub fn written(&self, object: &Value) -> Option<StoredAccess> {
+        let (name, access) = StoredAccess::read(object)?;
+        let mut objects = self.objects();
+        let known = objects.accesses.get(&name).filter(|known| known.record.uid == access.record.uid);
+        // One that the watch has shown to be gone does not come back.
+        let versions = known.and_then(|known| Some((version(&known.record)?, version(&access.record)?)));
+        if let Some((seen, now)) = versions
+            && now > seen
+        {
+            self.unseen().insert(name.clone(), now);
+            objects.accesses.insert(name, access.clone());
+        }
+        Some(access)
     }
 
     /// What all objects mean together.
@@ -115,9 +141,9 @@ impl ObjectStore {
         self.objects().accesses.get(name).cloned()
     }
 
-    /// Something of each access, those that are being deleted among them.
-    pub fn each_access<K: Ord, V>(&self, of: impl Fn(&AccessName, &StoredAccess) -> (K, V)) -> BTreeMap<K, V> {
-        self.objects().accesses.iter().map(|(name, access)| of(name, access)).collect()
+    /// What `look` makes of each access, those that are being deleted among them. Nothing changes meanwhile, so it must be quick.
+    pub fn each_access<T>(&self, mut look: impl FnMut(&AccessName, &StoredAccess) -> T) -> Vec<T> {
+        self.objects().accesses.iter().map(|(name, access)| look(name, access)).collect()
     }
 
     /// Whether an assembly has taken in the target of this name as it is there. Just after a list it has not, and an access must not
@@ -146,38 +172,29 @@ impl ObjectStore {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The watch brings what was there before a write of ours once more.
+    fn is_older_than_written(&self, name: &AccessName, record: &Record) -> bool {
+        let mut unseen = self.unseen();
+        let older = unseen.get(name).zip(version(record)).is_some_and(|(written, shown)| shown < *written);
+        if !older {
+            unseen.remove(name);
+        }
+        older
+    }
+
+    fn unseen(&self) -> MutexGuard<'_, HashMap<AccessName, u64>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn tell(&self) {
         self.changed.send_modify(|count| *count += 1);
     }
 }
 
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use keyferry_core::config::{self, Policy};
-    use keyferry_core::name::ObjectName;
-    use serde_json::json;
-
-    use super::{Collection, Faults, ObjectStore};
-
-    #[test]
-    fn a_target_that_no_assembly_has_seen_refuses_nobody_yet() {
-        let text = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nobjects: CustomResources\nhubName: hub\n\
-                    publicURL: https://keyferry.example.com\ndiscovery: {tls: {certFile: a, keyFile: b}}\napi: {tls: {certFile: a, keyFile: b}}\n";
-        let store = ObjectStore::new(config::read(text).unwrap().server);
-        let (name, faults) = (ObjectName::new("prod").unwrap(), Faults::default());
-        assert!(store.is_taken_in(&name, &Policy::default(), &faults.current()), "what is absent is absent");
-        for (address, has_part) in [("https://prod.example.com", true), ("http://prod.example.com", false)] {
-            let target = json!({
-                "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster",
-                "metadata": { "name": "prod", "uid": "u", "generation": 1, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z" },
-                "spec": { "address": address, "audience": "prod" },
-            });
-            store.replace_all(Collection::TargetClusters, vec![target]);
-            assert!(!store.is_taken_in(&name, &Policy::default(), &Faults::default().current()));
-            let assembled = store.assemble();
-            assert_eq!(assembled.policy.targets.contains_key(&name), has_part);
-            assert!(store.is_taken_in(&name, &assembled.policy, &assembled));
-        }
-    }
+/// A resourceVersion as a number, by which two of one object are ordered; nothing where a hub writes them otherwise.
+fn version(record: &Record) -> Option<u64> {
+    record.version.parse().ok()
 }
+
+#[cfg(test)]
+mod tests;

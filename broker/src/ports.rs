@@ -217,8 +217,8 @@ pub trait HubObjects: Send + Sync {
     /// Replaces an object that holds nothing secret, by the resourceVersion that it carries.
     fn put<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>>;
 
-    /// Changes an object, or its status, by a merge patch.
-    fn patch<'a>(&'a self, path: &'a str, change: &'a Value) -> BoxFuture<'a, Result<(), HubError>>;
+    /// Changes an object that holds nothing secret, or its status, by a merge patch; the object as it stands then.
+    fn patch<'a>(&'a self, path: &'a str, change: &'a Value) -> BoxFuture<'a, Result<Value, HubError>>;
 
     /// Applies a status by server-side apply, as the field manager of everything that the controller writes.
     fn apply_status<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>>;

@@ -94,6 +94,11 @@ impl KeyferryBinary {
             .ok_or_else(|| KeyferryError::Build("cargo named no executable".to_owned()))
     }
 
+    /// One that is built already, such as that of a benchmark.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path

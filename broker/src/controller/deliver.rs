@@ -1,8 +1,8 @@
 //! Which access is brought to what policy says, and when: as soon as something that concerns it changes, when its token is due, and after a
 //! failure, each time more rarely.
 
+use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
-use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,11 @@ use keyferry_core::moment::Moment;
 use keyferry_core::name::{AccessName, Namespace};
 use keyferry_core::service_account::ServiceAccount;
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 
 use crate::author_fence::AuthorFenceReader;
 use crate::clock::Clock;
-use crate::delivery::{Deliveries, Next};
+use crate::delivery::{Deliveries, FINALIZER, Next};
 use crate::leadership::LeadershipReader;
 use crate::live::LiveObjects;
 use crate::object_store::ObjectStore;
@@ -25,8 +26,8 @@ use crate::targets::{Readiness, TargetReader};
 
 /// How often it is seen what has changed and what is due.
 const TICK: Duration = Duration::from_millis(500);
-/// No more often than this: all accesses are gone through.
-const NOTICE: Duration = Duration::from_millis(250);
+/// How soon after a change of the policy.
+const TOGETHER: Duration = Duration::from_millis(50);
 /// Accesses under way at once.
 const AT_ONCE: usize = 16;
 /// Of them those of one namespace: a tenant of whose targets none answers holds nobody else up.
@@ -57,7 +58,7 @@ pub struct DeliverParts {
 }
 
 /// One access's place in the queue.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Place {
     /// What it was last seen to depend on.
     inputs: u64,
@@ -65,6 +66,10 @@ struct Place {
     due: Option<Duration>,
     /// When it was last looked at.
     started: Option<Duration>,
+    /// Whether it is due because something about it has changed.
+    urgent: bool,
+    /// Whether it had our finalizer when it was last seen.
+    kept: bool,
     failures: u32,
     running: bool,
 }
@@ -73,13 +78,15 @@ struct Place {
 pub async fn follow(parts: DeliverParts, deliveries: Arc<Deliveries>) {
     let (mut changes, mut leads) = (parts.policy.changes(), parts.leadership.changes());
     let mut places: HashMap<AccessName, Place> = HashMap::new();
-    let (mut running, mut noticed) = (JoinSet::new(), None::<Duration>);
+    let mut running = JoinSet::new();
+    let mut looks = tokio::time::interval(TICK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut look, mut soon) = (Look::Now, false);
     loop {
         let now = parts.clock.now();
         if parts.leadership.leads(now) && parts.live.is_complete() {
-            if noticed.is_none_or(|at| now.mono.saturating_sub(at) >= NOTICE) {
+            if look == Look::Now {
                 notice(&parts, &mut places, now.mono);
-                noticed = Some(now.mono);
             }
             if sees(&parts, now) {
                 start(&mut places, &mut running, &deliveries, now.mono);
@@ -87,17 +94,27 @@ pub async fn follow(parts: DeliverParts, deliveries: Arc<Deliveries>) {
         } else {
             places.retain(|_, place| place.running);
             deliveries.not_leading();
-            noticed = None;
         }
-        tokio::select! {
-            () = tokio::time::sleep(TICK) => {}
+        look = tokio::select! {
+            _ = looks.tick() => {
+                soon = false;
+                Look::Now
+            }
             Some(done) = running.join_next(), if !running.is_empty() => {
                 if let Ok((name, next)) = done {
                     finish(&mut places, &name, next, parts.clock.now().mono);
                 }
+                Look::Later
             }
-            changed = changes.changed() => if changed.is_err() { return },
-            changed = leads.changed() => if changed.is_err() { return },
+            changed = changes.changed() => {
+                if changed.is_err() { return }
+                // A list comes object by object, and each look is at all of them.
+                if !std::mem::replace(&mut soon, true) {
+                    looks.reset_after(TOGETHER);
+                }
+                Look::Later
+            }
+            changed = leads.changed() => if changed.is_err() { return } else { Look::Now },
         }
     }
 }
@@ -107,30 +124,48 @@ fn sees(parts: &DeliverParts, now: Moment) -> bool {
     parts.live.is_complete() && parts.live.is_current(parts.max_stale, now)
 }
 
-/// Makes every access due whose inputs have changed.
+/// Whether it is to be seen what has changed; what is due is started in any case.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    Now,
+    Later,
+}
+
+/// Puts every access whose inputs have changed to the front.
 fn notice(parts: &DeliverParts, places: &mut HashMap<AccessName, Place>, now: Duration) {
-    let inputs: BTreeMap<AccessName, u64> = inputs(parts);
-    for (name, inputs) in &inputs {
-        let place = places.entry(name.clone()).or_default();
-        if place.inputs != *inputs {
+    let seen = inputs(parts);
+    for (name, inputs) in &seen {
+        let (known, place) = (places.contains_key(name), places.entry(name.clone()).or_default());
+        let stripped = place.kept && !inputs.kept;
+        place.kept = inputs.kept;
+        if place.inputs != inputs.number || stripped {
             let due = place.started.map_or(now, |started| now.max(started + BETWEEN));
-            *place = Place { inputs: *inputs, due: Some(due), started: place.started, failures: 0, running: place.running };
+            *place = Place { inputs: inputs.number, due: Some(due), urgent: known, failures: 0, ..*place };
         }
     }
-    for (name, place) in places.iter_mut().filter(|(name, place)| !inputs.contains_key(*name) && place.inputs != 0) {
+    for (name, place) in places.iter_mut().filter(|(name, place)| !seen.contains_key(*name) && place.inputs != 0) {
         tracing::debug!(access = %name, "an access is gone");
-        *place = Place { inputs: 0, due: Some(now), started: None, failures: 0, running: place.running };
+        *place = Place { inputs: 0, due: Some(now), urgent: true, failures: 0, ..*place };
     }
 }
 
-/// What each access depends on, as one number.
-fn inputs(parts: &DeliverParts) -> BTreeMap<AccessName, u64> {
+/// What an access depends on.
+struct Inputs {
+    /// As one number, never 0.
+    number: u64,
+    /// Whether it has our finalizer. That it is set is our own doing and changes nothing; that it is taken away does.
+    kept: bool,
+}
+
+fn inputs(parts: &DeliverParts) -> HashMap<AccessName, Inputs> {
     let policy = parts.policy.current();
     let fenced = parts.fence.checked().is_ok();
     let of = |name: &AccessName, stored: &StoredAccess| {
         let mut hasher = DefaultHasher::new();
         let record = &stored.record;
-        (fenced, record.uid.as_str(), record.generation, record.deleting, &record.finalizers, &record.requested_at).hash(&mut hasher);
+        (fenced, record.uid.as_str(), record.generation, record.deleting, &record.requested_at).hash(&mut hasher);
+        let (ours, others): (Vec<&String>, Vec<&String>) = record.finalizers.iter().partition(|one| *one == FINALIZER);
+        others.hash(&mut hasher);
         parts.live.namespace_labels(&name.namespace).hash(&mut hasher);
         if let Ok(access) = &stored.read {
             let account = ServiceAccount { namespace: name.namespace.clone(), name: access.service_account.clone() };
@@ -143,15 +178,15 @@ fn inputs(parts: &DeliverParts) -> BTreeMap<AccessName, u64> {
                 }
             }
         }
-        (name.clone(), hasher.finish() | 1)
+        (name.clone(), Inputs { number: hasher.finish() | 1, kept: !ours.is_empty() })
     };
-    parts.store.each_access(of)
+    parts.store.each_access(of).into_iter().collect()
 }
 
 fn start(places: &mut HashMap<AccessName, Place>, running: &mut JoinSet<(AccessName, Next)>, deliveries: &Arc<Deliveries>, now: Duration) {
-    for name in next(places, now) {
+    for name in due(places, now) {
         let Some(place) = places.get_mut(&name) else { continue };
-        (place.running, place.due, place.started) = (true, None, Some(now));
+        *place = Place { running: true, due: None, started: Some(now), urgent: false, ..*place };
         let deliveries = Arc::clone(deliveries);
         running.spawn(async move {
             let next = deliveries.reconcile(&name).await;
@@ -160,22 +195,26 @@ fn start(places: &mut HashMap<AccessName, Place>, running: &mut JoinSet<(AccessN
     }
 }
 
-/// Whoever has waited longest comes first, as far as there is room for its namespace.
-fn next(places: &HashMap<AccessName, Place>, now: Duration) -> Vec<AccessName> {
+/// What is to be started, as far as there is room for all and for its namespace. What has changed goes before what is only looked at again:
+/// what is no longer allowed must not wait for all others. Among equals whoever has waited longest comes first.
+fn due(places: &HashMap<AccessName, Place>, now: Duration) -> Vec<AccessName> {
     let mut under_way: HashMap<&Namespace, usize> = HashMap::new();
     for (name, _) in places.iter().filter(|(_, place)| place.running) {
         *under_way.entry(&name.namespace).or_default() += 1;
     }
     let room = AT_ONCE.saturating_sub(under_way.values().sum());
-    let due = |place: &Place| place.due.filter(|due| !place.running && *due <= now);
-    let mut waiting: Vec<_> = places.iter().filter_map(|(name, place)| Some((due(place)?, name))).collect();
+    if room == 0 {
+        return Vec::new();
+    }
+    let is_due = |place: &Place| place.due.filter(|due| !place.running && *due <= now);
+    let mut waiting: Vec<_> = places.iter().filter_map(|(name, place)| Some((!place.urgent, is_due(place)?, name))).collect();
     waiting.sort_unstable();
     let mut has_room = |namespace| {
         let of_namespace = under_way.entry(namespace).or_default();
         *of_namespace += 1;
         *of_namespace <= OF_ONE_NAMESPACE
     };
-    waiting.into_iter().filter(|(_, name)| has_room(&name.namespace)).take(room).map(|(_, name)| name.clone()).collect()
+    waiting.into_iter().filter(|(.., name)| has_room(&name.namespace)).take(room).map(|(.., name)| name.clone()).collect()
 }
 
 fn finish(places: &mut HashMap<AccessName, Place>, name: &AccessName, next: Next, now: Duration) {
@@ -195,5 +234,5 @@ fn finish(places: &mut HashMap<AccessName, Place>, name: &AccessName, next: Next
     place.due.get_or_insert(now + pause);
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "embedded"))]
 mod tests;

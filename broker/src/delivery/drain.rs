@@ -17,17 +17,28 @@ use crate::ports::HubError;
 /// How long a token that Flux has minted for itself goes on being used: it asks for the hub's default.
 const FLUX_TOKEN: Duration = Duration::from_secs(3600);
 
+/// Whether an access stays when it is deleted.
+pub(super) enum Kept {
+    /// It does, or is not to.
+    Already,
+    /// It does from now on; this is how it stands.
+    Now(Box<StoredAccess>),
+    /// It is gone, or is not what was decided on any more.
+    Gone,
+}
+
 impl Deliveries {
-    /// Sees to it that the access stays when it is deleted, before anything is written for it; whether that is so.
-    pub(super) async fn keep_for_drain(&self, round: &Round<'_>) -> Result<bool, HubError> {
+    /// Sees to it that the access stays when it is deleted, before anything is written for it.
+    pub(super) async fn keep_for_drain(&self, round: &Round<'_>) -> Result<Kept, HubError> {
         let record = &round.stored.record;
         let wanted = round.access.deletion_policy == DeletionPolicy::Drain;
         if !wanted || record.finalizers.iter().any(|one| one == FINALIZER) {
-            return Ok(true);
+            return Ok(Kept::Already);
         }
         let finalizers: Vec<&str> = record.finalizers.iter().map(String::as_str).chain([FINALIZER]).collect();
-        self.set_finalizers(round.name, round.stored, &finalizers).await?;
-        Ok(false)
+        let kept = self.set_finalizers(round.name, round.stored, &finalizers).await?;
+        let same = |kept: &StoredAccess| kept.record.generation == record.generation && kept.record.deleting.is_none();
+        Ok(kept.filter(same).map_or(Kept::Gone, |kept| Kept::Now(Box::new(kept))))
     }
 
     /// Lets the access go when its time has come.
@@ -77,13 +88,19 @@ impl Deliveries {
         Ok(until)
     }
 
-    async fn set_finalizers(&self, name: &AccessName, stored: &StoredAccess, finalizers: &[&str]) -> Result<(), HubError> {
+    /// The access with these finalizers; nothing if it is gone.
+    async fn set_finalizers(
+        &self,
+        name: &AccessName,
+        stored: &StoredAccess,
+        finalizers: &[&str],
+    ) -> Result<Option<StoredAccess>, HubError> {
         let change: Value = json!({
             "metadata": { "uid": stored.record.uid.as_str(), "resourceVersion": stored.record.version, "finalizers": finalizers },
         });
         match self.parts.objects.patch(&report::path(name), &change).await {
-            Err(HubError::NotFound(_)) => Ok(()),
-            outcome => outcome,
+            Err(HubError::NotFound(_)) => Ok(None),
+            outcome => Ok(self.parts.store.written(&outcome?)),
         }
     }
 }

@@ -89,7 +89,7 @@ impl Deliveries {
         match self.parts.objects.patch(&format!("{}/status", path(name)), &change).await {
             // It is gone, or another status has been written: the watch brings it.
             Err(HubError::NotFound(_)) => return Ok(()),
-            outcome => outcome?,
+            outcome => drop(self.parts.store.written(&outcome?)),
         }
         let truth = if ready.holds() { "True" } else { "False" };
         if standing(&record.status, "Ready") != Some((truth, ready.reason.as_str())) {

@@ -72,8 +72,8 @@ impl HubObjects for KubeObjects {
         Box::pin(async move { self.client.replace::<_, Answer>(&managed(path), object, WHAT).await.map(drop) })
     }
 
-    fn patch<'a>(&'a self, path: &'a str, change: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
-        Box::pin(async move { self.client.merge_patch::<_, Answer>(&managed(path), change, WHAT).await.map(drop) })
+    fn patch<'a>(&'a self, path: &'a str, change: &'a Value) -> BoxFuture<'a, Result<Value, HubError>> {
+        Box::pin(async move { self.client.merge_patch(&managed(path), change, WHAT).await })
     }
 
     fn apply_status<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {

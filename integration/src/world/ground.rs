@@ -31,14 +31,24 @@ impl Ground {
     /// [`NotStarted`]: a missing real part, or a failure.
     pub async fn start() -> Result<Ground, NotStarted> {
         let fleet = Fleet::start(FleetSpec { control_planes: Vec::new() }).await?;
-        Ground::build(fleet).await.map_err(NotStarted::failed)
+        let binary = KeyferryBinary::build().await.map_err(NotStarted::failed)?;
+        Ground::build(fleet, binary).map_err(NotStarted::failed)
     }
 
-    async fn build(fleet: Fleet) -> Result<Ground, TestError> {
+    /// Starts the etcd for a Keyferry that is built already.
+    ///
+    /// # Errors
+    /// As [`Ground::start`].
+    pub async fn start_with(binary: KeyferryBinary) -> Result<Ground, NotStarted> {
+        let fleet = Fleet::start(FleetSpec { control_planes: Vec::new() }).await?;
+        Ground::build(fleet, binary).map_err(NotStarted::failed)
+    }
+
+    fn build(fleet: Fleet, binary: KeyferryBinary) -> Result<Ground, TestError> {
         let folder = fleet.folder().join("keyferry");
         std::fs::create_dir_all(&folder)?;
         let ca = TestCa::create("keyferry", &folder)?;
-        Ok(Ground { fleet, ca, binary: KeyferryBinary::build().await? })
+        Ok(Ground { fleet, ca, binary })
     }
 
     /// A control plane.

@@ -8,7 +8,7 @@ use keyferry_core::config::{self, ObjectSource, Policy};
 use keyferry_core::name::AccessName;
 use serde_json::json;
 
-use super::{AT_ONCE, BETWEEN, DeliverParts, OF_ONE_NAMESPACE, Place, next, notice, sees};
+use super::{AT_ONCE, BETWEEN, DeliverParts, OF_ONE_NAMESPACE, Place, due as to_start, notice, sees};
 use crate::author_fence::AuthorFenceWriter;
 use crate::clock::Clock;
 use crate::leadership::LeadershipWriter;
@@ -53,16 +53,16 @@ fn one_tenant_does_not_hold_up_the_others() {
     places.insert(name("other/late"), due(99));
     places.insert(name("other/early"), due(98));
     places.insert(name("other/not-yet"), due(101));
-    let first = next(&places, now);
+    let first = to_start(&places, now);
     assert_eq!(first.iter().filter(|name| name.namespace.as_str() == "greedy").count(), OF_ONE_NAMESPACE);
     assert!(first.ends_with(&[name("other/early"), name("other/late")]), "{first:?}");
     for name in &first {
         places.get_mut(name).unwrap().running = true;
     }
-    assert!(next(&places, now).is_empty(), "while they are under way, no more of the same");
+    assert!(to_start(&places, now).is_empty(), "while they are under way, no more of the same");
     let crowd = (0..50).map(|index| (name(&format!("tenant-{index}/a")), due(1)));
     places.extend(crowd);
-    assert_eq!(next(&places, now).len(), AT_ONCE - first.len());
+    assert_eq!(to_start(&places, now).len(), AT_ONCE - first.len());
 }
 
 #[test]
@@ -101,4 +101,16 @@ fn an_access_that_changes_all_the_time_is_looked_at_once_a_second() {
     change("2");
     notice(&parts, &mut places, now);
     assert_eq!(places.get(&name("t/a")).unwrap().due, Some(now + BETWEEN));
+}
+
+#[test]
+fn what_has_changed_goes_first() {
+    let second = Duration::from_secs(1);
+    let mut places: HashMap<AccessName, Place> = (0..500).map(|index| (name(&format!("t{index}/a")), due(1))).collect();
+    places.insert(name("changed/a"), Place { urgent: true, ..due(2) });
+    places.insert(name("changed/running"), Place { urgent: true, running: true, ..due(1) });
+    places.insert(name("changed/later"), Place { urgent: true, ..due(3) });
+    let first = to_start(&places, second * 2);
+    assert_eq!(first.first(), Some(&name("changed/a")), "neither what runs nor what is not due");
+    assert_eq!(first.len(), AT_ONCE - 1);
 }

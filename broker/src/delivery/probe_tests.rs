@@ -82,8 +82,8 @@ impl HubObjects for Seen {
         Box::pin(async { Ok(()) })
     }
 
-    fn patch<'a>(&'a self, _: &'a str, _: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
-        Box::pin(async { Ok(()) })
+    fn patch<'a>(&'a self, _: &'a str, _: &'a Value) -> BoxFuture<'a, Result<Value, HubError>> {
+        Box::pin(async { Ok(Value::Null) })
     }
 
     fn apply_status<'a>(&'a self, _: &'a str, _: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {

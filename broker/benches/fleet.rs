@@ -1,0 +1,61 @@
+//! A fleet of TargetAccesses on one real hub: `cargo bench -p keyferry --bench fleet`, with `-- --markdown` for the text of
+//! `docs/benchmarks.md`, `--accesses N` for another number than 2,000 and `--minutes N` for another time of watching than 15.
+//!
+//! The hub is a kube-apiserver 1.36 with its etcd and kube-controller-manager on this machine, with the shipped installation and fences;
+//! Keyferry is the shipped binary, a process of its own, and has no more rights than the shipped ones. What it asked of the hub is read
+//! from the hub's own audit log.
+
+#![allow(unreachable_pub, reason = "a benchmark has no outside")]
+
+#[allow(dead_code)]
+#[path = "exchange/process.rs"]
+mod process;
+#[path = "exchange/spread.rs"]
+mod spread;
+#[path = "exchange/table.rs"]
+mod table;
+
+#[path = "fleet/calls.rs"]
+mod calls;
+#[path = "fleet/credential.rs"]
+mod credential;
+#[path = "fleet/figures.rs"]
+mod figures;
+#[path = "fleet/hub.rs"]
+mod hub;
+#[path = "fleet/measure.rs"]
+mod measure;
+#[path = "fleet/plan.rs"]
+mod plan;
+#[path = "fleet/report.rs"]
+mod report;
+#[path = "fleet/revoke.rs"]
+mod revoke;
+#[path = "fleet/seen.rs"]
+mod seen;
+
+use std::process::ExitCode;
+
+use self::plan::Plan;
+
+/// What can go wrong in a benchmark ends it with a sentence.
+pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = if arguments.iter().any(|argument| argument == "--bench") {
+        measured(&arguments)
+    } else {
+        // `cargo test --all-targets` starts benchmarks too, without this argument.
+        process::say("nothing is measured without `cargo bench`\n")
+    };
+    process::exit(outcome)
+}
+
+fn measured(arguments: &[String]) -> Outcome<()> {
+    let plan = Plan::of(arguments)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let figures = runtime.block_on(measure::all(plan))?;
+    let markdown = arguments.iter().any(|argument| argument == "--markdown");
+    process::say(&if markdown { report::markdown(&figures) } else { report::text(&figures) })
+}

@@ -1,0 +1,115 @@
+//! The exec plugin as kubectl runs it, with its token in the cache, beside `kubectl create token`: each a whole process.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use keyferry_integration::parts::Part;
+use keyferry_integration::world::caller_token;
+use serde_json::json;
+
+use super::hub::Hub;
+use super::plan::{self, ACCOUNT, Access};
+use super::process::now;
+use super::spread::Spread;
+use crate::Outcome;
+
+/// Timed processes of each program, in turns.
+const RUNS: usize = 100;
+/// Processes that are weighed and not timed: looking at them takes time.
+const WEIGHED: usize = 10;
+
+/// Two programs.
+pub struct Credential {
+    /// `keyferry credential`.
+    pub keyferry: Program,
+    /// `kubectl create token`.
+    pub kubectl: Program,
+}
+
+/// Whole processes of one program.
+pub struct Program {
+    /// Milliseconds from the start of a process to its end.
+    pub took: Option<Spread>,
+    /// The most resident memory that was seen of one, in KiB.
+    pub resident: Option<u64>,
+}
+
+/// Runs both again and again.
+pub async fn measure(hub: &Hub, access: &Access) -> Outcome<Credential> {
+    let folder = tempfile::tempdir()?;
+    let caller = folder.path().join("caller");
+    std::fs::write(&caller, caller_token(&hub.plane, &access.namespace, ACCOUNT).await?)?;
+    let kubectl = hub.parts().locate(Part::Kubectl).await?;
+    let audience = format!("https://{}.keyferry.test", plan::target(access.target()));
+    let plugin = || plugin(hub, access, folder.path(), &caller);
+    let create = || create_token(hub, access, &kubectl, &audience, folder.path());
+    for mut first in [plugin(), create()] {
+        let output = first.stderr(Stdio::piped()).output()?;
+        if !output.status.success() {
+            return Err(format!("{:?}: {}", first.get_program(), String::from_utf8_lossy(&output.stderr)).into());
+        }
+    }
+    let (mut own, mut peer) = (Vec::new(), Vec::new());
+    for _ in 0..RUNS {
+        own.push(time(plugin())?);
+        peer.push(time(create())?);
+    }
+    let keyferry = Program { took: Spread::of(own), resident: weigh(plugin)? };
+    let kubectl = Program { took: Spread::of(peer), resident: weigh(create)? };
+    Ok(Credential { keyferry, kubectl })
+}
+
+fn plugin(hub: &Hub, access: &Access, home: &Path, caller: &Path) -> Command {
+    let cluster = json!({ "server": hub.plane.url(), "certificate-authority-data": STANDARD.encode(hub.plane.ca_pem()) });
+    let info = json!({
+        "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+        "spec": { "interactive": false, "cluster": cluster },
+    });
+    let mut command = Command::new(hub.binary());
+    command.args(["credential", &access.id(), "--server", &hub.broker.api_url(), "--certificate-authority"]);
+    command.arg(hub.broker.ca_path()).arg("--token-file").arg(caller);
+    command.env_clear().env("HOME", home).env("KUBERNETES_EXEC_INFO", info.to_string());
+    quiet(command)
+}
+
+fn create_token(hub: &Hub, access: &Access, kubectl: &Path, audience: &str, home: &Path) -> Command {
+    let mut command = Command::new(kubectl);
+    command.arg("--kubeconfig").arg(hub.plane.admin_kubeconfig());
+    command.args(["create", "token", ACCOUNT, "-n", &access.namespace, "--audience", audience]);
+    command.env_clear().env("HOME", home);
+    quiet(command)
+}
+
+fn quiet(mut command: Command) -> Command {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn time(mut command: Command) -> Outcome<f64> {
+    let begin = now();
+    let status = command.status()?;
+    let took = now() - begin;
+    if status.success() { Ok(took.as_secs_f64() * 1000.0) } else { Err(format!("{:?} failed", command.get_program()).into()) }
+}
+
+/// The system forgets a process's peak with the process, so it is read again and again until it ends.
+fn weigh(command: impl Fn() -> Command) -> Outcome<Option<u64>> {
+    let mut most = None;
+    for _ in 0..WEIGHED {
+        let mut child = command().spawn()?;
+        while child.try_wait()?.is_none() {
+            most = most.max(peak_kib(&child));
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+    Ok(most)
+}
+
+fn peak_kib(child: &Child) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().trim_end_matches("kB").trim().parse().ok()
+}

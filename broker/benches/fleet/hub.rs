@@ -1,0 +1,136 @@
+//! The hub with the shipped installation, its tenants and targets, and Keyferry.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
+use keyferry_integration::keyferry_process::KeyferryBinary;
+use keyferry_integration::parts::Parts;
+use keyferry_integration::world::on_hub::{install_for_objects, tenant_with_minter};
+use keyferry_integration::world::{Broker, BrokerSpec, Ground};
+use serde_json::{Value, json};
+
+use super::plan::{self, ACCOUNT, Access, SHORT, SHORT_LIVED, TARGETS, TENANTS};
+use super::process::now;
+use super::seen::{self, ACCESSES, TARGET_CLUSTERS};
+use crate::Outcome;
+
+/// Requests of this benchmark that are under way at once.
+const AT_ONCE: usize = 32;
+/// How long the hub may take to know its policies.
+const FENCED: Duration = Duration::from_secs(60);
+
+/// See the module.
+pub struct Hub {
+    /// The hub.
+    pub plane: Arc<ControlPlane>,
+    /// Keyferry.
+    pub broker: Broker,
+    ground: Ground,
+}
+
+impl Hub {
+    /// Everything but TargetAccesses.
+    pub async fn start() -> Outcome<Hub> {
+        let built = std::env::var_os("KEYFERRY_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_keyferry").into());
+        let binary = KeyferryBinary::at(built);
+        let ground = Ground::start_with(binary).await.map_err(|missing| format!("{missing:?}"))?;
+        let spec = ControlPlaneSpec {
+            controller_manager: true,
+            audit_log: true,
+            // A log that begins anew at 100 MB would lose what is counted.
+            extra_args: vec!["--audit-log-maxsize=2000".to_owned()],
+            ..ControlPlaneSpec::named("hub")
+        };
+        let plane = Arc::new(ground.control_plane(spec).await?);
+        install_for_objects(&plane).await?;
+        let tenants = stream::iter((0..TENANTS).map(plan::tenant)).map(|tenant| tenant_of(&plane, tenant));
+        tenants.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+        let short: Vec<String> = (0..SHORT_LIVED).map(plan::short_lived_account).collect();
+        let short: Vec<&str> = short.iter().map(String::as_str).collect();
+        tenant_with_minter(&plane, SHORT, &short).await?;
+        until_fenced(&plane).await?;
+        let broker =
+            ground.start_installed(&plane, BrokerSpec::of_hub("fleet", &plane).with_server_lines("objects: CustomResources\n")).await?;
+        let hub = Hub { plane, broker, ground };
+        hub.make_targets().await?;
+        Ok(hub)
+    }
+
+    /// The binary under test.
+    pub fn binary(&self) -> &Path {
+        self.ground.binary().path()
+    }
+
+    /// Where the real binaries are.
+    pub fn parts(&self) -> &Parts {
+        self.ground.parts()
+    }
+
+    /// Keyferry's process.
+    pub fn keyferry(&self) -> Outcome<u32> {
+        self.broker.process().id().ok_or_else(|| "Keyferry has ended".into())
+    }
+
+    /// Makes all of them, several at once; `made` is called for each when the hub has it.
+    pub async fn make(&self, accesses: &[Access], made: impl Fn(&Access)) -> Outcome<()> {
+        let one = |access: &Access| {
+            let (path, object) = (format!("{}/{}/targetaccesses", seen::NAMESPACES, access.namespace), access.object());
+            let access = access.clone();
+            async move { self.plane.admin().create(&path, &object).await.map(|_| access) }
+        };
+        let mut making = stream::iter(accesses.iter().map(one).collect::<Vec<_>>()).buffer_unordered(AT_ONCE);
+        while let Some(access) = making.next().await {
+            made(&access?);
+        }
+        Ok(())
+    }
+
+    /// Changes whom a target allows.
+    pub async fn allow(&self, target: usize, allow: &Value) -> Outcome<()> {
+        let path = format!("{TARGET_CLUSTERS}/{}", plan::target(target));
+        self.plane.admin().patch(&path, &json!({ "spec": { "allow": allow } })).await?;
+        Ok(())
+    }
+
+    /// The status of an access that is not ready, to say what keeps it.
+    pub async fn first_unready(&self) -> Outcome<Option<Value>> {
+        let all = self.plane.admin().get(ACCESSES).await?;
+        let items = all["items"].as_array().cloned().unwrap_or_default();
+        Ok(items.into_iter().find(|access| !seen::is_ready(access)).map(|access| access["status"]["conditions"].clone()))
+    }
+
+    /// Targets that answer and refuse whoever is not allowed there: the hub itself, which takes none of these audiences.
+    async fn make_targets(&self) -> Outcome<()> {
+        for index in 0..TARGETS {
+            let name = plan::target(index);
+            let object = json!({
+                "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": name },
+                "spec": {
+                    "address": self.plane.url(), "caBundle": self.plane.ca_pem(),
+                    "audience": format!("https://{name}.keyferry.test"), "allow": plan::allow(),
+                },
+            });
+            self.plane.admin().create(TARGET_CLUSTERS, &object).await?;
+        }
+        Ok(())
+    }
+}
+
+/// A hub that has just got the policies refuses every TokenRequest until it knows the kind of their parameter.
+async fn until_fenced(plane: &ControlPlane) -> Outcome<()> {
+    let end = now() + FENCED;
+    loop {
+        match plane.token_request(SHORT, &plan::short_lived_account(0), &[], 600).await {
+            Ok(_) => return Ok(()),
+            Err(error) if now() > end => return Err(error.into()),
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+async fn tenant_of(plane: &ControlPlane, tenant: String) -> Outcome<()> {
+    tenant_with_minter(plane, &tenant, &[ACCOUNT]).await
+}

@@ -1,0 +1,131 @@
+//! One fleet from nothing to ready, watched, added to, and taken from.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::calls::{self, Call, Kind};
+use super::credential;
+use super::figures::{Figures, Process, Rise, Steady};
+use super::hub::Hub;
+use super::plan::{self, Access, Plan, TARGETS};
+use super::process::{self, now};
+use super::revoke;
+use super::seen::{ACCESSES, Seen, TARGET_CLUSTERS, WRITTEN};
+use super::spread::Spread;
+use crate::Outcome;
+
+/// How long everything together may take to be ready.
+const PATIENCE: Duration = Duration::from_secs(900);
+/// How long the process is left alone before it is weighed.
+const REST: Duration = Duration::from_secs(5);
+/// The lifetime of the short-lived tokens, in seconds.
+const SHORT_LIFETIME: f64 = 600.0;
+
+/// Measures everything.
+pub async fn all(plan: Plan) -> Outcome<Figures> {
+    process::complain("a hub with its tenants and targets ...\n")?;
+    let hub = Hub::start().await?;
+    let targets = Seen::watch(&hub.plane, TARGET_CLUSTERS);
+    let (seen, secrets) = (Seen::watch(&hub.plane, ACCESSES), Seen::watch(&hub.plane, WRITTEN[0]));
+    let written = [secrets, Seen::watch(&hub.plane, WRITTEN[1])];
+    targets.until(PATIENCE, "every TargetCluster being ready", |targets| targets.ready() == TARGETS).await?;
+    tokio::time::sleep(REST).await;
+    let machine = process::machine();
+    let mut weighed = Weighed::start(hub.keyferry()?);
+    weighed.note("idle, with its targets and no access");
+
+    process::complain("the fleet ...\n")?;
+    let accesses = plan.accesses();
+    let rise = rise(&hub, &accesses, &seen).await?;
+    weighed.note("when the last access is ready");
+    tokio::time::sleep(REST).await;
+
+    process::complain(&format!("watched for {:?} ...\n", plan.watched))?;
+    weighed.note("a moment later");
+    let steady = watched(&hub, plan).await?;
+    weighed.note("after it was watched");
+    process::complain("newcomers ...\n")?;
+    let newcomers = newcomers(&hub, &plan.newcomers(), &seen).await?;
+    process::complain("the exec plugin ...\n")?;
+    let offered = accesses.get(plan.per_tenant).ok_or("there is one tenant only")?;
+    let credential = credential::measure(&hub, offered).await?;
+    process::complain("an entry of allow[] ...\n")?;
+    let revoked = revoke::measure(&hub, &accesses, &seen, &written).await?;
+    Ok(Figures { machine, accesses: accesses.len(), rise, steady, newcomers, credential, revoked, process: weighed.rows })
+}
+
+async fn rise(hub: &Hub, accesses: &[Access], seen: &Seen) -> Outcome<Rise> {
+    let everything: Vec<Access> = accesses.iter().cloned().chain(plan::short_lived()).collect();
+    let before = calls::so_far(&hub.plane)?.len();
+    let made: Mutex<HashMap<String, Instant>> = Mutex::default();
+    let begin = now();
+    hub.make(&everything, |access| {
+        made.lock().unwrap_or_else(PoisonError::into_inner).insert(access.id(), now());
+    })
+    .await?;
+    let last_made = now();
+    let ready = seen.until(PATIENCE, "every access being ready", |seen| seen.ready() == everything.len()).await;
+    if let Err(error) = ready {
+        return Err(format!("{error}: {:?}", hub.first_unready().await?).into());
+    }
+    let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut each: Vec<f64> =
+        made.iter().filter_map(|(id, at)| Some(seen.of(id).ready?.saturating_duration_since(*at).as_secs_f64())).collect();
+    each.sort_unstable_by(f64::total_cmp);
+    let last_ready = made.keys().filter_map(|id| seen.of(id).ready).max().ok_or("nothing became ready")?;
+    let calls = calls::so_far(&hub.plane)?.split_off(before);
+    Ok(Rise { making: last_made - begin, until_ready: last_ready.saturating_duration_since(last_made), each, calls })
+}
+
+async fn watched(hub: &Hub, plan: Plan) -> Outcome<Steady> {
+    let before = calls::so_far(&hub.plane)?.len();
+    tokio::time::sleep(plan.watched).await;
+    let mut all = calls::so_far(&hub.plane)?;
+    let per_lifetime = per_lifetime(&all);
+    let calls = all.split_off(before);
+    Ok(Steady { watched: plan.watched, calls, intervals: per_lifetime.len(), per_lifetime: Spread::of(per_lifetime) })
+}
+
+/// For each two TokenRequests of one short-lived key that follow each other, how many of them there are in a lifetime.
+fn per_lifetime(calls: &[Call]) -> Vec<f64> {
+    let mut requests: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for call in calls.iter().filter(|call| call.is_short_lived() && call.kind() == Kind::Token && call.code < 300) {
+        requests.entry(&call.name).or_default().push(call.at);
+    }
+    let pairs = requests.values().flat_map(|times| times.iter().zip(times.iter().skip(1)));
+    pairs.map(|(one, next)| SHORT_LIFETIME / (next - one)).collect()
+}
+
+async fn newcomers(hub: &Hub, accesses: &[Access], seen: &Seen) -> Outcome<Option<Spread>> {
+    let mut each = Vec::new();
+    for access in accesses {
+        hub.make(std::slice::from_ref(access), |_| {}).await?;
+        let made = now();
+        seen.until(PATIENCE, "a further access being ready", |seen| seen.of(&access.id()).ready.is_some()).await?;
+        each.extend(seen.of(&access.id()).ready.map(|ready| ready.saturating_duration_since(made).as_secs_f64()));
+    }
+    Ok(Spread::of(each))
+}
+
+/// Looks at a process now and then.
+struct Weighed {
+    id: u32,
+    at: Instant,
+    cpu: Option<Duration>,
+    rows: Vec<Process>,
+}
+
+impl Weighed {
+    fn start(id: u32) -> Weighed {
+        Weighed { id, at: now(), cpu: process::cpu_time_of(id), rows: Vec::new() }
+    }
+
+    fn note(&mut self, when: &'static str) {
+        let (at, cpu) = (now(), process::cpu_time_of(self.id));
+        let spent = cpu.zip(self.cpu).map(|(now, before)| now.saturating_sub(before));
+        let elapsed = at.saturating_duration_since(self.at);
+        self.rows.push(Process { when, resident: process::resident_kib(self.id), cpu: spent, elapsed });
+        (self.at, self.cpu) = (at, cpu);
+    }
+}

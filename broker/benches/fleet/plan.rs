@@ -1,0 +1,155 @@
+//! How many objects there are, and what each of them is.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::Outcome;
+
+/// TargetClusters.
+pub const TARGETS: usize = 40;
+/// Namespaces, each with one ServiceAccount for all its accesses.
+pub const TENANTS: usize = 100;
+/// Accesses beside the others, with tokens of ten minutes and a ServiceAccount each, so that the hub's audit log tells their keys apart.
+pub const SHORT_LIVED: usize = 20;
+/// Accesses that are made one after the other when all others stand.
+pub const NEWCOMERS: usize = 20;
+/// The ServiceAccount of each tenant.
+pub const ACCOUNT: &str = "reconciler";
+/// The access of each tenant that callers may ask for tokens too.
+pub const OFFERED: &str = "access-0";
+/// The namespace of the accesses with short-lived tokens.
+pub const SHORT: &str = "short-lived";
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Accesses of each tenant.
+    pub per_tenant: usize,
+    /// How long a fleet that is ready is watched.
+    pub watched: Duration,
+}
+
+/// One TargetAccess.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    account: String,
+    target: usize,
+    deliveries: Vec<Value>,
+}
+
+impl Plan {
+    /// By the arguments of the command.
+    pub fn of(arguments: &[String]) -> Outcome<Plan> {
+        let number = |name: &str, usual: u64| -> Outcome<u64> {
+            let at = arguments.iter().position(|argument| argument == name);
+            let Some(at) = at else { return Ok(usual) };
+            let given = arguments.get(at + 1).and_then(|text| text.parse().ok());
+            given.ok_or_else(|| format!("{name} takes a number").into())
+        };
+        let (accesses, minutes) = (number("--accesses", 2000)?, number("--minutes", 15)?);
+        let tenants = TENANTS as u64;
+        if accesses == 0 || accesses % tenants != 0 || accesses > tenants * TARGETS as u64 / 2 {
+            return Err(format!("--accesses takes a multiple of {TENANTS} up to {}", TENANTS * TARGETS / 2).into());
+        }
+        let per_tenant = usize::try_from(accesses / tenants)?;
+        Ok(Plan { per_tenant, watched: Duration::from_secs(minutes * 60) })
+    }
+
+    /// The accesses that are made at once: for half of them a Secret with a token is written, for the others a ConfigMap for Flux.
+    pub fn accesses(self) -> Vec<Access> {
+        let of =
+            |tenant: usize| (0..self.per_tenant).map(move |index| one(tenant, tenant + index, format!("access-{index}"), index % 2 == 0));
+        (0..TENANTS).flat_map(of).collect()
+    }
+
+    /// Those that are made later. Their ServiceAccounts have not had a token for these targets before.
+    pub fn newcomers(self) -> Vec<Access> {
+        (0..NEWCOMERS).map(|index| one(index, index + TARGETS / 2 + index % 3, format!("newcomer-{index}"), index % 2 == 0)).collect()
+    }
+}
+
+/// Those with tokens of ten minutes.
+pub fn short_lived() -> Vec<Access> {
+    let one = |index: usize| Access {
+        namespace: SHORT.to_owned(),
+        name: format!("access-{index}"),
+        account: short_lived_account(index),
+        target: index % TARGETS,
+        deliveries: vec![json!({ "name": "flux", "type": "KubeConfigSecret", "tokenLifetime": "10m" })],
+    };
+    (0..SHORT_LIVED).map(one).collect()
+}
+
+/// The ServiceAccount of one access with short-lived tokens.
+pub fn short_lived_account(index: usize) -> String {
+    format!("reconciler-{index}")
+}
+
+/// A tenant's namespace.
+pub fn tenant(index: usize) -> String {
+    format!("tenant-{index}")
+}
+
+/// A TargetCluster's name.
+pub fn target(index: usize) -> String {
+    format!("cluster-{index}")
+}
+
+/// What every TargetCluster allows.
+pub fn allow() -> Value {
+    let deliveries = ["HTTP", "Exec", "FluxConfigMap", "KubeConfigSecret"];
+    let namespaces: Vec<String> = (0..TENANTS).map(tenant).collect();
+    let short: Vec<String> = (0..SHORT_LIVED).map(short_lived_account).collect();
+    json!([
+        { "namespaces": namespaces, "serviceAccounts": [ACCOUNT], "deliveries": deliveries },
+        { "namespaces": [SHORT], "serviceAccounts": short, "deliveries": deliveries },
+    ])
+}
+
+fn one(tenant_index: usize, target: usize, name: String, holds_token: bool) -> Access {
+    let shape = if holds_token { "KubeConfigSecret" } else { "FluxConfigMap" };
+    let mut deliveries = vec![json!({ "name": "flux", "type": shape })];
+    if name == OFFERED {
+        deliveries.extend([json!({ "name": "http", "type": "HTTP" }), json!({ "name": "exec", "type": "Exec" })]);
+    }
+    Access { namespace: tenant(tenant_index), name, account: ACCOUNT.to_owned(), target: target % TARGETS, deliveries }
+}
+
+impl Access {
+    /// `<namespace>/<name>`.
+    pub fn id(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// The number of its target.
+    pub fn target(&self) -> usize {
+        self.target
+    }
+
+    /// `<namespace>/<name>` of the object that is written for it.
+    pub fn written(&self) -> String {
+        if self.holds_token() { format!("{}-kubeconfig", self.id()) } else { self.id() }
+    }
+
+    /// Whether a token is written for it.
+    pub fn holds_token(&self) -> bool {
+        self.deliveries.first().is_some_and(|delivery| delivery["type"] == "KubeConfigSecret")
+    }
+
+    /// The object.
+    pub fn object(&self) -> Value {
+        json!({
+            "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess",
+            "metadata": { "name": self.name, "namespace": self.namespace },
+            "spec": {
+                "targetClusterRef": { "name": target(self.target) }, "serviceAccountName": self.account,
+                "deliveries": self.deliveries, "probe": "Off",
+            },
+        })
+    }
+}

@@ -1,0 +1,99 @@
+#![allow(clippy::unwrap_used)]
+
+use keyferry_core::config;
+use serde_json::json;
+
+use super::*;
+
+fn store() -> ObjectStore {
+    let text = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\npublicURL: https://keys.example.com\n\
+                objects: CustomResources\n\
+                discovery: {tls: {certFile: /tls.crt, keyFile: /tls.key}}\napi: {tls: {certFile: /tls.crt, keyFile: /tls.key}}\n";
+    ObjectStore::new(config::read(text).unwrap().server)
+}
+
+fn access(version: &str, phase: &str) -> Value {
+    json!({
+        "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess",
+        "metadata": {
+            "name": "apps", "namespace": "tenant-a", "uid": "uid-of-the-access", "resourceVersion": version, "generation": 1,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": { "targetClusterRef": { "name": "prod" }, "serviceAccountName": "reconciler" },
+        "status": { "phase": phase },
+    })
+}
+
+fn phase(store: &ObjectStore) -> Option<String> {
+    let stored = store.access(&AccessName::parse("tenant-a/apps").unwrap())?;
+    stored.record.status["phase"].as_str().map(str::to_owned)
+}
+
+#[test]
+fn what_was_written_is_known_before_the_watch_shows_it() {
+    let store = store();
+    store.set(Collection::TargetAccesses, &access("5", "seen"));
+    assert!(store.written(&access("7", "written")).is_some());
+    assert_eq!(phase(&store).as_deref(), Some("written"));
+    store.set(Collection::TargetAccesses, &access("6", "between"));
+    assert_eq!(phase(&store).as_deref(), Some("written"), "the watch is behind");
+    store.set(Collection::TargetAccesses, &access("7", "written"));
+    store.set(Collection::TargetAccesses, &access("6", "restored"));
+    assert_eq!(phase(&store).as_deref(), Some("restored"), "once it was shown, the watch alone counts");
+}
+
+#[test]
+fn an_answer_takes_nothing_back() {
+    let store = store();
+    store.set(Collection::TargetAccesses, &access("9", "seen"));
+    store.written(&access("7", "late"));
+    assert_eq!(phase(&store).as_deref(), Some("seen"), "the watch has shown a later version");
+    store.remove(Collection::TargetAccesses, &access("10", "gone"));
+    store.written(&access("11", "late"));
+    assert_eq!(phase(&store), None, "what is gone stays gone");
+    let mut other = access("12", "another");
+    other["metadata"]["uid"] = json!("uid-of-another");
+    store.set(Collection::TargetAccesses, &other);
+    store.written(&access("13", "late"));
+    assert_eq!(phase(&store).as_deref(), Some("another"), "another object of that name");
+}
+
+#[test]
+fn a_whole_list_counts_in_any_case() {
+    let store = store();
+    store.set(Collection::TargetAccesses, &access("5", "seen"));
+    store.written(&access("700", "written"));
+    store.replace_all(Collection::TargetAccesses, vec![access("6", "restored")]);
+    assert_eq!(phase(&store).as_deref(), Some("restored"));
+    store.set(Collection::TargetAccesses, &access("8", "later"));
+    assert_eq!(phase(&store).as_deref(), Some("later"));
+}
+
+#[test]
+fn versions_that_are_no_numbers_leave_it_to_the_watch() {
+    let store = store();
+    store.set(Collection::TargetAccesses, &access("a", "seen"));
+    store.written(&access("b", "written"));
+    assert_eq!(phase(&store).as_deref(), Some("seen"));
+    store.set(Collection::TargetAccesses, &access("0", "shown"));
+    assert_eq!(phase(&store).as_deref(), Some("shown"));
+}
+
+#[test]
+fn a_target_that_no_assembly_has_seen_refuses_nobody_yet() {
+    let store = store();
+    let (name, faults) = (ObjectName::new("prod").unwrap(), Faults::default());
+    assert!(store.is_taken_in(&name, &Policy::default(), &faults.current()), "what is absent is absent");
+    for (address, has_part) in [("https://prod.example.com", true), ("http://prod.example.com", false)] {
+        let target = json!({
+            "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster",
+            "metadata": { "name": "prod", "uid": "u", "generation": 1, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z" },
+            "spec": { "address": address, "audience": "prod" },
+        });
+        store.replace_all(Collection::TargetClusters, vec![target]);
+        assert!(!store.is_taken_in(&name, &Policy::default(), &Faults::default().current()));
+        let assembled = store.assemble();
+        assert_eq!(assembled.policy.targets.contains_key(&name), has_part);
+        assert!(store.is_taken_in(&name, &assembled.policy, &assembled));
+    }
+}
