@@ -56,7 +56,8 @@ pub async fn all(plan: Plan) -> Outcome<Figures> {
 }
 
 async fn rise(hub: &Hub, accesses: &[Access], seen: &Seen) -> Outcome<Rise> {
-    let everything: Vec<Access> = accesses.iter().cloned().chain(plan::short_lived()).collect();
+    // The short-lived ones first, so that their renewals fall into the time of watching.
+    let everything: Vec<Access> = plan::short_lived().into_iter().chain(accesses.iter().cloned()).collect();
     let before = calls::so_far(&hub.plane)?.len();
     let made: Mutex<HashMap<String, Instant>> = Mutex::default();
     let begin = now();
