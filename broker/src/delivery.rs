@@ -262,5 +262,5 @@ fn next(written: &[Written], left_over: &[serde_json::Value], probe: &probe::See
     Next::After(renewals.chain(probe.next()).chain([LOOK_AGAIN]).min().unwrap_or(LOOK_AGAIN))
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "embedded"))]
 mod probe_tests;

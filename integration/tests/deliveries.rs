@@ -38,6 +38,8 @@ fn main() -> ExitCode {
             foreign::what_others_add_to_an_object_stays_and_what_they_change_is_mended,
         )
         .test("a_deleted_access_keeps_its_objects_and_nothing_else", drain::a_deleted_access_keeps_its_objects_and_nothing_else)
+        .test("what_is_no_longer_allowed_does_not_drain", drain::what_is_no_longer_allowed_does_not_drain)
+        .test("a_move_to_a_suspended_target_takes_the_earlier_object", faults::a_move_to_a_suspended_target_takes_the_earlier_object)
         .test("immediate_takes_the_objects_at_once", drain::immediate_takes_the_objects_at_once)
         .test("a_namespace_that_goes_takes_all_of_it", drain::a_namespace_that_goes_takes_all_of_it)
         .test("a_delivery_that_is_taken_out_takes_its_object", drain::a_delivery_that_is_taken_out_takes_its_object)

@@ -11,6 +11,7 @@ use keyferry_core::config::{CertificateSource, Generation, Record, TargetCluster
 use keyferry_core::name::ObjectName;
 use keyferry_core::reason::Reason;
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use crate::audience_guard::AudienceGuard;
 use crate::clock::Clock;
@@ -26,6 +27,8 @@ use crate::targets::{Readiness, TargetReader};
 const TICK: Duration = Duration::from_secs(1);
 /// How often a target is tried with the canary's token.
 const TRY_EVERY: Duration = Duration::from_secs(3600);
+/// Targets that are tried at once.
+const AT_ONCE: usize = 8;
 /// How soon after a try that said nothing.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
 
@@ -67,21 +70,50 @@ struct Tried {
 
 /// Goes on until the task is dropped.
 pub async fn follow(parts: TargetStatusParts) {
+    let parts = Arc::new(parts);
     let mut tried: HashMap<ObjectName, Tried> = HashMap::new();
+    let mut tries = JoinSet::new();
     loop {
         if parts.leadership.leads(parts.clock.now()) {
             for name in parts.store.target_names() {
-                if let Err(error) = bring(&parts, &name, &mut tried).await {
+                if let Err(error) = bring(&parts, &name, &tried).await {
                     tracing::debug!(target_cluster = %name, %error, "the status of a TargetCluster could not be written; trying again");
                 }
             }
             tried.retain(|name, _| parts.store.target(name).is_some());
+            start_tries(&parts, &mut tried, &mut tries);
+        }
+        while let Some(Ok((name, outcome))) = tries.try_join_next() {
+            tried.insert(name, outcome);
         }
         tokio::time::sleep(TICK).await;
     }
 }
 
-async fn bring(parts: &TargetStatusParts, name: &ObjectName, tried: &mut HashMap<ObjectName, Tried>) -> Result<(), HubError> {
+/// Has the targets tried whose time has come, beside everything else: one that is silent holds up nobody's status.
+fn start_tries(parts: &Arc<TargetStatusParts>, tried: &mut HashMap<ObjectName, Tried>, tries: &mut JoinSet<(ObjectName, Tried)>) {
+    let now = parts.clock.now().mono;
+    let policy = parts.policy.current();
+    // Its own issuer signs for nobody but allowed pairs, so the canary gets nothing of it.
+    let candidates = policy.targets.values().filter(|target| target.issuer == TokenIssuer::Hub);
+    for target in candidates.filter(|target| readiness(parts, target).holds()) {
+        let known = tried.get(&target.name).filter(|tried| tried.generation == target.generation && now < tried.again);
+        if known.is_some() || tries.len() >= AT_ONCE {
+            continue;
+        }
+        let let_in = tried.get(&target.name).filter(|tried| tried.generation == target.generation).and_then(|tried| tried.let_in);
+        // Until it has ended, nothing else is tried there.
+        tried.insert(target.name.clone(), Tried { generation: target.generation, again: now + TRY_AGAIN, let_in });
+        let (parts, target) = (Arc::clone(parts), target.clone());
+        tries.spawn(async move {
+            let let_in = try_canary(&parts, &target).await;
+            let again = parts.clock.now().mono + if let_in.is_some() { TRY_EVERY } else { TRY_AGAIN };
+            (target.name.clone(), Tried { generation: target.generation, again, let_in })
+        });
+    }
+}
+
+async fn bring(parts: &TargetStatusParts, name: &ObjectName, tried: &HashMap<ObjectName, Tried>) -> Result<(), HubError> {
     let Some(record) = parts.store.target(name).filter(|record| record.deleting.is_none()) else { return Ok(()) };
     let policy = parts.policy.current();
     let target = policy.targets.get(name);
@@ -102,7 +134,7 @@ async fn bring(parts: &TargetStatusParts, name: &ObjectName, tried: &mut HashMap
         Finding::so(Reason::ClientCertificateIgnored, message)
     });
     let open = match target {
-        Some(target) if ready.holds() => lets_in_anybody(parts, target, tried).await,
+        Some(target) if ready.holds() => lets_in_anybody(target, tried),
         _ => None,
     };
     let optional = [
@@ -133,25 +165,11 @@ fn readiness(parts: &TargetStatusParts, target: &TargetCluster) -> Finding {
 }
 
 /// A finding if the target took a token of the canary, whom no rule of a fenced target lets in.
-async fn lets_in_anybody(parts: &TargetStatusParts, target: &TargetCluster, tried: &mut HashMap<ObjectName, Tried>) -> Option<Finding> {
-    if target.issuer == TokenIssuer::Keyferry {
-        // Its own issuer signs for nobody but allowed pairs.
-        return None;
-    }
-    let now = parts.clock.now().mono;
-    let known = tried.get(&target.name).filter(|tried| tried.generation == target.generation && now < tried.again);
-    let let_in = match known {
-        Some(tried) => tried.let_in,
-        None => {
-            let let_in = try_canary(parts, target).await;
-            let again = now + if let_in.is_some() { TRY_EVERY } else { TRY_AGAIN };
-            tried.insert(target.name.clone(), Tried { generation: target.generation, again, let_in });
-            let_in
-        }
-    };
+fn lets_in_anybody(target: &TargetCluster, tried: &HashMap<ObjectName, Tried>) -> Option<Finding> {
+    let tried = tried.get(&target.name).filter(|tried| tried.generation == target.generation)?;
     let message = "the target took a token of Keyferry's rightless canary: no rule of its AuthenticationConfiguration holds who may come; \
                    keyferry trust prints one";
-    (let_in == Some(true)).then(|| Finding::so(Reason::TargetNotFenced, message))
+    (tried.let_in == Some(true)).then(|| Finding::so(Reason::TargetNotFenced, message))
 }
 
 async fn try_canary(parts: &TargetStatusParts, target: &TargetCluster) -> Option<bool> {

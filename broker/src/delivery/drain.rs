@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keyferry_core::authorise::HubView;
-use keyferry_core::config::{DeletionPolicy, DeliveryType, StoredAccess, TargetAccess};
+use keyferry_core::authorise::{self, HubView};
+use keyferry_core::config::{DeletionPolicy, Delivery, DeliveryType, StoredAccess, TargetAccess};
 use keyferry_core::delivery::{self, Found, ObjectPlace, ReadObject};
 use keyferry_core::lifetime;
 use keyferry_core::name::AccessName;
@@ -47,7 +47,7 @@ impl Deliveries {
             return Ok(Next::OnChange);
         }
         let now = self.parts.clock.now().wall;
-        let until = self.drains_until(name, stored, since).await?;
+        let until = if self.take_back(stored).await? { since } else { self.drains_until(name, stored, since).await? };
         if until <= now {
             let finalizers: Vec<&str> = stored.record.finalizers.iter().map(String::as_str).filter(|one| *one != FINALIZER).collect();
             self.set_finalizers(name, stored, &finalizers).await?;
@@ -56,6 +56,21 @@ impl Deliveries {
         }
         self.report_drain(name, stored, until).await?;
         Ok(Next::After(Duration::try_from(until.duration_since(now)).unwrap_or_default().min(super::LOOK_AGAIN)))
+    }
+
+    /// Deletes what policy would not grant the access any more if it were not going; whether nothing is left that may stay.
+    async fn take_back(&self, stored: &StoredAccess) -> Result<bool, HubError> {
+        let (Ok(access), Some(owner)) = (&stored.read, stored.read.as_ref().ok().and_then(|access| access.uid.as_ref())) else {
+            return Ok(false);
+        };
+        let mut policy = (*self.parts.policy.current()).clone();
+        policy.accesses.insert(access.name.clone(), access.clone());
+        let writing = || access.deliveries.iter().filter(|delivery| delivery.object_name.is_some());
+        let refused = |delivery: &&Delivery| authorise::delivery_pair(&policy, &*self.parts.live, &access.name, &delivery.name).is_err();
+        for place in writing().filter(refused).filter_map(|delivery| ObjectPlace::of(access, delivery)) {
+            self.remove(&place, owner).await?;
+        }
+        Ok(writing().all(|delivery| refused(&delivery)))
     }
 
     async fn drains_until(&self, name: &AccessName, stored: &StoredAccess, since: Timestamp) -> Result<Timestamp, HubError> {

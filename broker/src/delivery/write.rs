@@ -6,7 +6,7 @@ use keyferry_core::access_status::{DeliveryReport, TokenReport};
 use keyferry_core::audit::AuditRecord;
 use keyferry_core::authorise::{self, Grant, Pair, Requester, Review};
 use keyferry_core::bound_token::BoundToken;
-use keyferry_core::config::{Delivery, DeliveryType, Probe, TargetCluster};
+use keyferry_core::config::{Delivery, DeliveryType, Probe, TargetAccess, TargetCluster};
 use keyferry_core::delivery::{self, Bearer, Held, ObjectBody, ObjectPlace, Snapshot, Step};
 use keyferry_core::lifetime;
 use keyferry_core::reason::Reason;
@@ -81,7 +81,15 @@ impl Deliveries {
         if let delivery::Found::Ours(held) = &found {
             report.token = token_report(held);
         }
-        let ca_pem = self.usable(round, target, delivery, probe)?;
+        let usable = self.usable(round, target, delivery, probe);
+        if let (Err(_), delivery::Found::Ours(held)) = (&usable, &found)
+            && held.target().is_some_and(|earlier| earlier != target.name.as_str())
+        {
+            // What leads to the target that the access had before does not wait until the new one can be used.
+            self.remove(&place, owner).await.map_err(|error| refusal(&error))?;
+            report.token = None;
+        }
+        let ca_pem = usable?;
         let snapshot =
             Snapshot { access: round.access, owner, target, ca_pem: ca_pem.as_deref(), account_uid: &pair.service_account().uid };
         let planned = render(&snapshot, delivery, None)?;
@@ -266,10 +274,14 @@ impl Deliveries {
         let own = seniority(round.name)?;
         let same_server =
             |name: &keyferry_core::name::ObjectName| round.policy.targets.get(name).is_some_and(|other| other.address == target.address);
+        // Only of accesses that are granted themselves: else a tenant could ask by one which targets have the same address.
+        let granted = |other: &TargetAccess, one: &Delivery| {
+            authorise::delivery_pair(&round.policy, &*self.parts.live, &other.name, &one.name).is_ok()
+        };
         let others =
             round.policy.accesses.values().filter(|other| other.name.namespace == round.name.namespace && same_server(&other.target));
         for other in others {
-            let argo = other.deliveries.iter().filter(|one| one.delivery_type == DeliveryType::ArgoCDSecret);
+            let argo = other.deliveries.iter().filter(|one| one.delivery_type == DeliveryType::ArgoCDSecret && granted(other, one));
             let before = argo.take_while(|one| other.name != *round.name || one.name != delivery.name).count() > 0;
             if before && (other.name == *round.name || seniority(&other.name).is_some_and(|theirs| theirs < own)) {
                 return Some(other.name.clone());

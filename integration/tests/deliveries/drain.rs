@@ -57,3 +57,16 @@ pub(crate) async fn a_delivery_that_is_taken_out_takes_its_object(world: Arc<OnH
     assert!(world.is_there("/api/v1/namespaces/fewer/configmaps/apps").await?);
     Ok(())
 }
+
+/// Who deletes an access in the moment before it is taken out of `allow[]` keeps nothing by that.
+pub(crate) async fn what_is_no_longer_allowed_does_not_drain(world: Arc<OnHub>) -> TestResult {
+    let tenant = Tenant::new(&world, "hasty", &EVERY_SHAPE).await?;
+    tenant.put_access("apps", json!([{ "name": "s", "type": "KubeConfigSecret" }])).await?;
+    tenant.until_ready("apps").await?;
+    world.hub.admin().delete(&tenant.access("apps")).await?;
+    let draining = |access: &serde_json::Value| has_condition(access, "Reconciling", "True", "DeliveryDraining");
+    world.until(&tenant.access("apps"), "draining", draining).await?;
+    tenant.put_target(&[], &json!({})).await?;
+    world.until_gone(&tenant.secret("apps-kubeconfig")).await?;
+    world.until_gone(&tenant.access("apps")).await
+}

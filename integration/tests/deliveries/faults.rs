@@ -108,6 +108,21 @@ pub(crate) async fn a_suspended_access_keeps_what_it_has(world: Arc<OnHub>) -> T
     Ok(())
 }
 
+/// What leads to the target that an access had before does not wait until the new one can be used.
+pub(crate) async fn a_move_to_a_suspended_target_takes_the_earlier_object(world: Arc<OnHub>) -> TestResult {
+    let tenant = Tenant::new(&world, "moved", &EVERY_SHAPE).await?;
+    tenant.put_access("apps", secret()).await?;
+    tenant.until_ready("apps").await?;
+    let mut other = world.target_spec(1);
+    other["audience"] = json!("https://moved-to.keyferry.test");
+    other["suspend"] = json!(true);
+    other["allow"] = json!([{ "namespaces": ["moved"], "serviceAccounts": ["reconciler"], "deliveries": EVERY_SHAPE }]);
+    world.put_target("moved-to", &other).await?;
+    world.put_access("moved", "apps", "moved-to", &json!({ "deliveries": secret() })).await?;
+    tenant.until("apps", "Delivered", "False", "TargetSuspended").await?;
+    world.until_gone(&tenant.secret("apps-kubeconfig")).await
+}
+
 pub(crate) async fn one_audience_has_one_target(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "first-owner", &EVERY_SHAPE).await?;
     world.until_target("first-owner", "Ready", "True", "Ready").await?;

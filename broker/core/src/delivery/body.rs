@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use zeroize::Zeroize;
 
 use super::form::Form;
-use super::ownership::{DIGEST, EXPIRES_AT, RENEW_AT, TOKEN_ID};
+use super::ownership::{DIGEST, EXPIRES_AT, RENEW_AT, TARGET, TOKEN_ID};
 use super::place::ObjectPlace;
 use super::{Bearer, Snapshot};
 use crate::config::Delivery;
@@ -23,8 +23,8 @@ impl ObjectBody {
         &self.form
     }
 
-    /// The same object in the place of one that was read: with its UID and resourceVersion as preconditions, and with the labels and
-    /// annotations that others have put on it.
+    /// The same object in the place of one that was read: with its UID and resourceVersion as preconditions, and with the labels,
+    /// annotations, finalizers and further owners that others have put on it.
     #[must_use]
     pub fn replacing(mut self, uid: &str, version: &str, held: &Value) -> ObjectBody {
         for field in ["labels", "annotations"] {
@@ -37,6 +37,14 @@ impl ObjectBody {
             }
         }
         if let Some(metadata) = self.value.get_mut("metadata").and_then(Value::as_object_mut) {
+            // Finalizers and further owners are others' business, too.
+            if let Some(finalizers) = held.pointer("/metadata/finalizers") {
+                metadata.insert("finalizers".to_owned(), finalizers.clone());
+            }
+            let others = held.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+            if let Some(Value::Array(owners)) = metadata.get_mut("ownerReferences") {
+                owners.extend(others.into_iter().flatten().filter(|owner| owner["controller"] != true).cloned());
+            }
             metadata.insert("uid".to_owned(), json!(uid));
             metadata.insert("resourceVersion".to_owned(), json!(version));
         }
@@ -121,7 +129,7 @@ pub(super) fn dress(
         }],
     });
     let form = Form::of(&object, delivery, snapshot);
-    let mut annotations = json!({ DIGEST: form.digest_with(&object) });
+    let mut annotations = json!({ DIGEST: form.digest_with(&object), TARGET: snapshot.target.name.as_str() });
     if let Some(bearer) = bearer {
         annotations[EXPIRES_AT] = json!(bearer.expires_at.to_string());
         annotations[RENEW_AT] = json!(bearer.renew_at.to_string());

@@ -10,6 +10,7 @@ pub const FIELD_MANAGER: &str = "keyferry";
 pub(super) const DIGEST: &str = "keyferry.dev/digest";
 pub(super) const EXPIRES_AT: &str = "keyferry.dev/expires-at";
 pub(super) const RENEW_AT: &str = "keyferry.dev/renew-at";
+pub(super) const TARGET: &str = "keyferry.dev/target";
 pub(super) const TOKEN_ID: &str = "keyferry.dev/token-id";
 
 /// What stands at a place.
@@ -54,6 +55,11 @@ impl<'a> Held<'a> {
     /// When it is to be written anew, by its annotation.
     pub fn renew_at(&self) -> Option<Timestamp> {
         self.annotation(RENEW_AT)?.parse().ok()
+    }
+
+    /// The TargetCluster that it leads to, by its annotation.
+    pub fn target(&self) -> Option<&'a str> {
+        self.annotation(TARGET)
     }
 
     /// The `jti` of its token, by its annotation.

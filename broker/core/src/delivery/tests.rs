@@ -248,9 +248,14 @@ fn a_replacement_keeps_what_others_added_and_meets_only_that_object() {
     let mut held = as_stored(world.rendered(None));
     held["metadata"]["labels"]["theirs"] = json!("x");
     held["metadata"]["annotations"]["keyferry.dev/expires-at"] = json!("stale");
+    held["metadata"]["finalizers"] = json!(["theirs"]);
+    let further = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "theirs", "uid": "other" });
+    held["metadata"]["ownerReferences"].as_array_mut().unwrap().push(further.clone());
     let body = render(&world.snapshot(), world.delivery(), None).unwrap().unwrap().replacing("object-uid", "9", &held);
     let metadata = &body.value()["metadata"];
     assert_eq!((metadata["uid"].as_str(), metadata["resourceVersion"].as_str()), (Some("object-uid"), Some("9")));
     assert_eq!(metadata["labels"]["theirs"], "x");
+    assert_eq!((&metadata["finalizers"], &metadata["ownerReferences"][1]), (&json!(["theirs"]), &further));
+    assert_eq!(metadata["ownerReferences"].as_array().unwrap().len(), 2);
     assert!(metadata["annotations"].get("keyferry.dev/expires-at").is_none(), "our own annotations are written anew");
 }
