@@ -47,7 +47,10 @@ impl Deliveries {
             return Ok(Next::OnChange);
         }
         let now = self.parts.clock.now().wall;
-        let until = if self.take_back(stored).await? { since } else { self.drains_until(name, stored, since).await? };
+        let until = match self.drains_until(name, stored, since).await? {
+            until if until > now && self.take_back(stored).await? => since,
+            until => until,
+        };
         if until <= now {
             let finalizers: Vec<&str> = stored.record.finalizers.iter().map(String::as_str).filter(|one| *one != FINALIZER).collect();
             self.set_finalizers(name, stored, &finalizers).await?;
