@@ -200,7 +200,9 @@ fn differs_from_vector(status: &Value, report: &Value, expected: Expected<'_>) -
             let groups: Vec<&str> = user.groups.iter().map(String::as_str).chain(["system:authenticated"]).collect();
             let expected = json!({ "username": user.username, "uid": user.uid, "groups": groups, "extra": user.extra });
             let mut found = neutral(&status["user"]);
-            found["extra"].as_object_mut().map(|extra| extra.remove(CREDENTIAL_ID));
+            if let Some(extra) = found["extra"].as_object_mut() {
+                extra.remove(CREDENTIAL_ID);
+            }
             (!accepted || found != expected).then(|| format!("is to be {expected}, the target says {status}")).into_iter().collect()
         }
         Expected::Rejected(expected) | Expected::Skipped(expected) => (accepted || code != expected)
@@ -215,7 +217,9 @@ fn differs_from_report(status: &Value, report: &Value) -> Option<String> {
     let differs = || Some(format!("the target says {status}, verify {report}"));
     if status["authenticated"] == true {
         let mut predicted = neutral(&report["user"]);
-        predicted["groups"].as_array_mut().map(|groups| groups.push("system:authenticated".into()));
+        if let Some(groups) = predicted["groups"].as_array_mut() {
+            groups.push("system:authenticated".into());
+        }
         return if report["verdict"] == "Accepted" && neutral(&status["user"]) == predicted { None } else { differs() };
     }
     let (said, predicted) = (status["error"].as_str().unwrap_or_default(), &report["reason"]);
