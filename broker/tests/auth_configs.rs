@@ -2,122 +2,35 @@
 #![cfg(feature = "embedded")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, missing_docs)]
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
+use keyferry_integration::auth_configs::{self, Case, Expected, VectorSigner};
 use keyferry_trust::Minor;
 use keyferry_trust::config::load;
 use keyferry_trust::lint::{Severity, lint};
 use keyferry_trust::token::Token;
 use keyferry_trust::validate::validate;
 use keyferry_trust::verify::{Keys, Outcome, Union, User, verify};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
 
 const NOW: i64 = 1_790_000_000;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Vectors {
-    lifetime: i64,
-    claims: Map<String, Value>,
-    cases: Vec<Case>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Case {
-    name: String,
-    #[serde(default)]
-    claims: Map<String, Value>,
-    lifetime: Option<i64>,
-    #[serde(default)]
-    age: i64,
-    signed: Option<String>,
-    accepted: Option<Expected>,
-    rejected: Option<String>,
-    skipped: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Expected {
-    username: String,
-    #[serde(default)]
-    groups: Vec<String>,
-    #[serde(default)]
-    uid: String,
-    #[serde(default)]
-    extra: BTreeMap<String, Vec<String>>,
-}
-
-struct Signer {
-    key: EcdsaKeyPair,
-}
-
-impl Signer {
-    fn new() -> Signer {
-        Signer { key: EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap() }
-    }
-
-    fn sign(&self, claims: &Map<String, Value>) -> String {
-        let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        let input = format!("{}.{}", encode(&json!({"alg": "ES256", "kid": "k"})), encode(&Value::Object(claims.clone())));
-        let signature = self.key.sign(&SystemRandom::new(), input.as_bytes()).unwrap();
-        format!("{input}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
-    }
-
-    fn key_set(&self) -> String {
-        let point = &self.key.public_key().as_ref()[1..];
-        let (x, y) = (URL_SAFE_NO_PAD.encode(&point[..32]), URL_SAFE_NO_PAD.encode(&point[32..]));
-        json!({"keys": [{"kty": "EC", "crv": "P-256", "kid": "k", "use": "sig", "alg": "ES256", "x": x, "y": y}]}).to_string()
-    }
-}
-
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../auth-configs")
-}
-
-/// Name and text of every file, with a certificate where the reader is to put one.
-fn files() -> Vec<(String, String)> {
-    let names = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<String> = names.filter(|name| name.ends_with(".yaml") && !name.ends_with(".vectors.yaml")).collect();
-    names.sort();
-    let certificate = rcgen::CertificateParams::new(Vec::new()).unwrap().self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().pem();
-    let certificate = certificate.trim().replace('\n', "\n        ");
-    let read = |name: &String| std::fs::read_to_string(folder().join(name)).unwrap();
-    let filled = |text: String| match text.split_once("-----BEGIN CERTIFICATE-----") {
-        Some((before, rest)) => format!("{before}{certificate}{}", rest.split_once("-----END CERTIFICATE-----").unwrap().1),
-        None => text,
-    };
-    names.iter().map(|name| (name.clone(), filled(read(name)))).collect()
+fn certificate() -> String {
+    rcgen::CertificateParams::new(Vec::new()).unwrap().self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().pem()
 }
 
 #[test]
 fn every_file_does_what_its_vectors_say() {
-    let (signer, stranger) = (Signer::new(), Signer::new());
-    let keys = Keys::for_all(signer.key_set().as_bytes());
+    let (signer, certificate) = (VectorSigner::new().unwrap(), certificate());
+    let keys = Keys::for_all(signer.key_set().to_string().as_bytes());
     let now = Timestamp::from_second(NOW).unwrap();
     let mut asked = 0;
-    for (name, text) in files() {
-        let path = folder().join(name.replace(".yaml", ".vectors.yaml"));
-        let vectors: Vectors = serde_saphyr::from_str(&std::fs::read_to_string(&path).expect("every file has its vectors")).unwrap();
+    for file in auth_configs::all().unwrap() {
+        let text = file.with_certificate(&certificate);
         for minor in Minor::ALL {
             let compiled = validate(&load(text.as_bytes(), minor).unwrap().configuration, minor, &[]).unwrap();
-            for case in &vectors.cases {
-                let signer = match case.signed.as_deref() {
-                    None => &signer,
-                    Some("by another key") => &stranger,
-                    Some(other) => panic!("{name}: signed: {other}"),
-                };
-                let token = Token::read(signer.sign(&claims(&vectors, case)).as_bytes()).unwrap();
+            for case in &file.vectors.cases {
+                let token = Token::read(signer.token(&file.vectors, case, NOW).unwrap().as_bytes()).unwrap();
                 let verdict = verify(&compiled, &token, &keys, now);
-                compare(&format!("{name}, {minor}, {}", case.name), case, verdict.union(), &verdict.outcomes);
+                compare(&format!("{}, {minor}, {}", file.name, case.name), case, verdict.union(), &verdict.outcomes);
                 asked += 1;
             }
         }
@@ -125,28 +38,16 @@ fn every_file_does_what_its_vectors_say() {
     assert!(asked > 200, "{asked}");
 }
 
-fn claims(vectors: &Vectors, case: &Case) -> Map<String, Value> {
-    let issued_at = NOW - case.age;
-    let mut claims = vectors.claims.clone();
-    claims.insert("iat".to_owned(), issued_at.into());
-    claims.insert("nbf".to_owned(), issued_at.into());
-    claims.insert("exp".to_owned(), (issued_at + case.lifetime.unwrap_or(vectors.lifetime)).into());
-    claims.extend(case.claims.clone());
-    claims.retain(|_, value| !value.is_null());
-    claims
-}
-
 fn compare(what: &str, case: &Case, union: Union<'_>, outcomes: &[Outcome]) {
-    match (&case.accepted, &case.rejected, &case.skipped, union) {
-        (Some(expected), None, None, Union::Accepted(user)) => {
+    match (case.expected().unwrap(), union) {
+        (Expected::Accepted(expected), Union::Accepted(user)) => {
             let mut extra = user.extra.clone();
             extra.remove("authentication.kubernetes.io/credential-id");
-            let Expected { username, groups, uid, extra: expected_extra } = expected;
-            let expected = User { username: username.clone(), uid: uid.clone(), groups: groups.clone(), extra: expected_extra.clone() };
-            assert_eq!(User { extra, ..user.clone() }, expected, "{what}");
+            let auth_configs::User { username, groups, uid, extra: expected_extra } = expected.clone();
+            assert_eq!(User { extra, ..user.clone() }, User { username, uid, groups, extra: expected_extra }, "{what}");
         }
-        (None, Some(code), None, Union::Rejected(rejection)) => assert_eq!(rejection.code.name(), code, "{what}: {}", rejection.message),
-        (None, None, Some(code), Union::Skipped) => {
+        (Expected::Rejected(code), Union::Rejected(rejection)) => assert_eq!(rejection.code.name(), code, "{what}: {}", rejection.message),
+        (Expected::Skipped(code), Union::Skipped) => {
             assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Skipped(skipped) if skipped.name() == code)), "{what}");
         }
         (.., other) => panic!("{what}: {other:?}"),
@@ -155,7 +56,9 @@ fn compare(what: &str, case: &Case, union: Union<'_>, outcomes: &[Outcome]) {
 
 #[test]
 fn no_file_has_a_finding_but_those_it_is_about() {
-    for (name, text) in files() {
+    let certificate = certificate();
+    for file in auth_configs::all().unwrap() {
+        let (name, text) = (&file.name, file.with_certificate(&certificate));
         let known: &[&str] = match name.as_str() {
             "several-hubs.yaml" | "groups-from-claims.yaml" => &["ManyIssuers"],
             // As the flags were: a file that maps the same users bounds nothing that they did not.
@@ -174,8 +77,8 @@ fn no_file_has_a_finding_but_those_it_is_about() {
 
 #[test]
 fn every_file_is_documented() {
-    let readme = std::fs::read_to_string(folder().join("README.md")).unwrap();
-    for (name, _) in files() {
+    let readme = std::fs::read_to_string(auth_configs::folder().join("README.md")).unwrap();
+    for auth_configs::AuthConfig { name, .. } in auth_configs::all().unwrap() {
         assert!(readme.contains(&format!("[{name}]({name})")), "auth-configs/README.md does not name {name}");
     }
 }

@@ -11,8 +11,10 @@ mod minimise;
 mod node;
 mod random;
 mod run;
+mod shipped;
 mod token;
 mod verdict;
 
 pub use facts::hold;
 pub use run::{Settings, differ};
+pub use shipped::shipped;

@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods, reason = "a test harness waits by the clock of the machine, as the real parts do")]
 
 pub mod apiserver;
+pub mod auth_configs;
 pub mod chaos_proxy;
 pub mod control_plane;
 pub mod controller_manager;

@@ -10,20 +10,23 @@ use serde_json::json;
 
 use super::target_way::{StartArg, WayArgs, attributes};
 use super::ui;
-use crate::client::doctor::apply::{self, Applied};
+use crate::client::doctor::apply::{self, Applied, Found};
 use crate::client::doctor::identity::calls;
 
 /// The exit code where it could not be asked.
 const UNDETERMINED: u8 = 3;
+/// The longest standard input.
+const MAX_INPUT: usize = 16 << 20;
 
 #[derive(Args)]
 pub(super) struct CanIArgs {
-    /// The verb; with `apply`, give -f instead of a resource.
+    /// The verb; `apply` takes -f.
     verb: String,
-    /// The resource, as RESOURCE[.GROUP][/SUBRESOURCE].
-    #[arg(required_unless_present = "filename", conflicts_with = "filename")]
+    /// The resource, as RESOURCE[.GROUP][/SUBRESOURCE]; with `apply`, what to start from, as --from.
+    #[arg(required_unless_present = "filename")]
     resource: Option<String>,
-    /// With `apply`: a file, or a folder of files, with the objects that Flux is to apply.
+    /// With `apply`: a file, a folder of files, or - for standard input, with the objects that Flux is to apply. Overlays are not built: pipe
+    /// `kubectl kustomize DIR` into -f -.
     #[arg(short, long, value_name = "PATH")]
     filename: Option<PathBuf>,
     /// The namespace at the target; of objects, where they name none: default.
@@ -53,7 +56,10 @@ enum Output {
 pub(super) async fn run(args: CanIArgs) -> ExitCode {
     let asked = match (&args.filename, &args.resource) {
         (Some(_), _) if args.verb != "apply" => Err("a file is given, but the verb is not apply".to_owned()),
-        (Some(path), _) => can_apply(&args, path).await,
+        (Some(path), start) => can_apply(&args, path, start.as_deref()).await,
+        (None, Some(_)) if args.verb == "apply" => {
+            Err("apply is asked about objects: give them by -f PATH, or -f - for standard input".to_owned())
+        }
         (None, Some(resource)) => can(&args, resource).await,
         (None, None) => Err("neither a resource nor a file is given".to_owned()),
     };
@@ -81,15 +87,23 @@ async fn can(args: &CanIArgs, resource: &str) -> Result<ExitCode, String> {
     Ok(if ui::result(&text).is_ok() { code } else { ExitCode::FAILURE })
 }
 
-async fn can_apply(args: &CanIArgs, path: &std::path::Path) -> Result<ExitCode, String> {
-    let objects = apply::objects(path)?;
+async fn can_apply(args: &CanIArgs, path: &std::path::Path, start: Option<&str>) -> Result<ExitCode, String> {
+    let start = match (start, &args.from) {
+        (Some(_), Some(_)) => return Err("what to start from is given twice, before -f and by --from".to_owned()),
+        (Some(start), None) => Some(start.parse::<StartArg>()?),
+        (None, from) => from.clone(),
+    };
+    let Found { objects, unbuilt } = objects(path)?;
     if objects.is_empty() {
         return Err(format!("reading {}: there is no object", path.display()));
     }
-    let plan = args.way.plan(args.from.as_ref(), args.from_namespace.as_deref()).await?;
+    let plan = args.way.plan(start.as_ref(), args.from_namespace.as_deref()).await?;
     let calls = calls(&plan).await?;
     let place = args.namespace.as_deref().unwrap_or("default");
-    let applied = apply::ask(&calls, &objects, place, plan.impersonated_user().as_deref()).await;
+    let mut applied = apply::ask(&calls, &objects, place, plan.impersonated_user().as_deref()).await;
+    // What it would make of the objects is not known here.
+    let not_built = |file: &std::path::PathBuf| format!("{} is not built here: pipe kubectl kustomize DIR into -f -", file.display());
+    applied.unknown.extend(unbuilt.iter().map(not_built));
     let text = if args.output == Output::Json { document(&applied) } else { text(&applied) };
     let code = match (applied.missing.is_empty(), applied.unknown.is_empty()) {
         (false, _) => ExitCode::FAILURE,
@@ -97,6 +111,15 @@ async fn can_apply(args: &CanIArgs, path: &std::path::Path) -> Result<ExitCode, 
         (true, true) => ExitCode::SUCCESS,
     };
     Ok(if ui::result(&text).is_ok() { code } else { ExitCode::FAILURE })
+}
+
+fn objects(path: &std::path::Path) -> Result<Found, String> {
+    if path != std::path::Path::new("-") {
+        return apply::objects(path);
+    }
+    let text = String::from_utf8(super::local_file::read(path, "the objects", MAX_INPUT)?).ok();
+    let objects = text.and_then(|text| apply::objects_of(&text)).ok_or("reading the objects from -: it is not YAML")?;
+    Ok(Found { objects, ..Found::default() })
 }
 
 fn document(applied: &Applied) -> String {

@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use keyferry_trust::Minor;
 use keyferry_trust::config::MAX_BYTES;
-use keyferry_trust::lint::{self, Finding, Severity};
+use keyferry_trust::lint::{self, Finding, Published, Severity};
 use serde_json::Value;
 
 use super::minor::MinorArgs;
 use super::{local_file, ui};
+use crate::client::doctor::published;
 
 #[derive(Args)]
 pub(super) struct LintArgs {
@@ -22,6 +23,10 @@ pub(super) struct LintArgs {
     /// An issuer of the target's own ServiceAccount tokens (--service-account-issuer); may be given again.
     #[arg(long = "own-issuer", value_name = "URL")]
     own_issuers: Vec<String>,
+    /// Also fetch each issuer's discovery document and keys, as the target would: anonymously, by certificateAuthority. Not for files of
+    /// strangers: they say which addresses are asked.
+    #[arg(long)]
+    network: bool,
     /// How to print the findings.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -49,7 +54,12 @@ pub(super) fn run(args: &LintArgs) -> ExitCode {
     for path in &args.files {
         // The library says itself what is too large, so one byte more than it reads is enough.
         match local_file::read(path, "the AuthenticationConfiguration", MAX_BYTES + 1) {
-            Ok(bytes) => linted.push(Linted { path, findings: lint::lint(&bytes, minor, &args.own_issuers) }),
+            Ok(bytes) => match published(args, &bytes) {
+                Ok(published) => {
+                    linted.push(Linted { path, findings: lint::lint_published(&bytes, minor, &args.own_issuers, &published) });
+                }
+                Err(error) => return ui::fail(&format!("starting: {error}"), None),
+            },
             Err(problem) => return ui::misuse(&problem, None),
         }
     }
@@ -59,6 +69,15 @@ pub(super) fn run(args: &LintArgs) -> ExitCode {
         Output::Sarif => pretty(&sarif(&linted)),
     };
     ui::finish_with(&text, code(&linted))
+}
+
+/// What the issuers publish, where that was asked for.
+fn published(args: &LintArgs, bytes: &[u8]) -> std::io::Result<Vec<Published>> {
+    if !args.network {
+        return Ok(Vec::new());
+    }
+    let places = lint::places(bytes, args.minor.minor());
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(published::published(&places)))
 }
 
 /// 1 with an error, 3 with something undetermined, else 0.

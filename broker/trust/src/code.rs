@@ -287,6 +287,10 @@ codes! {
     KeysUntrusted => "serve the keys under the same CA as the discovery document",
     /// The server does not give the keys at jwks_uri to anybody who asks.
     KeysNotServed => "serve the key set at jwks_uri, anonymously, with status 200",
+    /// The discovery document says that the keys are at an address without https: whoever is on the way can put keys of their own there.
+    KeysNotHttps => "have the issuer write an https address as jwks_uri, or have Keyferry publish its keys",
+    /// The key set is empty, so that every token of the issuer is refused.
+    KeysEmpty => "have the issuer publish its keys before the target trusts it",
     /// Nothing answers at the target's address.
     TargetUnreachable => "compare the address with the target's, and open the way there",
     /// The target's certificate is not from the given authority.

@@ -11,6 +11,7 @@ mod target;
 mod token;
 
 pub use evidence::{Answer, Asked, ConfigurationFile, Evidence, Fetched, Held, Identity, Problem, Review, Target};
+pub(crate) use prediction::well_known;
 pub use prediction::{Entry, Prediction, entry_for, hash_of, predict};
 pub use report::{Mode, Report, SCHEMA};
 pub use review::cause_of;

@@ -1,9 +1,11 @@
 //! What is wrong or dangerous in a configuration: every error of the apiserver, and the traps that it does not see.
 
 mod expressions;
+mod published;
 mod sarif;
 mod traps;
 
+pub use published::{Place, Published, jwks_uri, places};
 pub use sarif::sarif;
 
 use std::collections::BTreeMap;
@@ -50,6 +52,12 @@ pub struct Finding {
 /// Looks through a file for a target of that minor. `own_issuers` are the target's own ServiceAccount issuers.
 #[must_use]
 pub fn lint(bytes: &[u8], minor: Minor, own_issuers: &[String]) -> Vec<Finding> {
+    lint_published(bytes, minor, own_issuers, &[])
+}
+
+/// The same, with what was fetched from the [`places`] of the file, in their order.
+#[must_use]
+pub fn lint_published(bytes: &[u8], minor: Minor, own_issuers: &[String], published: &[Published]) -> Vec<Finding> {
     let loaded = match config::load(bytes, minor) {
         Ok(loaded) => loaded,
         Err(LoadFault::Refused(refusal)) => {
@@ -75,6 +83,9 @@ pub fn lint(bytes: &[u8], minor: Minor, own_issuers: &[String]) -> Vec<Finding> 
     traps::find(&loaded.configuration, &mut findings);
     if let Ok(compiled) = &compiled {
         traps::find_constants(compiled, &mut findings);
+    }
+    for ((index, jwt), published) in loaded.configuration.jwt.iter().enumerate().zip(published) {
+        published::find(&jwt.issuer, published, &format!("jwt[{index}]"), &mut findings);
     }
     for finding in &mut findings {
         finding.line = line_of(&loaded.lines, &finding.path);

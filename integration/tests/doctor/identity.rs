@@ -85,6 +85,14 @@ pub(super) async fn whoami_and_can_i(federation: Arc<Federation>) -> TestResult 
     until(async || ask(&["can-i", "apply", "-f", &known]).await).await?;
     let (code, _) = ask(&apply).await?;
     assert_eq!(code, Some(3), "a kind that the target does not serve is undetermined");
+    let built = it.ground.folder().join("unbuilt");
+    std::fs::create_dir_all(&built)?;
+    std::fs::copy(&known, built.join("known.yaml"))?;
+    let built = built.display().to_string();
+    until(async || ask(&["can-i", "apply", "-f", &built]).await).await?;
+    std::fs::write(format!("{built}/kustomization.yaml"), "namePrefix: other-\nresources: [known.yaml]\n")?;
+    let (code, text) = ask(&["can-i", "apply", "-f", &built, "-o", "json"]).await?;
+    assert!(code == Some(3) && text.contains("kustomization.yaml is not built here"), "an overlay makes other objects: {code:?} {text}");
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use super::cases::{Says, differs};
 use super::federation::{AUDIENCE, Federation, TENANT};
 
 const KUSTOMIZATIONS: &str = "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/tenant-a/kustomizations";
+const HELM_RELEASES: &str = "/apis/helm.toolkit.fluxcd.io/v2/namespaces/tenant-a/helmreleases";
 
 pub(super) async fn what_users_hold(federation: Arc<Federation>) -> TestResult {
     let it = &*federation;
@@ -39,13 +40,35 @@ pub(super) async fn what_users_hold(federation: Arc<Federation>) -> TestResult {
         ("kustomization/goner", &documents[..], Says::Broken("Token", "ServiceAccountChanged")),
         ("kustomization/impersonating", &documents[..], Says::Broken("Impersonation", "ImpersonationDenied")),
         ("kustomization/gate-off", &documents[..], Says::Broken("Start", "FluxGateOff")),
+        ("helmrelease/by-secret", &documents[..], Says::Well),
+        ("helmrelease/by-map", &documents[..], Says::Well),
+        ("helmrelease/impersonating", &documents[..], Says::Broken("Impersonation", "ImpersonationDenied")),
+        ("helmrelease/here", &documents[..], Says::Broken("Start", "FluxReferenceUnusable")),
+        ("helmrelease/none", &documents[..], Says::Broken("Start", "StartUnread")),
         ("secret/target", &[&documents[..], &as_nobody].concat()[..], Says::Broken("Impersonation", "ImpersonationDenied")),
     ] {
         let arguments = [&[start.to_owned()][..], &hub, further].concat();
         let (code, report) = it.doctor(&arguments, "").await?;
         wrong.extend(differs(says, code, &report).map(|how| format!("{start}: {how}")));
     }
+    wrong.extend(what_a_kustomization_may_apply(it, &hub).await?);
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n\n").into()) }
+}
+
+/// `can-i apply kustomization/NAME`: with its own way to the target, and as whom it impersonates.
+async fn what_a_kustomization_may_apply(it: &Federation, hub: &[String; 4]) -> Result<Vec<String>, TestError> {
+    let object = "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: a, namespace: apps }\n";
+    let file = it.file("applied.yaml", object)?.display().to_string();
+    let mut wrong = Vec::new();
+    for (start, missing) in [("kustomization/by-secret", 4), ("helmrelease/by-map", 4)] {
+        let arguments = ["can-i", "apply", start, "-f", &file, "-o", "json", "--from-namespace", TENANT, &hub[0], &hub[1]];
+        let output = it.ground.binary().run(&arguments, &[]).await?;
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        if output.status.code() != Some(1) || answer["missing"].as_array().map(Vec::len) != Some(missing) {
+            wrong.push(format!("{arguments:?}: {answer:#} {}", String::from_utf8_lossy(&output.stderr)));
+        }
+    }
+    Ok(wrong)
 }
 
 fn configuration(it: &Federation) -> String {
@@ -87,24 +110,8 @@ async fn prepare(it: &Federation) -> Result<(), TestError> {
         put_secret(it, name, &kubeconfig.to_string()).await?;
     }
     put_secret(it, "odd", "apiVersion: v1\nkind: Config\n").await?;
-    let crd = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": { "name": "kustomizations.kustomize.toolkit.fluxcd.io" },
-        "spec": {
-            "group": "kustomize.toolkit.fluxcd.io", "scope": "Namespaced",
-            "names": { "kind": "Kustomization", "plural": "kustomizations", "singular": "kustomization", "listKind": "KustomizationList" },
-            "versions": [{ "name": "v1", "served": true, "storage": true,
-                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } } }],
-        },
-    });
-    it.hub.admin().create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &crd).await?;
-    let limit = Instant::now() + Duration::from_secs(30);
-    while it.hub.admin().get(KUSTOMIZATIONS).await.is_err() {
-        if Instant::now() > limit {
-            return Err("the kind Kustomization is not served".into());
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    serve_flux_kind(it, "kustomize.toolkit.fluxcd.io", "v1", "Kustomization", KUSTOMIZATIONS).await?;
+    serve_flux_kind(it, "helm.toolkit.fluxcd.io", "v2", "HelmRelease", HELM_RELEASES).await?;
     let plain = it.target.url();
     for (name, address, account) in [
         ("map", plain.as_str(), "reconciler"),
@@ -120,6 +127,17 @@ async fn prepare(it: &Federation) -> Result<(), TestError> {
     let by_secret = json!({ "secretRef": { "name": "target" } });
     let by_map = |name: &str| json!({ "configMapRef": { "name": name } });
     let gate = "ObjectLevelWorkloadIdentity feature gate is not enabled";
+    for (name, reference, account) in
+        [("by-secret", by_secret.clone(), ""), ("by-map", by_map("map"), ""), ("impersonating", by_secret.clone(), "deployer")]
+    {
+        let object = json!({
+            "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "metadata": { "name": name },
+            "spec": { "kubeConfig": reference, "serviceAccountName": account },
+        });
+        it.hub.admin().create(HELM_RELEASES, &object).await?;
+    }
+    let here = json!({ "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "metadata": { "name": "here" }, "spec": {} });
+    it.hub.admin().create(HELM_RELEASES, &here).await?;
     for (name, reference, account, ready) in [
         ("by-secret", by_secret.clone(), "", ""),
         ("by-map", by_map("map"), "", ""),
@@ -134,6 +152,29 @@ async fn prepare(it: &Federation) -> Result<(), TestError> {
             "status": { "conditions": [{ "type": "Ready", "status": "False", "message": ready }] },
         });
         it.hub.admin().create(KUSTOMIZATIONS, &object).await?;
+    }
+    Ok(())
+}
+
+/// A kind of Flux's by a schema that takes everything: only the names are Flux's own.
+async fn serve_flux_kind(it: &Federation, group: &str, version: &str, kind: &str, path: &str) -> TestResult {
+    let singular = kind.to_lowercase();
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": { "name": format!("{singular}s.{group}") },
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": { "kind": kind, "plural": format!("{singular}s"), "singular": singular, "listKind": format!("{kind}List") },
+            "versions": [{ "name": version, "served": true, "storage": true,
+                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } } }],
+        },
+    });
+    it.hub.admin().create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &crd).await?;
+    let limit = Instant::now() + Duration::from_secs(30);
+    while it.hub.admin().get(path).await.is_err() {
+        if Instant::now() > limit {
+            return Err(format!("the kind {kind} is not served").into());
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
     }
     Ok(())
 }

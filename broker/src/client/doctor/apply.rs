@@ -24,14 +24,22 @@ pub struct Applied {
     pub unknown: Vec<String>,
 }
 
+/// Objects, and what would have to be built to know the rest.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The objects.
+    pub objects: Vec<Value>,
+    /// Files of kustomize, which are not built here.
+    pub unbuilt: Vec<PathBuf>,
+}
+
 /// Reads every object of `path`: a file, or the `.yaml`, `.yml` and `.json` files below a folder.
 ///
 /// # Errors
 /// The file, and what is wrong with it.
-pub fn objects(path: &Path) -> Result<Vec<Value>, String> {
-    let mut files = Vec::new();
-    collect(path, &mut files, 0)?;
-    let mut objects = Vec::new();
+pub fn objects(path: &Path) -> Result<Found, String> {
+    let (mut files, mut found) = (Vec::new(), Found::default());
+    collect(path, &mut files, &mut found.unbuilt, 0)?;
     for file in files {
         let wrong = |what: &str| format!("reading {}: {what}", file.display());
         let metadata = std::fs::metadata(&file).map_err(|error| wrong(&error.to_string()))?;
@@ -39,21 +47,26 @@ pub fn objects(path: &Path) -> Result<Vec<Value>, String> {
             return Err(wrong("it is larger than 16 MiB"));
         }
         let text = std::fs::read_to_string(&file).map_err(|error| wrong(&error.to_string()))?;
-        let documents: Vec<Value> = serde_saphyr::from_multiple(&text).map_err(|_| wrong("it is not YAML"))?;
-        for document in documents {
-            match document["items"].as_array() {
-                Some(items) if document["kind"].as_str().is_some_and(|kind| kind.ends_with("List")) => {
-                    objects.extend(items.iter().cloned())
-                }
-                _ if document.is_null() => {}
-                _ => objects.push(document),
-            }
-        }
+        found.objects.extend(objects_of(&text).ok_or_else(|| wrong("it is not YAML"))?);
     }
-    Ok(objects)
+    Ok(found)
 }
 
-fn collect(path: &Path, files: &mut Vec<PathBuf>, depth: usize) -> Result<(), String> {
+/// The objects of YAML documents, those of lists one by one; nothing where the text is no YAML.
+pub fn objects_of(text: &str) -> Option<Vec<Value>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).ok()?;
+    let mut objects = Vec::new();
+    for document in documents {
+        match document["items"].as_array() {
+            Some(items) if document["kind"].as_str().is_some_and(|kind| kind.ends_with("List")) => objects.extend(items.iter().cloned()),
+            _ if document.is_null() => {}
+            _ => objects.push(document),
+        }
+    }
+    Some(objects)
+}
+
+fn collect(path: &Path, files: &mut Vec<PathBuf>, unbuilt: &mut Vec<PathBuf>, depth: usize) -> Result<(), String> {
     let wrong = |error: std::io::Error| format!("reading {}: {error}", path.display());
     if depth > MAX_DEPTH || files.len() > MAX_FILES {
         return Err(format!("reading {}: there are too many files", path.display()));
@@ -67,9 +80,11 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>, depth: usize) -> Result<(), St
     entries.sort();
     for entry in entries {
         let yaml = entry.extension().is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|known| extension == *known));
-        let instructions = entry.file_stem().is_some_and(|stem| stem == "kustomization");
-        if entry.is_dir() || (yaml && !instructions) {
-            collect(&entry, files, depth + 1)?;
+        let name = entry.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if ["kustomization.yaml", "kustomization.yml", "Kustomization"].contains(&name) {
+            unbuilt.push(entry);
+        } else if entry.is_dir() || yaml {
+            collect(&entry, files, unbuilt, depth + 1)?;
         }
     }
     Ok(())
@@ -149,8 +164,10 @@ mod tests {
         write("below/c.yml", "kind: XList\nitems: [{kind: C}, {kind: D}]\n");
         write("kustomization.yaml", "resources: [a.yaml]\n");
         write("notes.txt", "no yaml: [\n");
-        let kinds: Vec<_> = objects(folder.path()).unwrap().iter().map(|one| one["kind"].as_str().unwrap().to_owned()).collect();
+        let found = objects(folder.path()).unwrap();
+        let kinds: Vec<_> = found.objects.iter().map(|one| one["kind"].as_str().unwrap().to_owned()).collect();
         assert_eq!(kinds, ["A", "B", "C", "D"]);
+        assert_eq!(found.unbuilt, [folder.path().join("kustomization.yaml")]);
         write("broken.yaml", "a: [\n");
         assert!(objects(folder.path()).unwrap_err().contains("broken.yaml"));
     }
