@@ -2,7 +2,7 @@
 //! `cargo bench -p keyferry --bench discovery`, with `-- --markdown` for the text of `docs/benchmarks.md`.
 //!
 //! Every server is a process of its own, so that its CPU time and memory can be told apart, and so is the load. Everything is on
-//! loopback, bounded in count and time, and stops by itself in three minutes. Where the peer cannot be built, its rows say why.
+//! loopback, bounded in count and time, and stops by itself in eight minutes. Where the peer cannot be built, its rows say why.
 
 #![allow(unreachable_pub, reason = "a benchmark has no outside")]
 

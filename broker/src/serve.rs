@@ -17,7 +17,7 @@ use self::shared::Shared;
 use crate::audit::AuditLog;
 use crate::controller::config_file;
 use crate::http::health::{self, HealthParts};
-use crate::http::listener::{DRAIN, TlsListener};
+use crate::http::listener::{Bounds, DRAIN, TlsListener};
 use crate::http::{discovery, token_api};
 use crate::kube::client::HubAccess;
 use crate::ports::AuditSink;
@@ -65,8 +65,8 @@ impl Server {
             Some(path) => Arc::new(AuditLog::file(path).map_err(|source| ServeError::Audit { path: path.clone(), source })?),
             None => Arc::new(AuditLog::standard_output()),
         };
-        let discovery = TlsListener::bind(&server.discovery).await?;
-        let api = TlsListener::bind(&server.api).await?;
+        let discovery = TlsListener::bind(&server.discovery, Bounds::DOCUMENTS).await?;
+        let api = TlsListener::bind(&server.api, Bounds::TOKENS).await?;
         let address = server.health_address;
         let health = tokio::net::TcpListener::bind(address).await.map_err(|source| ServeError::Health { address, source })?;
         Ok(Server { configuration, options, discovery, api, health, audit })

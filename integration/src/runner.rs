@@ -5,6 +5,7 @@
 
 mod outcome;
 
+use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 use std::process::ExitCode;
@@ -51,10 +52,15 @@ struct LiveTest<T> {
     body: Body<T>,
 }
 
+/// Trials that are ready to run, and the fixtures that they share.
+type Ready = (Vec<Trial>, Vec<Box<dyn Any>>);
+type Guest = Box<dyn FnOnce(&Handle, Duration) -> Ready>;
+
 /// Tests over one fixture.
 pub struct Suite<T> {
     start: Start<T>,
     tests: Vec<LiveTest<T>>,
+    guests: Vec<Guest>,
     at_once: Option<usize>,
     limit: Duration,
 }
@@ -72,7 +78,7 @@ impl<T: Fixture> Suite<T> {
     where
         F: Future<Output = Result<T, NotStarted>> + Send + 'static,
     {
-        Self { start: Box::new(move || Box::pin(start())), tests: Vec::new(), at_once: None, limit: TEST_LIMIT }
+        Self { start: Box::new(move || Box::pin(start())), tests: Vec::new(), guests: Vec::new(), at_once: None, limit: TEST_LIMIT }
     }
 
     /// So many tests at once, whatever the number of cores: for tests that mostly wait. `--test-threads` goes before it.
@@ -84,6 +90,13 @@ impl<T: Fixture> Suite<T> {
     /// Tests that take longer than three minutes, because what they wait for does.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
+        self
+    }
+
+    /// The tests of another suite, over its own fixture and within the limits of this one. They come first, and the threads are shared:
+    /// for suites that mostly wait.
+    pub fn beside<U: Fixture>(mut self, other: Suite<U>) -> Self {
+        self.guests.push(Box::new(move |runtime, limit| other.limit(limit).ready(runtime)));
         self
     }
 
@@ -114,18 +127,26 @@ impl<T: Fixture> Suite<T> {
                 return ExitCode::FAILURE;
             }
         };
-        let stage = Arc::new(Stage {
-            start: self.start,
-            limit: self.limit,
-            fixture: OnceCell::new(),
-            company: RwLock::new(()),
-            runtime: runtime.handle().clone(),
-        });
-        let trials = self.tests.into_iter().map(|test| trial(test, Arc::clone(&stage))).collect();
+        let (trials, stages) = self.ready(runtime.handle());
         let code = libtest_mimic::run(&arguments, trials).exit_code();
         let _inside = runtime.enter();
-        drop(stage);
+        drop(stages);
         code
+    }
+
+    fn ready(self, runtime: &Handle) -> Ready {
+        let limit = self.limit;
+        let stage =
+            Arc::new(Stage { start: self.start, limit, fixture: OnceCell::new(), company: RwLock::new(()), runtime: runtime.clone() });
+        let (mut trials, mut stages) = (Vec::new(), Vec::<Box<dyn Any>>::new());
+        for guest in self.guests {
+            let (further, its_stages) = guest(runtime, limit);
+            trials.extend(further);
+            stages.extend(its_stages);
+        }
+        trials.extend(self.tests.into_iter().map(|test| trial(test, Arc::clone(&stage))));
+        stages.push(Box::new(stage));
+        (trials, stages)
     }
 
     fn with<F>(mut self, name: &str, company: Company, body: impl FnOnce(Arc<T>) -> F + Send + 'static) -> Self
@@ -173,8 +194,10 @@ impl<T: Fixture> Stage<T> {
             Company::Shared => _shared = self.company.read().await,
             Company::Alone => _alone = self.company.write().await,
         }
+        let started = Instant::now();
         let mut running = tokio::spawn((test.body)(Arc::clone(&fixture)));
         let ended = tokio::time::timeout(self.limit, &mut running).await;
+        eprintln!("{} took {:.0} s", test.name, started.elapsed().as_secs_f32());
         if ended.is_err() {
             running.abort();
         }

@@ -10,6 +10,8 @@
 //! | a key is revoked, and the record of before comes back | `a_revoked_key_is_forgotten_by_its_targets` |
 //! | hub and target have one issuer, and the hub gets a second one | `a_second_issuer_at_the_hub_mends_a_collision` |
 //! | the hub is stopped and Keyferry started anew | `the_state_directory_outlives_the_process` |
+//!
+//! The tests of issuers of Keyferry's own, in `rotation/own_issuer.rs`, wait for the same reasons and run beside these.
 #![allow(clippy::print_stderr, reason = "a test tells the person who waits what it measured")]
 #![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
 
@@ -17,6 +19,8 @@
 mod load;
 #[path = "rotation/odd.rs"]
 mod odd;
+#[path = "rotation/own_issuer.rs"]
+mod own_issuer;
 #[path = "rotation/record.rs"]
 mod record;
 #[path = "rotation/revoked.rs"]
@@ -36,18 +40,22 @@ use std::time::Duration;
 use keyferry_integration::runner::Suite;
 use keyferry_integration::world::Ground;
 
+use under_load::Soaks;
+
 fn main() -> ExitCode {
+    // The longest first; each waits for keys to settle, so they wait together.
     Suite::new(Ground::start)
-        .at_once(4)
+        .at_once(10)
         .limit(Duration::from_secs(600))
-        .test("under_load_max_age_30", |ground| under_load::rotate(ground, 30))
-        .test("under_load_max_age_60", |ground| under_load::rotate(ground, 60))
-        .test("a_lagging_apiserver_makes_nothing_flap", odd::lagging)
+        .beside(own_issuer::suite())
+        .test("under_load_max_age_60", |ground| under_load::rotate(ground, 60, Soaks::Together))
+        .test("under_load_max_age_30", |ground| under_load::rotate(ground, 30, Soaks::InTurn))
         .test("a_hub_that_signs_before_it_lists_costs_nothing", odd::signs_first)
-        .test("an_odd_apiserver_changes_nothing", odd::rogue)
-        .test("a_forged_record_is_not_believed", record::forged)
+        .test("a_lagging_apiserver_makes_nothing_flap", odd::lagging)
         .test("a_revoked_key_is_forgotten_by_its_targets", revoked::revoked)
-        .test("a_second_issuer_at_the_hub_mends_a_collision", second_issuer::mends)
+        .test("a_forged_record_is_not_believed", record::forged)
         .test("the_state_directory_outlives_the_process", state::outlives)
+        .test("an_odd_apiserver_changes_nothing", odd::rogue)
+        .test("a_second_issuer_at_the_hub_mends_a_collision", second_issuer::mends)
         .run()
 }

@@ -57,8 +57,8 @@ pub struct Memory {
     pub after_load: Option<u64>,
     /// While slow clients were connected, round by round.
     pub crowded: Vec<u64>,
-    /// At the end, without them.
-    pub end: Option<u64>,
+    /// A moment after they had left, round by round.
+    pub left: Vec<u64>,
 }
 
 impl Subject {

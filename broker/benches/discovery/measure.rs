@@ -19,6 +19,8 @@ const HANDSHAKES: usize = 16;
 const SLOW: usize = 1000;
 const ROUNDS: usize = 5;
 const FURTHER_ROUNDS: usize = 3;
+/// Enough to tell memory that levels off from memory that grows.
+const CROWDED_ROUNDS: usize = 10;
 const WARM_UP: Duration = Duration::from_millis(300);
 const DURATION: Duration = Duration::from_secs(2);
 /// How long a server is left alone before it is weighed.
@@ -58,9 +60,7 @@ pub async fn all() -> Outcome<Figures> {
     weigh(&mut memory, &servers, |memory, now| memory.after_load = now);
     process::complain("slow clients ...\n")?;
     let mut crowded = subjects(&ground, &servers, false).await?;
-    stage.rounds(&mut crowded, FURTHER_ROUNDS, Pattern { senders: SENDERS, new: false, slow: SLOW }, &mut memory).await?;
-    tokio::time::sleep(REST).await;
-    weigh(&mut memory, &servers, |memory, now| memory.end = now);
+    stage.rounds(&mut crowded, CROWDED_ROUNDS, Pattern { senders: SENDERS, new: false, slow: SLOW }, &mut memory).await?;
     Ok(Figures { machine, kept, new, crowded, slow: SLOW, memory, no_peer })
 }
 
@@ -105,6 +105,8 @@ impl Stage<'_> {
                 subject.samples.push(sample);
                 if let Some(memory) = memory.get_mut(subject.server).filter(|_| pattern.slow > 0) {
                     memory.crowded.extend(resident);
+                    tokio::time::sleep(REST).await;
+                    memory.left.extend(process::resident_kib(server.id()));
                 }
             }
         }
@@ -143,7 +145,7 @@ impl Stage<'_> {
 impl Memory {
     fn of(server: &Server) -> Memory {
         let idle = process::resident_kib(server.id());
-        Memory { name: server.name, idle, warm: None, after_load: None, crowded: Vec::new(), end: None }
+        Memory { name: server.name, idle, warm: None, after_load: None, crowded: Vec::new(), left: Vec::new() }
     }
 }
 

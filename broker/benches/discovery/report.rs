@@ -103,7 +103,14 @@ fn slow_clients(figures: &Figures) -> Table {
 fn memory(figures: &Figures) -> Table {
     let mib = |kib: Option<u64>| kib.map_or("-".to_owned(), |kib| format!("{:.1} MiB", kib as f64 / 1024.0));
     let rounds = |kib: &[u64]| kib.iter().map(|kib| mib(Some(*kib)).replace(" MiB", "")).collect::<Vec<_>>().join(" / ");
-    let row = |it: &Memory| vec![it.name.to_owned(), mib(it.idle), mib(it.warm), mib(it.after_load), rounds(&it.crowded), mib(it.end)];
-    let head = vec!["RSS", "idle", "after the first round", "after all that load", "with slow clients: MiB, round by round", "at the end"];
+    let row = |it: &Memory| vec![it.name.to_owned(), mib(it.idle), mib(it.warm), mib(it.after_load), rounds(&it.crowded), rounds(&it.left)];
+    let head = vec![
+        "RSS",
+        "idle",
+        "after the first round",
+        "after all that load",
+        "with slow clients: MiB, round by round",
+        "after they left: MiB, round by round",
+    ];
     Table { head, rows: figures.memory.iter().map(row).collect() }
 }

@@ -12,8 +12,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Connections that one listener holds at once.
-const CONNECTIONS: usize = 4096;
 /// How long a client may take to its first byte after the handshake.
 const FIRST_BYTE: Duration = Duration::from_secs(10);
 /// How long it may be silent later on. Longer than any request may take.
@@ -27,8 +25,9 @@ pub(super) struct BoundedAcceptor<A> {
 }
 
 impl<A> BoundedAcceptor<A> {
-    pub(super) fn new(inner: A) -> BoundedAcceptor<A> {
-        BoundedAcceptor { inner, room: Arc::new(Semaphore::new(CONNECTIONS)) }
+    /// For so many connections at once.
+    pub(super) fn new(inner: A, connections: usize) -> BoundedAcceptor<A> {
+        BoundedAcceptor { inner, room: Arc::new(Semaphore::new(connections)) }
     }
 }
 
@@ -99,19 +98,17 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for BoundedStream<T> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::sync::Arc;
     use std::time::Duration;
 
     use axum_server::accept::{Accept, DefaultAcceptor};
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
-    use tokio::sync::Semaphore;
 
     use super::{BoundedAcceptor, FIRST_BYTE, SILENCE};
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_says_nothing_is_left() {
         let (mut client, server) = duplex(64);
-        let (mut stream, ()) = BoundedAcceptor::new(DefaultAcceptor::new()).accept(server, ()).await.unwrap();
+        let (mut stream, ()) = BoundedAcceptor::new(DefaultAcceptor::new(), 1).accept(server, ()).await.unwrap();
         let mut byte = [0];
         tokio::time::advance(FIRST_BYTE - Duration::from_millis(10)).await;
         client.write_all(b"a").await.unwrap();
@@ -125,7 +122,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_first_byte_has_a_shorter_time() {
         let (_client, server) = duplex(64);
-        let (mut stream, ()) = BoundedAcceptor::new(DefaultAcceptor::new()).accept(server, ()).await.unwrap();
+        let (mut stream, ()) = BoundedAcceptor::new(DefaultAcceptor::new(), 1).accept(server, ()).await.unwrap();
         let before = tokio::time::Instant::now();
         assert!(stream.read_u8().await.is_err());
         assert_eq!(before.elapsed().as_secs(), FIRST_BYTE.as_secs());
@@ -133,8 +130,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_too_many_is_refused_and_room_comes_back() {
-        let mut acceptor = BoundedAcceptor::new(DefaultAcceptor::new());
-        acceptor.room = Arc::new(Semaphore::new(1));
+        let acceptor = BoundedAcceptor::new(DefaultAcceptor::new(), 1);
         let first = acceptor.accept(duplex(64).1, ()).await.unwrap();
         assert!(acceptor.accept(duplex(64).1, ()).await.is_err());
         drop(first);

@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -10,22 +11,39 @@ use axum_server::accept::NoDelayAcceptor;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use hyper_util::rt::TokioTimer;
 use keyferry_core::config::{Listener, TlsFiles};
+use rustls::ServerConfig;
+use rustls::server::NoServerSessionStorage;
 
 use super::connection::BoundedAcceptor;
 use crate::read_again::ReadAgain;
 
 /// How long a client may take over its request's head, and how long an idle connection is kept.
 const HEADER_DEADLINE: Duration = Duration::from_secs(30);
-/// The most bytes of a request's head: a token and what a client says beside it.
-const HEADER_BYTES: usize = 32 * 1024;
-/// The same under HTTP/2.
-const HEADER_LIST_BYTES: u32 = 32 * 1024;
 /// HTTP/2 streams that one connection may have open.
 const STREAMS: u32 = 100;
 /// How often the certificate's files are looked at.
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(30);
 /// How long accepted requests get to finish at shutdown.
 pub const DRAIN: Duration = Duration::from_secs(20);
+
+/// What the clients of one listener can hold at once. A connection costs 38 KiB, 58 KiB while a head of 15 KB is on its way and 76 KiB
+/// with one of 31 KB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Connections.
+    connections: usize,
+    /// Bytes of a request's head, and of a header list under HTTP/2.
+    head: u32,
+    /// Whether a TLS session may be resumed. Verifiers do not: without tickets, each handshake takes a tenth less CPU time.
+    resumption: bool,
+}
+
+impl Bounds {
+    /// For the token API: a head holds a token and what a client says beside it.
+    pub const TOKENS: Bounds = Bounds { connections: 4096, head: 32 * 1024, resumption: true };
+    /// For the published documents, which anybody may read: a head says little, and all connections together cost some 80 MiB.
+    pub const DOCUMENTS: Bounds = Bounds { connections: 2048, head: 8 * 1024, resumption: false };
+}
 
 /// The listener could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +69,7 @@ pub struct TlsListener {
     socket: TcpListener,
     tls: RustlsConfig,
     files: TlsFiles,
+    bounds: Bounds,
     handle: Handle<SocketAddr>,
 }
 
@@ -59,13 +78,13 @@ impl TlsListener {
     ///
     /// # Errors
     /// [`ListenError`].
-    pub async fn bind(listener: &Listener) -> Result<TlsListener, ListenError> {
+    pub async fn bind(listener: &Listener, bounds: Bounds) -> Result<TlsListener, ListenError> {
         let wrong = |source| ListenError::Bind { address: listener.address, source };
         let socket = TcpListener::bind(listener.address).map_err(wrong)?;
         socket.set_nonblocking(true).map_err(wrong)?;
-        let tls = RustlsConfig::from_pem_file(&listener.tls.certificate, &listener.tls.key).await;
+        let tls = read(&listener.tls, bounds).await;
         let tls = tls.map_err(|_| ListenError::Certificate { certificate: listener.tls.certificate.clone() })?;
-        Ok(TlsListener { socket, tls, files: listener.tls.clone(), handle: Handle::new() })
+        Ok(TlsListener { socket, tls: RustlsConfig::from_config(tls), files: listener.tls.clone(), bounds, handle: Handle::new() })
     }
 
     /// The same socket once more, with an end of its own: for what answers until the real thing can.
@@ -74,7 +93,7 @@ impl TlsListener {
     /// What the system says.
     pub fn try_clone(&self) -> std::io::Result<TlsListener> {
         let (socket, tls, files) = (self.socket.try_clone()?, self.tls.clone(), self.files.clone());
-        Ok(TlsListener { socket, tls, files, handle: Handle::new() })
+        Ok(TlsListener { socket, tls, files, bounds: self.bounds, handle: Handle::new() })
     }
 
     /// Where it listens.
@@ -95,36 +114,52 @@ impl TlsListener {
     /// # Errors
     /// What the system says.
     pub async fn serve(self, routes: Router, read_again: ReadAgain) -> std::io::Result<()> {
-        let reload = tokio::spawn(reload(self.files, self.tls.clone(), read_again));
+        let reload = tokio::spawn(reload(self.files, self.bounds, self.tls.clone(), read_again));
         // An answer must not wait until the client has acknowledged the session tickets before it: 40 ms on each new connection.
         let tls = RustlsAcceptor::new(self.tls).acceptor(NoDelayAcceptor::new());
-        let mut server = axum_server::from_tcp(self.socket)?.acceptor(BoundedAcceptor::new(tls)).handle(self.handle);
+        let mut server =
+            axum_server::from_tcp(self.socket)?.acceptor(BoundedAcceptor::new(tls, self.bounds.connections)).handle(self.handle);
         let http = server.http_builder();
-        http.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_DEADLINE).max_buf_size(HEADER_BYTES);
+        http.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_DEADLINE).max_buf_size(self.bounds.head as usize);
         let mut http2 = http.http2();
         http2.timer(TokioTimer::new()).max_concurrent_streams(STREAMS).keep_alive_interval(HEADER_DEADLINE);
-        http2.max_header_list_size(HEADER_LIST_BYTES);
+        http2.max_header_list_size(self.bounds.head);
         let outcome = server.serve(routes.into_make_service()).await;
         reload.abort();
         outcome
     }
 }
 
+/// The certificate and its key, as the listener uses them.
+async fn read(files: &TlsFiles, bounds: Bounds) -> std::io::Result<Arc<ServerConfig>> {
+    let config = RustlsConfig::from_pem_file(&files.certificate, &files.key).await?.get_inner();
+    if bounds.resumption {
+        return Ok(config);
+    }
+    let mut config = ServerConfig::clone(&*config);
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    Ok(Arc::new(config))
+}
+
 /// A bad new certificate leaves the old one serving.
-async fn reload(files: TlsFiles, tls: RustlsConfig, mut read_again: ReadAgain) {
-    let read = async || Some((tokio::fs::read(&files.certificate).await.ok()?, tokio::fs::read(&files.key).await.ok()?));
-    let mut last = read().await;
+async fn reload(files: TlsFiles, bounds: Bounds, tls: RustlsConfig, mut read_again: ReadAgain) {
+    let bytes = async || Some((tokio::fs::read(&files.certificate).await.ok()?, tokio::fs::read(&files.key).await.ok()?));
+    let mut last = bytes().await;
     loop {
         tokio::select! {
             () = tokio::time::sleep(CERTIFICATE_INTERVAL) => {}
             () = read_again.ordered() => {}
         }
-        let now = read().await;
+        let now = bytes().await;
         if now.is_none() || now == last {
             continue;
         }
-        match tls.reload_from_pem_file(&files.certificate, &files.key).await {
-            Ok(()) => tracing::info!(certificate = %files.certificate.display(), "the serving certificate was read again"),
+        match read(&files, bounds).await {
+            Ok(config) => {
+                tls.reload_from_config(config);
+                tracing::info!(certificate = %files.certificate.display(), "the serving certificate was read again");
+            }
             Err(_) => {
                 tracing::error!(certificate = %files.certificate.display(), "the changed serving certificate cannot be used; the old one stays")
             }

@@ -142,6 +142,13 @@ pub(super) async fn refusals_and_methods(world: Arc<World>) -> TestResult {
         assert_eq!(answer.status(), 404, "{path}");
         an_error(answer, &seen).await?;
     }
+    // Anybody may ask, so that a head that says more than a verifier has to say is not listened to.
+    let http = client(broker, reqwest::ClientBuilder::http1_only)?;
+    for (bytes, expected) in [(6 * 1024, 200), (9 * 1024, 431)] {
+        let request = http.get(format!("{}{KEYS}", broker.discovery_url()));
+        let answer = request.header("x-long", "x".repeat(bytes)).send().await?;
+        assert_eq!(answer.status().as_u16(), expected, "{bytes} bytes");
+    }
     Ok(())
 }
 

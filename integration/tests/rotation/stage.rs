@@ -52,24 +52,23 @@ impl Stage {
         let names: Vec<&str> = accounts.iter().map(String::as_str).collect();
         let discovery = spec.discovery_url()?;
         let broker_namespace = spec.namespace().to_owned();
-        let broker = ground.start_broker(&hub, spec).await?;
-        let_mint(&hub, &format!("{broker_namespace}-minter"), Subject::ServiceAccount(&broker_namespace, "keyferry"), TENANT, &names)
-            .await?;
         let subjects: Vec<String> = accounts.iter().map(|account| format!("{TENANT}:{account}")).collect();
         let issuer = format!("https://{}.keyferry.test", hub.name());
-        let mut targets = Vec::new();
-        for (index, minor) in [Minor::V1_36, Minor::V1_33].into_iter().enumerate() {
-            let (target, audience) = (format!("{name}-target-{index}"), audience(name, index));
+        let target = async |index: usize, minor| {
             let trusting = TrustingTarget {
-                name: &target,
+                name: &format!("{name}-target-{index}"),
                 minor,
                 issuer: &issuer,
-                audience: &audience,
+                audience: &audience(name, index),
                 discovery_url: &discovery,
                 subjects: &subjects,
             };
-            targets.push(Arc::new(ground.target(trusting).await?));
-        }
+            ground.target(trusting).await.map(Arc::new)
+        };
+        let (broker, newer, older) = tokio::try_join!(ground.start_broker(&hub, spec), target(0, Minor::V1_36), target(1, Minor::V1_33))?;
+        let targets = vec![newer, older];
+        let_mint(&hub, &format!("{broker_namespace}-minter"), Subject::ServiceAccount(&broker_namespace, "keyferry"), TENANT, &names)
+            .await?;
         broker
             .reconfigure(|all, accesses| {
                 for (index, target) in targets.iter().enumerate() {

@@ -4,20 +4,29 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use keyferry_integration::control_plane::TokenSigning;
-use keyferry_integration::pki::SigningKeyKind;
+use keyferry_integration::pki::{SigningKey, SigningKeyKind};
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::Ground;
 use tokio::task::JoinSet;
 
 use super::load::{Tally, disturb, work};
-use super::stage::{Judge, Stage, TENANT, audience, hub_kids, kid, sign_anew};
+use super::stage::{Judge, Stage, TENANT, audience, hub_kids, kid};
 
 /// ServiceAccounts that come into use one after the other, so that there are always some without an earlier token.
 const NEWCOMERS: usize = 8;
 /// Until a key that is listed is published, the next reading included.
 const UNTIL_PUBLISHED: Duration = Duration::from_secs(75);
 
-pub(super) async fn rotate(ground: Arc<Ground>, max_age: u64) -> TestResult {
+/// When the key of the second rotation is listed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Soaks {
+    /// Once the first rotation has ended.
+    InTurn,
+    /// In the moment in which the first rotation begins, so that both keys settle at once.
+    Together,
+}
+
+pub(super) async fn rotate(ground: Arc<Ground>, max_age: u64, soaks: Soaks) -> TestResult {
     let name = format!("load-{max_age}");
     let settle = Duration::from_secs(30 + max_age + 30);
     let accounts: Vec<String> =
@@ -38,15 +47,33 @@ pub(super) async fn rotate(ground: Arc<Ground>, max_age: u64) -> TestResult {
     next(&mut running);
     until_taken(&tally, &first, 20, &mut running).await?;
 
+    let keys = Keys::create(&stage).await?;
     // The hub signs with a key that nobody has ever seen.
-    sign_anew(&stage.hub, "second").await?;
-    let second = hub_kids(&stage.hub).await?.into_iter().find(|kid| *kid != first).ok_or("the hub lists no second key")?;
+    let together = soaks == Soaks::Together;
+    let beside = if together { vec![&keys.first, &keys.third] } else { vec![&keys.first] };
+    keys.sign(&stage, &keys.second, &beside).await?;
     let signed = Instant::now();
+    let second = kid(&stage.hub.token_request(TENANT, "reconciler", &[&audience(&name, 0)], 600).await?.token)?;
+    assert_ne!(second, first);
     next(&mut running);
-    let waited = stage.until_published(&[&first, &second], UNTIL_PUBLISHED).await?;
-    let ungated = ungated(&stage, &name, &second, Duration::from_secs(max_age)).await?;
+    let listed = hub_kids(&stage.hub).await?;
+    assert_eq!(listed.len(), if together { 3 } else { 2 }, "{listed:?}");
+    let waited = until_listed(&stage, &second).await?;
+    let ungated = ungated(&stage, &name, &second, Duration::from_secs(max_age));
+    let (ungated, third_published) = if together {
+        let from = Instant::now();
+        let all: Vec<&str> = listed.iter().map(String::as_str).collect();
+        let (ungated, waited) = tokio::try_join!(ungated, stage.until_published(&all, UNTIL_PUBLISHED))?;
+        (ungated, Some(from + waited))
+    } else {
+        assert_eq!(stage.published_kids().await?, listed);
+        (ungated.await?, None)
+    };
     next(&mut running);
     assert_eq!(tally.taken(&second), 0, "a token of the new key left before it settled");
+    if together {
+        keys.drop_first(&stage).await?;
+    }
     until_taken(&tally, &second, 20, &mut running).await?;
     let settled_after = signed.elapsed();
     assert!(settled_after >= settle, "tokens of the new key left {settled_after:?} after the hub first signed with it");
@@ -58,21 +85,15 @@ pub(super) async fn rotate(ground: Arc<Ground>, max_age: u64) -> TestResult {
     }
 
     // The right order: published, settled, and only then signing. The first key is dropped at once, far too early.
-    let TokenSigning { issuers, signing_key, .. } = stage.hub.signing().await;
-    let fresh = stage.hub.create_signing_key(SigningKeyKind::Rsa2048, "third")?;
-    stage
-        .hub
-        .set_signing(TokenSigning { issuers: issuers.clone(), signing_key: signing_key.clone(), further_keys: vec![fresh.clone()] })
-        .await;
-    stage.hub.restart().await?;
-    // As the kubelet does in time: a hub that drops a key drops every token that it signed.
-    stage.broker.kubeconfig().rewrite_token(3600).await?;
+    if !together {
+        keys.drop_first(&stage).await?;
+    }
     let third = hub_kids(&stage.hub).await?.into_iter().find(|kid| *kid != second).ok_or("the hub lists no third key")?;
     stage.until_published(&[&first, &second, &third], UNTIL_PUBLISHED).await?;
     next(&mut running);
-    watch(&mut running, settle + Duration::from_secs(5)).await?;
-    stage.hub.set_signing(TokenSigning { issuers, signing_key: fresh, further_keys: vec![signing_key] }).await;
-    stage.hub.restart().await?;
+    let settled = third_published.unwrap_or_else(Instant::now) + settle + Duration::from_secs(5);
+    watch(&mut running, settled.saturating_duration_since(Instant::now())).await?;
+    keys.sign(&stage, &keys.third, &[&keys.second]).await?;
     let before = Instant::now();
     next(&mut running);
     until_taken(&tally, &third, 20, &mut running).await?;
@@ -84,6 +105,53 @@ pub(super) async fn rotate(ground: Arc<Ground>, max_age: u64) -> TestResult {
     assert_eq!(counts.refused, Vec::<String>::new(), "tokens that Keyferry handed out were refused");
     assert!(counts.told_to_wait.keys().any(|reason| reason.contains("KeySettling")), "nobody ever had to wait: {counts:?}");
     Ok(())
+}
+
+/// The hub's keys, in the order in which they sign.
+struct Keys {
+    issuers: Vec<String>,
+    first: SigningKey,
+    second: SigningKey,
+    third: SigningKey,
+}
+
+impl Keys {
+    async fn create(stage: &Stage) -> Result<Keys, TestError> {
+        let TokenSigning { issuers, signing_key: first, .. } = stage.hub.signing().await;
+        let fresh = |name| stage.hub.create_signing_key(SigningKeyKind::Rsa2048, name);
+        Ok(Keys { issuers, first, second: fresh("second")?, third: fresh("third")? })
+    }
+
+    /// Makes the hub sign with one of them, and list others beside it.
+    async fn sign(&self, stage: &Stage, by: &SigningKey, beside: &[&SigningKey]) -> TestResult {
+        let further_keys = beside.iter().map(|key| (*key).clone()).collect();
+        stage.hub.set_signing(TokenSigning { issuers: self.issuers.clone(), signing_key: by.clone(), further_keys }).await;
+        stage.hub.restart().await?;
+        Ok(())
+    }
+
+    /// The second goes on signing, with the third beside it.
+    async fn drop_first(&self, stage: &Stage) -> TestResult {
+        self.sign(stage, &self.second, &[&self.third]).await?;
+        // As the kubelet does in time: a hub that drops a key drops every token that it signed.
+        stage.broker.kubeconfig().rewrite_token(3600).await?;
+        Ok(())
+    }
+}
+
+/// Waits until a key is published, whatever there is beside it.
+async fn until_listed(stage: &Stage, kid: &String) -> Result<Duration, TestError> {
+    let from = Instant::now();
+    loop {
+        let published = stage.published_kids().await?;
+        if published.contains(kid) {
+            return Ok(from.elapsed());
+        }
+        if from.elapsed() > UNTIL_PUBLISHED {
+            return Err(format!("{kid} was not published within {UNTIL_PUBLISHED:?}, but {published:?}").into());
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
 }
 
 /// Tokens that the hub minted itself, as Flux would have them, used at once for as long as a target may not look for the key.

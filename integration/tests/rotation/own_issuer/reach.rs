@@ -6,9 +6,9 @@ use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::{ACCOUNT, TENANT, caller_token, claims, token_requests};
 use serde_json::json;
 
-use crate::stage::{Stage, TARGETS, audience, whoami};
+use super::stage::{Stage, TARGETS, audience, whoami};
 
-pub(crate) async fn a_tenant_reaches_each_target_with_its_own_issuer(stage: Arc<Stage>) -> TestResult {
+pub(super) async fn a_tenant_reaches_each_target_with_its_own_issuer(stage: Arc<Stage>) -> TestResult {
     let caller = caller_token(&stage.hub, TENANT, ACCOUNT).await?;
     for (index, target) in TARGETS.into_iter().enumerate() {
         let answer = stage.broker.exchange(&caller, &format!("{TENANT}/{target}")).await?;

@@ -17,19 +17,22 @@ use keyferry_integration::world::{
 use serde_json::{Value, json};
 
 /// The issuer of every cluster that kubeadm or kind made.
-pub(crate) const CLUSTER_DEFAULT: &str = "https://kubernetes.default.svc.cluster.local";
+pub(super) const CLUSTER_DEFAULT: &str = "https://kubernetes.default.svc.cluster.local";
 /// The namespace of the accounts that make load.
-pub(crate) const LOAD: &str = "load";
+pub(super) const LOAD: &str = "load";
 /// How many of them there are: each brings a token that is signed for it alone.
-pub(crate) const ACCOUNTS: usize = 200;
+pub(super) const ACCOUNTS: usize = 200;
 /// The targets, which are also the names of their control planes.
-pub(crate) const TARGETS: [&str; 2] = ["target-a", "target-b"];
+pub(super) const TARGETS: [&str; 2] = ["target-a", "target-b"];
+/// One more, whose keys are revoked.
+pub(super) const REVOKED: &str = "target-c";
 
 pub(crate) struct Stage {
-    pub(crate) hub: Arc<ControlPlane>,
-    pub(crate) targets: [ControlPlane; 2],
-    pub(crate) broker: Broker,
-    pub(crate) binary: KeyferryBinary,
+    pub(super) hub: Arc<ControlPlane>,
+    pub(super) targets: [ControlPlane; 2],
+    pub(super) revoked: ControlPlane,
+    pub(super) broker: Broker,
+    pub(super) binary: KeyferryBinary,
     fleet: Fleet,
 }
 
@@ -40,7 +43,7 @@ impl Fixture for Stage {
 }
 
 impl Stage {
-    pub(crate) async fn start() -> Result<Stage, NotStarted> {
+    pub(super) async fn start() -> Result<Stage, NotStarted> {
         let hub = ControlPlaneSpec { issuers: vec![CLUSTER_DEFAULT.to_owned()], audit_log: true, ..ControlPlaneSpec::named("hub") };
         let fleet = Fleet::start(FleetSpec { control_planes: vec![hub] }).await?;
         Stage::build(fleet).await.map_err(NotStarted::failed)
@@ -61,7 +64,6 @@ impl Stage {
         // A verifier that has just read the keys holds on to them for max-age less 30 s: with less than 60 s there would be nothing to
         // lose. Keys settle after 120 s then.
         let spec = spec.with_times(BrokerTimes { max_stale: 300, max_age: 60 }).with_server_lines("ownIssuers:\n  enabled: true\n");
-        let broker = Broker::start(&binary, &hub, &folder, &ca, spec).await?;
         let starting = |name: &str, minor| -> Result<_, TestError> {
             let configuration = authentication_configuration(&public_url, name, ca.cert_pem())?;
             let plane = ControlPlaneSpec {
@@ -73,8 +75,11 @@ impl Stage {
             };
             Ok(fleet.start_control_plane(plane))
         };
-        let (a, b) = tokio::try_join!(starting(TARGETS[0], Minor::V1_36)?, starting(TARGETS[1], Minor::V1_33)?)?;
-        let stage = Stage { hub, targets: [a, b], broker, binary, fleet };
+        let (a, b) = (starting(TARGETS[0], Minor::V1_36)?, starting(TARGETS[1], Minor::V1_33)?);
+        let revoked = starting(REVOKED, Minor::V1_36)?;
+        let (broker, a, b, revoked) = tokio::join!(Broker::start(&binary, &hub, &folder, &ca, spec), a, b, revoked);
+        let (broker, a, b, revoked) = (broker?, a?, b?, revoked?);
+        let stage = Stage { hub, targets: [a, b], revoked, broker, binary, fleet };
         stage.configure().await?;
         stage.until_settled().await?;
         Ok(stage)
@@ -84,10 +89,13 @@ impl Stage {
         let accounts: Vec<String> = (0..ACCOUNTS).map(account).collect();
         let accounts: Vec<&str> = accounts.iter().map(String::as_str).collect();
         let reconfigured = self.broker.reconfigure(|targets, accesses| {
+            let own = |target: Target| Target { further: "  issuer: Keyferry\n".to_owned(), ..target };
+            targets.push(own(Target::of(&self.revoked, &audience(REVOKED)).allowing(TENANT, &[ACCOUNT])));
+            accesses.push(Access::of(TENANT, REVOKED, REVOKED, ACCOUNT));
             for plane in &self.targets {
                 let target = Target::of(plane, &audience(plane.name())).allowing(TENANT, &[ACCOUNT]).allowing(LOAD, &accounts);
                 let hubs = Target::of(plane, &format!("{}/hub", audience(plane.name()))).named(&format!("{}-by-hub", plane.name()));
-                targets.push(Target { further: "  issuer: Keyferry\n".to_owned(), ..target });
+                targets.push(own(target));
                 targets.push(hubs.allowing(TENANT, &[ACCOUNT]));
                 for target in [plane.name().to_owned(), format!("{}-by-hub", plane.name())] {
                     accesses.push(Access::of(TENANT, &target, &target, ACCOUNT));
@@ -103,7 +111,7 @@ impl Stage {
     async fn until_settled(&self) -> Result<(), TestError> {
         let caller = caller_token(&self.hub, TENANT, ACCOUNT).await?;
         let limit = Instant::now() + Duration::from_secs(160);
-        for target in TARGETS {
+        for target in TARGETS.into_iter().chain([REVOKED]) {
             loop {
                 let answer = self.broker.exchange(&caller, &format!("{TENANT}/{target}")).await?;
                 match answer.status {
@@ -118,29 +126,34 @@ impl Stage {
     }
 
     /// The stored key set of a target, as the admin reads it.
-    pub(crate) async fn stored(&self, target: &str) -> Result<Value, TestError> {
+    pub(super) async fn stored(&self, target: &str) -> Result<Value, TestError> {
         use base64::Engine;
-        let secret = self.hub.admin().get(&format!("/api/v1/namespaces/keyferry-system/secrets/keyferry-issuer-{target}")).await?;
+        let secret = self.hub.admin().get(&secret_path(target)).await?;
         let document = secret["data"]["keys.json"].as_str().ok_or("the Secret holds no keys.json")?;
         Ok(serde_json::from_slice(&base64::engine::general_purpose::STANDARD.decode(document)?)?)
     }
 
     /// `iss` of a target's tokens.
-    pub(crate) fn issuer(&self, target: &str) -> String {
+    pub(super) fn issuer(&self, target: &str) -> String {
         format!("{}/issuers/{target}", self.broker.discovery_url())
     }
 }
 
-pub(crate) fn account(index: usize) -> String {
+pub(super) fn account(index: usize) -> String {
     format!("account-{index}")
 }
 
-pub(crate) fn audience(target: &str) -> String {
+pub(super) fn audience(target: &str) -> String {
     format!("https://{target}.keyferry.test")
 }
 
+/// Where a target's key set is stored at the hub.
+pub(super) fn secret_path(target: &str) -> String {
+    format!("/api/v1/namespaces/keyferry-system/secrets/keyferry-issuer-{target}")
+}
+
 /// Who the target says has come.
-pub(crate) async fn whoami(plane: &ControlPlane, token: &str) -> Result<Value, RestError> {
+pub(super) async fn whoami(plane: &ControlPlane, token: &str) -> Result<Value, RestError> {
     let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
     let client = keyferry_integration::rest::RestClient::with_bearer(&plane.url(), plane.ca_pem(), token)?;
     Ok(client.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await?["status"]["userInfo"].take())
@@ -149,9 +162,9 @@ pub(crate) async fn whoami(plane: &ControlPlane, token: &str) -> Result<Value, R
 /// The shipped right to keep key sets, for these targets.
 async fn allow_key_sets(hub: &ControlPlane, folder: &std::path::Path) -> Result<(), TestError> {
     let text = std::fs::read_to_string(shipped("examples/in-cluster/own-issuers.yaml"))?;
-    let names = TARGETS.map(|target| format!("keyferry-issuer-{target}")).join(", ");
+    let names: Vec<String> = TARGETS.into_iter().chain([REVOKED]).map(|target| format!("keyferry-issuer-{target}")).collect();
     let file = folder.join("own-issuers.yaml");
-    std::fs::write(&file, replaced(&text, "keyferry-issuer-prod", &names)?)?;
+    std::fs::write(&file, replaced(&text, "keyferry-issuer-prod", &names.join(", "))?)?;
     apply_manifests(hub, &[&file]).await?;
     Ok(())
 }

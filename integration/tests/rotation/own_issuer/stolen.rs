@@ -11,7 +11,7 @@ use keyferry_integration::control_plane::ControlPlane;
 use keyferry_integration::runner::{TestError, TestResult};
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, TARGETS, audience, whoami};
+use super::stage::{Stage, TARGETS, audience, whoami};
 
 /// A key as a thief has it.
 struct Stolen {
@@ -54,7 +54,7 @@ async fn refusal(plane: &ControlPlane, token: &str) -> Result<String, TestError>
     Ok(status["error"].as_str().unwrap_or_default().to_owned())
 }
 
-pub(crate) async fn a_stolen_key_reaches_only_the_allowed_pair(stage: Arc<Stage>) -> TestResult {
+pub(super) async fn a_stolen_key_reaches_only_the_allowed_pair(stage: Arc<Stage>) -> TestResult {
     let [a, b] = &stage.targets;
     let (issuer_a, issuer_b) = (stage.issuer(TARGETS[0]), stage.issuer(TARGETS[1]));
     let (audience_a, audience_b) = (audience(TARGETS[0]), audience(TARGETS[1]));

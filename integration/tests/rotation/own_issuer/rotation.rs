@@ -1,4 +1,4 @@
-//! Two rotations by hand while freshly signed tokens are used all the time, at verifiers that are kept as stubborn as they can be.
+//! Two rotations, by hand and by schedule, while freshly signed tokens are used all the time, at verifiers that are kept as stubborn as they can be.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::caller_token;
 use serde_json::{Value, json};
 
-use crate::stage::{ACCOUNTS, LOAD, Stage, TARGETS, account, whoami};
+use super::stage::{ACCOUNTS, LOAD, Stage, TARGETS, account, secret_path, whoami};
 
-pub(crate) async fn rotations_under_load_lose_no_token(stage: Arc<Stage>) -> TestResult {
+pub(super) async fn rotations_under_load_lose_no_token(stage: Arc<Stage>) -> TestResult {
     let stop = Arc::new(AtomicBool::new(false));
     let loads = [0, 1].map(|index| tokio::spawn(load(Arc::clone(&stage), index, Arc::clone(&stop))));
     let outcome = rotate_twice(&stage).await;
@@ -35,8 +35,12 @@ async fn rotate_twice(stage: &Stage) -> TestResult {
     let kubeconfig = stage.hub.admin_kubeconfig().display().to_string();
     let first = try_join_all(TARGETS.map(|target| stage.stored(target))).await?;
     let mut before = first.clone();
-    for _ in 0..2 {
+    for round in 0..2 {
         for target in TARGETS {
+            if (round, target) == (1, TARGETS[1]) {
+                let_the_schedule_come(stage, target).await?;
+                continue;
+            }
             let said = stage.binary.run(&["keys", "rotate", "--target", target, "--kubeconfig", &kubeconfig], &[]).await?;
             assert_eq!(said.status.code(), Some(0), "{}", String::from_utf8_lossy(&said.stderr));
         }
@@ -51,6 +55,15 @@ async fn rotate_twice(stage: &Stage) -> TestResult {
         let published = stage.broker.http().get(format!("{}/openid/v1/jwks", stage.issuer(target))).send().await?.text().await?;
         assert!(published.contains(first[index]["current"]["kid"].as_str().unwrap_or("?")), "the first key's tokens are still good");
     }
+    Ok(())
+}
+
+/// Sets the time since which the current key signs back, as if a month had gone.
+async fn let_the_schedule_come(stage: &Stage, target: &str) -> TestResult {
+    let mut document = stage.stored(target).await?;
+    document["current"]["signsSince"] = json!("2020-01-01T00:00:00Z");
+    let data = base64::engine::general_purpose::STANDARD.encode(document.to_string());
+    stage.hub.admin().patch(&secret_path(target), &json!({ "data": { "keys.json": data } })).await?;
     Ok(())
 }
 

@@ -1,9 +1,10 @@
 //! Issuers of Keyferry's own, where every cluster has the issuer that kubeadm gives it: the way around the collision, rotations that lose
 //! nothing, and what a stolen key is good for.
-#![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
 
 #[path = "own_issuer/collision.rs"]
 mod collision;
+#[path = "own_issuer/deleted.rs"]
+mod deleted;
 #[path = "own_issuer/reach.rs"]
 mod reach;
 #[path = "own_issuer/rotation.rs"]
@@ -13,19 +14,17 @@ mod stage;
 #[path = "own_issuer/stolen.rs"]
 mod stolen;
 
-use std::process::ExitCode;
-
 use keyferry_integration::runner::Suite;
 
-use crate::stage::Stage;
+use stage::Stage;
 
-fn main() -> ExitCode {
+/// The tests, with the longest first.
+pub(crate) fn suite() -> Suite<Stage> {
     Suite::new(Stage::start)
-        .at_once(4)
+        .test("rotations_under_load_lose_no_token", rotation::rotations_under_load_lose_no_token)
+        .test("a_deleted_key_set_is_revoked", deleted::a_deleted_key_set_is_revoked)
         .test("the_hubs_issuer_collides_and_both_mends_are_told", collision::the_hubs_issuer_collides_and_both_mends_are_told)
         .test("own_issuers_are_off_until_enabled", collision::own_issuers_are_off_until_enabled)
         .test("a_tenant_reaches_each_target_with_its_own_issuer", reach::a_tenant_reaches_each_target_with_its_own_issuer)
         .test("a_stolen_key_reaches_only_the_allowed_pair", stolen::a_stolen_key_reaches_only_the_allowed_pair)
-        .test("rotations_under_load_lose_no_token", rotation::rotations_under_load_lose_no_token)
-        .run()
 }
