@@ -26,7 +26,7 @@ pub(crate) async fn a_foreign_profile_stays_and_ours_carries_the_way(world: Arc<
         "spec": { "displayName": "theirs", "clusterManager": { "name": "keyferry" } },
     });
     let before = world.hub.admin().create(PROFILES, &foreign).await?;
-    tenant.put_access("apps", json!([{ "name": "p", "type": "ClusterProfile" }])).await?;
+    tenant.put_access("apps", json!([{ "name": "p", "type": "ClusterProfile", "objectName": "apps" }])).await?;
     tenant.until("apps", "Delivered", "False", "ObjectNotOurs").await?;
     assert_eq!(world.hub.admin().get(&path).await?, before, "a byte changed");
     world.hub.admin().delete(&path).await?;

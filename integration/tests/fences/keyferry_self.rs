@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::{Subject, let_mint};
+use serde_json::json;
 
-use super::people;
 use super::stage::{AUDIENCE, Stage, must_be_denied, must_pass, token_request};
 use super::stage::{SECOND, mint};
+use super::{people, stage};
 
 const POLICY: &str = "keyferry-self";
+const SECRETS: &str = "keyferry-self-secrets";
 
 pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
     for hub in &stage.hubs {
@@ -28,7 +30,7 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
         must_be_denied("kube-system", mint(&keyferry, "kube-system", "reconciler", &["x"]).await, POLICY)?;
         must_be_denied("itself", mint(&keyferry, "keyferry-system", "keyferry", &["x"]).await, POLICY)?;
         let mut long = token_request(&["x"]);
-        long["spec"]["expirationSeconds"] = serde_json::json!(86_401);
+        long["spec"]["expirationSeconds"] = json!(86_401);
         let path = "/api/v1/namespaces/tenant-a/serviceaccounts/reconciler/token";
         must_be_denied("a longer life", keyferry.create(path, &long).await, POLICY)?;
         must_be_denied("a dry run", keyferry.create(&format!("{path}?dryRun=All"), &token_request(&["a", "b"])).await, POLICY)?;
@@ -42,6 +44,43 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
             let_mint(hub, name, Subject::ServiceAccount(namespace, name), "tenant-a", &["other"]).await?;
             must_pass("another", mint(&client, "tenant-a", "other", &[]).await)?;
         }
+    }
+    Ok(())
+}
+
+/// A Secret that the hub's token controller would fill with a token that never ends: Keyferry creates and reads Secrets of tenants.
+pub(super) async fn secrets(stage: Arc<Stage>) -> TestResult {
+    for hub in &stage.hubs {
+        let keyferry = people::keyferry(hub).await?;
+        let rules = json!([{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "get", "update", "patch", "delete"] }]);
+        people::allow(hub, "tenant-a", "keyferry-secrets", ("keyferry-system", "keyferry"), rules.clone()).await?;
+        let engineer = people::with_rules(hub, "tenant-a", "secret-writer", rules).await?;
+        let path = "/api/v1/namespaces/tenant-a/secrets";
+        let secret = |name: &str, of_type: &str| {
+            let annotations = json!({ "kubernetes.io/service-account.name": "reconciler" });
+            let metadata = json!({ "name": name, "annotations": annotations });
+            json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": of_type, "data": { "x": "eA==" } })
+        };
+        stage::until("self-secrets holds", || async {
+            let asked = keyferry.create(&format!("{path}?dryRun=All"), &secret("tried", "kubernetes.io/service-account-token")).await;
+            stage::denied_by(asked, SECRETS)
+        })
+        .await?;
+        let (lasting, bootstrap) = ("kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token");
+        for of_type in [lasting, bootstrap] {
+            must_be_denied(of_type, keyferry.create(path, &secret("lasting", of_type)).await, SECRETS)?;
+            must_be_denied("a dry run", keyferry.create(&format!("{path}?dryRun=All"), &secret("lasting", of_type)).await, SECRETS)?;
+            let applied = keyferry.apply(&format!("{path}/lasting"), &secret("lasting", of_type)).await;
+            must_be_denied("an apply", applied, SECRETS)?;
+        }
+        // What it writes, and what a Secret of somebody else's is turned to.
+        for of_type in ["Opaque", "cluster.x-k8s.io/secret"] {
+            let name = of_type.to_lowercase().replace(['.', '/'], "-");
+            must_pass(of_type, keyferry.create(path, &secret(&name, of_type)).await)?;
+        }
+        must_pass("an engineer", engineer.create(path, &secret("theirs", lasting)).await)?;
+        let to_another = json!({ "metadata": { "annotations": { "kubernetes.io/service-account.name": "other" } } });
+        must_be_denied("another's name", keyferry.patch(&format!("{path}/theirs"), &to_another).await, SECRETS)?;
     }
     Ok(())
 }

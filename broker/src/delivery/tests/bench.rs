@@ -126,7 +126,7 @@ impl Bench {
                 config::CertificateSource::Inline(pem) => Some(pem.clone().into()),
                 _ => None,
             });
-            (target.name.clone(), TargetState { generation: target.generation.clone(), readiness, client_certificate: false })
+            (target.name.clone(), TargetState { generation: target.generation, readiness, client_certificate: false })
         };
         self.targets.replace(assembled.policy.targets.values().map(state).collect());
         self.policy.replace(assembled.policy.clone());
