@@ -69,7 +69,7 @@ async fn whole(tenant: &Tenant) -> Result<usize, TestError> {
     let secrets = secrets(tenant).await?;
     for secret in &secrets {
         let text = decoded(secret, "value")?;
-        let complete = token_in(&text).is_some() && text.contains(&tenant.world.targets[0].url()) && text.contains("contexts:");
+        let complete = token_in(&text).is_some() && text.contains(&tenant.world.targets[0].url()) && text.contains("current-context");
         assert!(complete, "a partial Secret: {}", secret["metadata"]);
         for key in ["expires-at", "renew-at", "token-id", "digest"] {
             assert!(secret["metadata"]["annotations"][format!("keyferry.dev/{key}")].is_string(), "{key}: {}", secret["metadata"]);
@@ -80,7 +80,7 @@ async fn whole(tenant: &Tenant) -> Result<usize, TestError> {
 
 /// The token of a kubeconfig: three parts of base64url.
 fn token_in(kubeconfig: &str) -> Option<&str> {
-    kubeconfig.split(['"', ' ', '\n', ',']).find(|word| word.starts_with("eyJ") && word.matches('.').count() == 2)
+    kubeconfig.split(['"', '\'', ' ', '\n', ',']).find(|word| word.starts_with("eyJ") && word.matches('.').count() == 2)
 }
 
 async fn until_written(tenant: &Tenant, wanted: usize) -> Result<usize, TestError> {
