@@ -112,6 +112,16 @@ struct Round<'a> {
     policy: Arc<Policy>,
 }
 
+/// What came of one look at an access.
+struct Outcome {
+    authorized: Finding,
+    written: Vec<Written>,
+    /// Reports of objects that could not be deleted.
+    left_over: Vec<serde_json::Value>,
+    /// When the last of the tokens ends that stood in an object before or after.
+    exposed: Option<jiff::Timestamp>,
+}
+
 impl Deliveries {
     /// Deliveries by these parts.
     pub fn new(parts: DeliveryParts) -> Deliveries {
@@ -184,9 +194,10 @@ impl Deliveries {
                 Err(reason) => self.withdraw(round, delivery, *reason).await,
             });
         }
-        let left_over = self.remove_unwanted(round).await;
+        let (left_over, removed) = self.remove_unwanted(round).await;
+        let exposed = written.iter().filter_map(|one| one.exposed).chain(removed).max();
         let granted = pairs.iter().find_map(|(_, pair)| pair.as_ref().ok());
-        self.report(round, authorized, written, left_over, &probe, granted).await
+        self.report(round, Outcome { authorized, written, left_over, exposed }, &probe, granted).await
     }
 
     /// Each delivery, or what the access offers without one, and whether policy grants it.
@@ -213,17 +224,12 @@ impl Deliveries {
         if granted.is_empty() { offered } else { granted }
     }
 
-    async fn report(
-        &self,
-        round: &Round<'_>,
-        authorized: Finding,
-        written: Vec<Written>,
-        left_over: Vec<serde_json::Value>,
-        probe: &probe::Seen,
-        granted: Option<&Pair>,
-    ) -> Result<Next, HubError> {
+    async fn report(&self, round: &Round<'_>, outcome: Outcome, probe: &probe::Seen, granted: Option<&Pair>) -> Result<Next, HubError> {
+        let Outcome { authorized, written, left_over, exposed } = outcome;
         let now = self.parts.clock.now().wall;
-        let hindered = written.iter().find(|one| one.report.reason != Reason::Ready && one.report.reason != Reason::TargetNotGranted);
+        // What policy had refused from the start is told by `Authorized`; what it took back while it was written is not.
+        let refused = |one: &&Written| one.report.reason == Reason::TargetNotGranted && !authorized.holds();
+        let hindered = written.iter().find(|one| one.report.reason != Reason::Ready && !refused(one));
         let delivered = match (hindered, left_over.is_empty()) {
             (Some(one), _) => Finding::not(one.report.reason, format!("{}: {}", one.report.delivery.name, one.report.message)),
             (None, false) => Finding::not(Reason::DeliveryFailed, "an object that is no longer wanted could not be deleted"),
@@ -231,7 +237,7 @@ impl Deliveries {
         };
         let next = next(&written, &left_over, probe, now).spread(self.parts.random.unit());
         let earlier = report::exposure(&round.stored.record.status);
-        let exposure_until = written.iter().filter_map(|one| one.report.token.as_ref()).map(|token| token.expires_at).chain(earlier).max();
+        let exposure_until = exposed.into_iter().chain(earlier).max();
         let report = AccessReport {
             passes: next == Next::Retry && authorized.holds(),
             authorized,
@@ -264,3 +270,6 @@ fn next(written: &[Written], left_over: &[serde_json::Value], probe: &probe::See
 
 #[cfg(all(test, feature = "embedded"))]
 mod probe_tests;
+#[cfg(all(test, feature = "embedded"))]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+mod tests;

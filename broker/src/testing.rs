@@ -1,5 +1,7 @@
 //! Fakes that unit tests share: two clocks that move together, and a small world around the embedded hub.
 
+mod objects;
+
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +30,8 @@ use crate::own_issuer::OwnMint;
 use crate::ports::{Hub, HubError, SecretData, SecretStore, StoredSecret};
 use crate::publication::{KeyRecords, Publisher, PublisherParts};
 use crate::random::SystemRandomness;
+
+pub(crate) use self::objects::{Failing, FakeObjects};
 
 /// The issuer of every test hub.
 pub(crate) const ISSUER: &str = "https://hub.example.test";
@@ -69,7 +73,8 @@ pub(crate) struct SmallWorld {
     _folder: TempDir,
 }
 
-const CONFIGURATION: &str = "
+/// The configuration of a [`SmallWorld`].
+pub(crate) const CONFIGURATION: &str = "
 apiVersion: config.keyferry.dev/v1alpha1
 kind: ServerConfiguration
 hubName: hub
@@ -121,32 +126,25 @@ impl SmallWorld {
         let shared: Arc<dyn Clock> = Arc::<FakeClock>::clone(&clock);
         let port: Arc<dyn Hub> = Arc::new(KubeHub::new(client, Arc::clone(&shared)));
         let public_url = PublicUrl::new("https://keyferry.example.test").unwrap();
-        let settle = keyferry_core::lifetime::settle(Duration::from_secs(60));
         let publisher = Publisher::new(PublisherParts {
             source: Arc::new(KubeIssuerDocuments::new(access, Vec::new())),
             public_url,
             pinned: None,
-            settle,
+            settle: settle(),
             records: KeyRecords::none(),
             clock: Arc::clone(&shared),
             metrics: Metrics::default(),
         });
         publisher.refresh().await.unwrap();
-        let canary = account_of("keyferry-system", "keyferry-canary");
-        let guard = AudienceGuard::new(Arc::clone(&port), Arc::clone(&shared), Arc::clone(&live), publisher.clone(), canary);
         let metrics = Metrics::default();
-        let mint = Mint::new(MintParts {
-            hub: Arc::clone(&port),
-            publisher: publisher.clone(),
-            own: OwnMint::none(),
-            guard,
-            clock: shared,
-            random: Arc::new(SystemRandomness::default()),
-            metrics: metrics.clone(),
-            settle,
-        });
+        let mint = mint(&port, &publisher, &live, &clock, &metrics);
         let policy = config::read(CONFIGURATION).unwrap().policy;
         SmallWorld { hub, clock, port, publisher, live, policy, mint, metrics, _folder: folder }
+    }
+
+    /// A mint that remembers nothing, as a process that has just started has it.
+    pub(crate) fn new_mint(&self) -> Mint {
+        mint(&self.port, &self.publisher, &self.live, &self.clock, &self.metrics)
     }
 
     /// A grant for an access of tenant-a, as an operator has it.
@@ -160,6 +158,27 @@ impl SmallWorld {
     pub(crate) fn rules(&self) -> CallerRules {
         CallerRules { issuer: Issuer::new(ISSUER).unwrap(), audience: Audience::new("keyferry.dev").unwrap(), require_pod_bound: false }
     }
+}
+
+/// How long a key must have been published in a [`SmallWorld`].
+pub(crate) fn settle() -> Duration {
+    keyferry_core::lifetime::settle(Duration::from_secs(60))
+}
+
+fn mint(port: &Arc<dyn Hub>, publisher: &Publisher, live: &Arc<LiveObjects>, clock: &Arc<FakeClock>, metrics: &Metrics) -> Mint {
+    let shared = || Arc::<FakeClock>::clone(clock);
+    let canary = account_of("keyferry-system", "keyferry-canary");
+    let guard = AudienceGuard::new(Arc::clone(port), shared(), Arc::clone(live), publisher.clone(), canary);
+    Mint::new(MintParts {
+        hub: Arc::clone(port),
+        publisher: publisher.clone(),
+        own: OwnMint::none(),
+        guard,
+        clock: shared(),
+        random: Arc::new(SystemRandomness::default()),
+        metrics: metrics.clone(),
+        settle: settle(),
+    })
 }
 
 /// A ServiceAccount by its names.

@@ -45,9 +45,10 @@ async fn another_server_gets_no_token() {
         let said = failed(setup.run(&[], &info("v1", cluster)).await);
         assert!(said.contains(problem) && said.contains("hint: take the cluster from"), "{said}");
     }
-    // What stands in the cluster's config is not looked at.
+    // What stands in the cluster's config is not looked at, and an argument goes before the access in it.
     let mut cluster = setup.cluster();
-    cluster["config"] = json!({ "server": "https://evil.example", "audience": "other", "access": "tenant-b/x" });
+    cluster["config"] =
+        json!({ "server": "https://evil.example", "audience": "other", "access": "tenant-b/x", "clusterName": "tenant-b/x" });
     assert_eq!(setup.run(&[], &info("v1", cluster)).await.code, Some(0));
     assert_eq!(setup.asked_for(), vec!["tenant-a/prod"; 7]);
 }
@@ -77,6 +78,45 @@ async fn a_client_that_does_not_say_where_it_goes_is_refused() {
     other["server"] = json!("https://evil.example");
     let said = failed(setup.run_alone(&["--client-config", &file], Some(&info("v1", other))).await);
     assert!(said.contains("server is not the address"), "what is said is compared even then: {said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_may_name_its_access() {
+    let setup = Setup::start().await;
+    let file = setup.client_file("");
+    let with = |config: Value| {
+        let mut cluster = setup.cluster();
+        cluster["config"] = config;
+        info("v1", cluster)
+    };
+    let named = setup.run_unnamed(&file, Some(&with(json!({ "clusterName": "tenant-a/prod", "server": "https://evil.example" })))).await;
+    assert_eq!((named.code, named.stderr.as_str()), (Some(0), ""));
+    let other = setup.run_unnamed(&file, Some(&with(json!({ "clusterName": "tenant-a/other" })))).await;
+    assert_eq!(other.code, Some(0), "{}", other.stderr);
+    assert_eq!(setup.asked_for(), ["tenant-a/prod", "tenant-a/other"]);
+    // Whose token it is decides where it may go.
+    let mut elsewhere = setup.cluster();
+    elsewhere["server"] = json!("https://evil.example");
+    elsewhere["config"] = json!({ "clusterName": "tenant-a/third" });
+    let said = failed(setup.run_unnamed(&file, Some(&info("v1", elsewhere))).await);
+    assert!(said.contains("server is not the address of the target"), "{said}");
+
+    for (config, problem) in [
+        (json!(null), "no access is named"),
+        (json!({ "access": "tenant-a/prod" }), "no access is named"),
+        (json!({ "clusterName": "prod" }), "is no <namespace>/<name>"),
+        (json!({ "clusterName": "--server=https://evil.example" }), "is no <namespace>/<name>"),
+        (json!({ "clusterName": ["tenant-a/prod"] }), "is no <namespace>/<name>"),
+    ] {
+        let said = failed(setup.run_unnamed(&file, Some(&with(config.clone()))).await);
+        assert!(said.contains(problem) && !said.contains("evil"), "{config}: {said}");
+    }
+    let unpinned = setup.client_file("allowUnpinnedServer: true\n");
+    let said = failed(setup.run_unnamed(&unpinned, Some(&with(json!({ "clusterName": "tenant-a/prod" })))).await);
+    assert!(said.contains("with allowUnpinnedServer the access is not taken"), "{said}");
+    let said = failed(setup.run_unnamed(&unpinned, None).await);
+    assert!(said.contains("no access is named"), "{said}");
+    assert_eq!(setup.asked_for().len(), 3, "the server was asked by nobody else");
 }
 
 #[tokio::test(flavor = "multi_thread")]

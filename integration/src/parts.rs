@@ -215,6 +215,14 @@ impl Part {
         }
     }
 
+    /// The module whose sources are wanted: of a program of ours, the library that it is about.
+    fn module(self) -> &'static str {
+        match self {
+            Self::ClusterInventory => "sigs.k8s.io/cluster-inventory-api",
+            _ => self.package(),
+        }
+    }
+
     /// A cold build on two cores, in seconds: printed, never waited for.
     fn expected_seconds(self) -> u32 {
         match self {

@@ -1,6 +1,8 @@
 //! What the controller makes of TargetClusters and TargetAccesses on a real hub: objects that lead to real targets.
 #![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
 
+#[path = "deliveries/cluster_api.rs"]
+mod cluster_api;
 #[path = "deliveries/drain.rs"]
 mod drain;
 #[path = "deliveries/faults.rs"]
@@ -9,10 +11,20 @@ mod faults;
 mod foreign;
 #[path = "deliveries/granted.rs"]
 mod granted;
+#[path = "deliveries/killed.rs"]
+mod killed;
 #[path = "deliveries/leader.rs"]
 mod leader;
+#[path = "deliveries/lease.rs"]
+mod lease;
+#[path = "deliveries/profile.rs"]
+mod profile;
+#[path = "deliveries/seen.rs"]
+mod seen;
 #[path = "deliveries/tenant.rs"]
 mod tenant;
+#[path = "deliveries/watch.rs"]
+mod watch;
 #[path = "deliveries/written.rs"]
 mod written;
 
@@ -51,7 +63,14 @@ fn main() -> ExitCode {
         .test("a_suspended_access_keeps_what_it_has", faults::a_suspended_access_keeps_what_it_has)
         .test("one_audience_has_one_target", faults::one_audience_has_one_target)
         .test("a_target_that_lets_in_anybody_is_told", faults::a_target_that_lets_in_anybody_is_told)
+        .test("what_became_of_it_is_told_once", seen::what_became_of_an_access_is_told_once)
+        .test("kubectl_waits_for_it_and_lists_it", seen::kubectl_waits_for_it_and_lists_it)
+        .test("a_secret_of_a_cluster_api_cluster_is_left_to_it", cluster_api::a_secret_of_a_cluster_is_left_to_it)
+        .test("a_foreign_cluster_profile_stays_and_ours_carries_the_way", profile::a_foreign_profile_stays_and_ours_carries_the_way)
         .test_alone("without_the_author_policy_no_token_is_written", leader::without_the_author_policy_no_token_is_written)
         .test_alone("a_leader_that_wakes_too_late_writes_nothing", leader::a_leader_that_wakes_too_late_writes_nothing)
+        .test_alone("a_lease_that_is_deleted_or_edited", lease::a_lease_that_is_deleted_or_edited)
+        .test_alone("killed_again_and_again_it_leaves_nothing_half_done", killed::killed_again_and_again_it_leaves_nothing_half_done)
+        .test_alone("a_watch_that_is_told_gone_misses_nothing", watch::a_watch_that_is_told_gone_misses_nothing)
         .run()
 }

@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         .test("tokens_go_elsewhere_by_the_verb_retarget_alone", retarget::table)
         .test("labels_of_access_change_by_their_verb_alone", labels::table)
         .test("keyferry_asks_for_nothing_but_its_own", keyferry_self::table)
+        .test("keyferry_writes_no_secret_that_is_a_credential_of_the_hub", keyferry_self::secrets)
         .test("the_pairing_and_its_definition_stay", kept::stay)
         .test_alone("without_the_object_only_closed_namespaces_are_closed", kept::without_the_object)
         .test_alone("without_the_definition_a_new_start_closes_the_hub", kept::without_the_definition)

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::json::{JsonLimits, read_object};
 use crate::jwt::UnverifiedJwt;
 use crate::lifetime;
+use crate::name::AccessName;
 use crate::public_cluster::ClaimedCluster;
 
 /// The variable in which the client speaks.
@@ -34,8 +35,21 @@ pub enum ExecVersion {
 pub struct ExecInfo {
     /// In which version.
     pub version: ExecVersion,
-    /// `spec.cluster`, with `provideClusterInfo` alone. Its `config` is never looked at: others than the user may have written it.
+    /// `spec.cluster`, with `provideClusterInfo` alone.
     pub cluster: Option<ClaimedCluster>,
+    /// `spec.cluster.config.clusterName`. Nothing else of `config` is ever looked at: others than the user may have written it.
+    pub named: NamedByCluster,
+}
+
+/// Which access the cluster's own entry names, as a ClusterProfile's does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NamedByCluster {
+    /// None.
+    Nothing,
+    /// This one.
+    Access(AccessName),
+    /// Something that is no `<namespace>/<name>`.
+    Unreadable,
 }
 
 /// What the client says cannot be answered. Nothing of it is repeated.
@@ -71,7 +85,7 @@ impl ExecInfo {
     /// # Errors
     /// [`ExecInfoError`]. Members that are not known are ignored: newer clients may say more.
     pub fn read(text: Option<&[u8]>) -> Result<ExecInfo, ExecInfoError> {
-        let Some(text) = text else { return Ok(ExecInfo { version: ExecVersion::V1Beta1, cluster: None }) };
+        let Some(text) = text else { return Ok(ExecInfo { version: ExecVersion::V1Beta1, cluster: None, named: NamedByCluster::Nothing }) };
         let object = read_object(text, LIMITS)?;
         if object.get("kind").and_then(Value::as_str) != Some("ExecCredential") {
             return Err(ExecInfoError::Kind);
@@ -86,12 +100,23 @@ impl ExecInfo {
             Some(Value::Object(spec)) => Some(spec),
             Some(_) => return Err(ExecInfoError::Member("spec")),
         };
-        let cluster = match spec.and_then(|spec| spec.get("cluster")) {
-            None | Some(Value::Null) => None,
-            Some(Value::Object(cluster)) => Some(claimed(cluster)?),
+        let (cluster, named) = match spec.and_then(|spec| spec.get("cluster")) {
+            None | Some(Value::Null) => (None, NamedByCluster::Nothing),
+            Some(Value::Object(cluster)) => (Some(claimed(cluster)?), NamedByCluster::read(cluster)),
             Some(_) => return Err(ExecInfoError::Member("spec.cluster")),
         };
-        Ok(ExecInfo { version, cluster })
+        Ok(ExecInfo { version, cluster, named })
+    }
+}
+
+impl NamedByCluster {
+    /// A `config` of another form is another plugin's business and no mistake.
+    fn read(cluster: &Map<String, Value>) -> NamedByCluster {
+        match cluster.get("config").and_then(|config| config.get("clusterName")) {
+            None | Some(Value::Null) => NamedByCluster::Nothing,
+            Some(Value::String(name)) => AccessName::parse(name).map_or(NamedByCluster::Unreadable, NamedByCluster::Access),
+            Some(_) => NamedByCluster::Unreadable,
+        }
     }
 }
 
@@ -162,7 +187,7 @@ mod tests {
     use secrecy::ExposeSecret;
     use serde_json::json;
 
-    use super::{ExecInfo, ExecInfoError, ExecVersion, answer, expiration};
+    use super::{ExecInfo, ExecInfoError, ExecVersion, NamedByCluster, answer, expiration};
     use crate::jwks::test_keys::{claims, key};
     use crate::jwt::{SigningAlgorithm, UnverifiedJwt};
 
@@ -173,7 +198,8 @@ mod tests {
 
     #[test]
     fn the_client_is_answered_in_its_own_version() {
-        assert_eq!(ExecInfo::read(None).unwrap(), ExecInfo { version: ExecVersion::V1Beta1, cluster: None });
+        let silent = ExecInfo { version: ExecVersion::V1Beta1, cluster: None, named: NamedByCluster::Nothing };
+        assert_eq!(ExecInfo::read(None).unwrap(), silent);
         for (version, read) in [("v1", Some(ExecVersion::V1)), ("v1beta1", Some(ExecVersion::V1Beta1)), ("v1alpha1", None), ("v2", None)] {
             let text = format!(r#"{{"apiVersion":"client.authentication.k8s.io/{version}","kind":"ExecCredential","spec":{{}}}}"#);
             assert_eq!(ExecInfo::read(Some(text.as_bytes())).map(|info| info.version).ok(), read, "{version}");
@@ -194,6 +220,24 @@ mod tests {
         assert_eq!((cluster.tls_server_name.as_str(), cluster.proxy_url.as_str()), ("n", "http://p"));
         assert!(!cluster.insecure_skip_tls_verify);
         assert_eq!(info(json!({})).unwrap().cluster, None);
+    }
+
+    #[test]
+    fn the_cluster_may_name_the_access_and_nothing_else() {
+        let named = |config: serde_json::Value| info(json!({ "cluster": { "server": "https://t", "config": config } })).unwrap().named;
+        let access = NamedByCluster::Access(crate::name::AccessName::parse("tenant-a/apps").unwrap());
+        assert_eq!(named(json!({ "clusterName": "tenant-a/apps", "server": "https://evil", "access": "tenant-b/x" })), access);
+        for nothing in
+            [json!(null), json!({}), json!({ "clusterName": null }), json!([]), json!("tenant-a/apps"), json!({ "access": "a/b" })]
+        {
+            assert_eq!(named(nothing.clone()), NamedByCluster::Nothing, "{nothing}");
+        }
+        let long = format!("tenant-a/{}", "a".repeat(10_000));
+        for wrong in
+            [json!("apps"), json!(""), json!("a/b/c"), json!("../b"), json!("A/b"), json!("a/b\n"), json!(1), json!([]), json!(long)]
+        {
+            assert_eq!(named(json!({ "clusterName": wrong })), NamedByCluster::Unreadable, "{wrong}");
+        }
     }
 
     #[test]

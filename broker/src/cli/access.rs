@@ -28,6 +28,16 @@ pub(super) struct AccessArgs {
     config: Option<PathBuf>,
 }
 
+/// Which access, where the client may name it instead.
+#[derive(Args)]
+pub(super) struct MaybeNamedArgs {
+    /// The TargetAccess, as NAME with -n, or as NAMESPACE/NAME [default: clusterName of the cluster's exec extension].
+    access: Option<String>,
+    /// Its namespace.
+    #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
+    namespace: Option<String>,
+}
+
 /// Which access.
 #[derive(Args)]
 pub(super) struct NamedArgs {
@@ -173,6 +183,13 @@ impl ServerArgs {
         let hub = self.hub.access();
         let caller = CallerTokenSource { token_file: self.token_file.clone(), service_account, audience: Some(audience), hub };
         Ok((address, caller))
+    }
+}
+
+impl MaybeNamedArgs {
+    /// The access, if the arguments name one.
+    pub(super) fn name(&self) -> Result<Option<AccessName>, UsageError> {
+        self.access.as_deref().map(|access| access_name(access, self.namespace.as_deref())).transpose()
     }
 }
 

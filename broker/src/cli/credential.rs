@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use keyferry_core::exec_credential::{self, EXEC_INFO, ExecInfo};
+use keyferry_core::exec_credential::{self, EXEC_INFO, ExecInfo, NamedByCluster};
 use keyferry_core::jwt::UnverifiedJwt;
 use keyferry_core::name::AccessName;
 use keyferry_core::public_cluster::ClaimedCluster;
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
-use super::access::{NamedArgs, ServerArgs, UsageError, hint};
+use super::access::{MaybeNamedArgs, ServerArgs, UsageError, hint};
 use super::client_config::{ClientConfigArgs, Reach, home_folder};
 use super::{local_file, ui};
 use crate::client::ClientError;
@@ -27,7 +27,7 @@ const MAX_CA_BYTES: usize = 1 << 20;
 #[derive(Args)]
 pub(super) struct CredentialArgs {
     #[command(flatten)]
-    access: NamedArgs,
+    access: MaybeNamedArgs,
     #[command(flatten)]
     server: ServerArgs,
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub(super) fn run(args: &CredentialArgs) -> ExitCode {
 }
 
 fn answer(args: &CredentialArgs, clock: &SystemClock) -> Result<secrecy::SecretString, Failure> {
-    let access = args.access.name()?;
+    let argument = args.access.name()?;
     let info = std::env::var_os(EXEC_INFO);
     let info = ExecInfo::read(info.as_deref().map(std::os::unix::ffi::OsStrExt::as_bytes));
     let info = info.map_err(|error| failure(error.to_string(), "kubectl and client-go set it; see docs/clients.md"))?;
@@ -80,8 +80,30 @@ fn answer(args: &CredentialArgs, clock: &SystemClock) -> Result<secrecy::SecretS
             "write provideClusterInfo: true into the exec stanza; for a client that cannot, allowUnpinnedServer into your own client file",
         ));
     }
+    let access = match argument {
+        Some(access) => access,
+        None => named_by_cluster(&info.named, &reach)?,
+    };
     let token = through_cache(args, &access, &reach, info.cluster.as_ref(), clock)?;
     Ok(exec_credential::answer(info.version, &token.token, token.expiration))
+}
+
+/// The access that the cluster's entry names. Whoever wrote it chooses among the caller's own accesses, and gets the token of one only for
+/// that access's own target: so not where the target may go unnamed.
+fn named_by_cluster(named: &NamedByCluster, reach: &Reach) -> Result<AccessName, Failure> {
+    let mend = "write the access into the exec stanza's arguments: keyferry credential NAMESPACE/NAME";
+    match named {
+        NamedByCluster::Access(_) if reach.allow_unpinned_server => {
+            Err(failure("with allowUnpinnedServer the access is not taken from the cluster's config", mend))
+        }
+        NamedByCluster::Access(access) => Ok(access.clone()),
+        NamedByCluster::Nothing => {
+            Err(failure("no access is named, neither by an argument nor by clusterName of the cluster's config", mend))
+        }
+        NamedByCluster::Unreadable => {
+            Err(failure("clusterName of the cluster's config is no <namespace>/<name>", "a ClusterProfile that Keyferry writes has it"))
+        }
+    }
 }
 
 /// From the cache, or fetched by the one process that holds the lock while the others wait for what it leaves.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use keyferry_core::access_status::{DeliveryReport, TokenReport};
 use keyferry_core::audit::AuditRecord;
 use keyferry_core::authorise::{self, Grant, Pair, Requester, Review};
@@ -28,6 +29,21 @@ pub(super) struct Written {
     pub(super) report: DeliveryReport,
     /// Whether what stands in the way may pass by itself.
     pub(super) retry: bool,
+    /// When the last of the tokens ends that stand in its object or stood there at the beginning.
+    pub(super) exposed: Option<Timestamp>,
+}
+
+/// What is found out on the way of a delivery, whether or not it comes to its end.
+struct Progress {
+    token: Option<TokenReport>,
+    exposed: Option<Timestamp>,
+}
+
+impl Progress {
+    fn holds(&mut self, token: Option<TokenReport>) {
+        self.exposed = self.exposed.max(token.as_ref().map(|token| token.expires_at));
+        self.token = token;
+    }
 }
 
 /// Why an object is not as it should be.
@@ -50,13 +66,14 @@ impl Hindrance {
 impl Deliveries {
     /// Brings the object of one delivery to what it should be.
     pub(super) async fn write(&self, round: &Round<'_>, delivery: &Delivery, pair: &Pair, probe: &Seen) -> Written {
-        let mut report = DeliveryReport { delivery: delivery.clone(), reason: Reason::Ready, message: String::new(), token: None };
-        let outcome = self.write_one(round, delivery, pair, probe, &mut report).await;
-        let Err(hindrance) = outcome else { return Written { report, retry: false } };
-        let retry = hindrance.passes();
-        report.reason = hindrance.reason;
-        report.message = hindrance.message;
-        Written { report, retry }
+        let mut progress = Progress { token: None, exposed: None };
+        let outcome = self.write_one(round, delivery, pair, probe, &mut progress).await;
+        let Progress { token, exposed } = progress;
+        let (reason, message, retry) = match outcome {
+            Ok(()) => (Reason::Ready, String::new(), false),
+            Err(hindrance) => (hindrance.reason, hindrance.message.clone(), hindrance.passes()),
+        };
+        Written { report: DeliveryReport { delivery: delivery.clone(), reason, message, token }, retry, exposed }
     }
 
     async fn write_one(
@@ -65,7 +82,7 @@ impl Deliveries {
         delivery: &Delivery,
         pair: &Pair,
         probe: &Seen,
-        report: &mut DeliveryReport,
+        progress: &mut Progress,
     ) -> Result<(), Hindrance> {
         let (Some(target), Some(owner)) = (round.policy.targets.get(pair.target()), &round.access.uid) else {
             return Err(Hindrance::new(Reason::TargetNotGranted, ""));
@@ -73,13 +90,13 @@ impl Deliveries {
         let Some(place) = ObjectPlace::of(round.access, delivery) else { return Ok(()) };
         if let Err(gap) = delivery::express(delivery.delivery_type, target) {
             // What an earlier target could say may stand there still, and would lead elsewhere.
-            self.remove(&place, owner).await.map_err(|error| refusal(&error))?;
+            progress.exposed = self.remove(&place, owner).await.map_err(|error| refusal(&error))?;
             return Err(Hindrance::new(Reason::NotExpressible, gap.to_string()));
         }
         let read = self.parts.objects.get(&place.path()).await.map_err(|error| refusal(&error))?;
         let found = delivery::found(read.as_ref().map(delivery::ReadObject::value), owner);
         if let delivery::Found::Ours(held) = &found {
-            report.token = token_report(held);
+            progress.holds(token_report(held));
         }
         let usable = self.usable(round, target, delivery, probe);
         if let (Err(_), delivery::Found::Ours(held)) = (&usable, &found)
@@ -87,7 +104,7 @@ impl Deliveries {
         {
             // What leads to the target that the access had before does not wait until the new one can be used.
             self.remove(&place, owner).await.map_err(|error| refusal(&error))?;
-            report.token = None;
+            progress.token = None;
         }
         let ca_pem = usable?;
         let snapshot =
@@ -102,7 +119,7 @@ impl Deliveries {
         };
         self.check_neighbours(round, delivery, &place, target).await?;
         let body = if delivery.holds_token() {
-            self.with_token(round, delivery, pair, &snapshot, report).await?
+            self.with_token(round, delivery, pair, &snapshot, progress).await?
         } else {
             self.record(ROUTE, round, delivery, pair, None).await?;
             planned
@@ -158,7 +175,7 @@ impl Deliveries {
         delivery: &Delivery,
         pair: &Pair,
         snapshot: &Snapshot<'_>,
-        report: &mut DeliveryReport,
+        progress: &mut Progress,
     ) -> Result<ObjectBody, Hindrance> {
         let advised = |reason: Reason| {
             let message = advice::on(reason, pair, round.policy.own_namespace.as_ref());
@@ -176,7 +193,7 @@ impl Deliveries {
         // Only a record that was written lets the token leave, and only a grant that still holds.
         self.record(ROUTE, round, delivery, pair, Some((&grant, &token))).await?;
         authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, &grant).map_err(advised)?;
-        report.token = Some(TokenReport { token_id: token.token_id().to_owned(), expires_at, renew_at });
+        progress.holds(Some(TokenReport { token_id: token.token_id().to_owned(), expires_at, renew_at }));
         let bearer = Bearer { token: token.secret(), token_id: token.token_id(), expires_at, renew_at };
         render(snapshot, delivery, Some(&bearer))
     }
@@ -238,10 +255,13 @@ impl Deliveries {
         target: &TargetCluster,
     ) -> Result<(), Hindrance> {
         let namespace = &place.namespace;
-        let path = match delivery.delivery_type {
+        let paths = match delivery.delivery_type {
             DeliveryType::ClusterAPISecret => {
                 let cluster = delivery::cluster_api_cluster(&place.name);
-                format!("/apis/cluster.x-k8s.io/v1beta1/namespaces/{namespace}/clusters/{cluster}")
+                // A release of Cluster API serves one of them, or both.
+                ["v1beta2", "v1beta1"]
+                    .map(|version| format!("/apis/cluster.x-k8s.io/{version}/namespaces/{namespace}/clusters/{cluster}"))
+                    .to_vec()
             }
             DeliveryType::ArgoCDSecret => {
                 if let Some(other) = self.older_for_same_server(round, delivery, target) {
@@ -249,18 +269,19 @@ impl Deliveries {
                     return Err(Hindrance::new(Reason::ObjectNotOurs, message));
                 }
                 match delivery::argo_cd_own_name(&target.address).filter(|name| *name != place.name.as_str()) {
-                    Some(name) => format!("/api/v1/namespaces/{namespace}/secrets/{name}"),
+                    Some(name) => vec![format!("/api/v1/namespaces/{namespace}/secrets/{name}")],
                     None => return Ok(()),
                 }
             }
             _ => return Ok(()),
         };
-        match self.parts.objects.get(&path).await.map_err(|error| refusal(&error))? {
-            None => Ok(()),
-            Some(_) => {
-                Err(Hindrance::new(Reason::ObjectNotOurs, format!("{path} has the same cluster for its consumers; delete one of them")))
+        for path in paths {
+            if self.parts.objects.get(&path).await.map_err(|error| refusal(&error))?.is_some() {
+                let message = format!("{path} has the same cluster for its consumers; delete one of them");
+                return Err(Hindrance::new(Reason::ObjectNotOurs, message));
             }
         }
+        Ok(())
     }
 
     /// Another access of the namespace that was there before and writes an Argo CD Secret for the same server.

@@ -157,9 +157,19 @@ impl Setup {
         self.call(arguments, exec_info, &[]).await
     }
 
+    /// Runs the plugin with the user's own file and without an ACCESS.
+    pub(crate) async fn run_unnamed(&self, client_file: &str, exec_info: Option<&str>) -> Said {
+        let output = self.bare(&["credential", "--client-config", client_file], exec_info).output();
+        said(tokio::time::timeout(Duration::from_secs(60), output).await.unwrap().unwrap())
+    }
+
     pub(crate) fn command(&self, arguments: &[&str], exec_info: Option<&str>) -> tokio::process::Command {
+        self.bare(&[&["credential", "tenant-a/prod"], arguments].concat(), exec_info)
+    }
+
+    fn bare(&self, arguments: &[&str], exec_info: Option<&str>) -> tokio::process::Command {
         let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_keyferry"));
-        command.args(["credential", "tenant-a/prod"]).args(arguments).env_clear().stdin(Stdio::null()).kill_on_drop(true);
+        command.args(arguments).env_clear().stdin(Stdio::null()).kill_on_drop(true);
         command.env("HOME", self.folder.path()).env("XDG_CACHE_HOME", self.folder.path().join("cache"));
         command.envs(exec_info.map(|text| ("KUBERNETES_EXEC_INFO", text)));
         command
@@ -167,10 +177,13 @@ impl Setup {
 
     async fn call(&self, arguments: &[&str], exec_info: Option<&str>, env: &[(&str, &str)]) -> Said {
         let output = self.command(arguments, exec_info).envs(env.iter().copied()).output();
-        let output = tokio::time::timeout(Duration::from_secs(60), output).await.unwrap().unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Said { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+        said(tokio::time::timeout(Duration::from_secs(60), output).await.unwrap().unwrap())
     }
+}
+
+fn said(output: std::process::Output) -> Said {
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Said { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
 /// What must have failed: nothing on standard output, one error and no token on the other.

@@ -13,7 +13,7 @@ pub(super) async fn folder(manifest: &Path, part: Part) -> Result<PathBuf, PartE
     let unavailable = |why: String| PartError::Unavailable { part: part.binary(), version: part.version(), why };
     let output = Command::new("go")
         .current_dir(manifest)
-        .args(["mod", "download", "-json", part.package()])
+        .args(["mod", "download", "-json", part.module()])
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output()

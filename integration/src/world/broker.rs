@@ -273,6 +273,16 @@ impl Broker {
         Ok(Broker { process, ..self })
     }
 
+    /// Kills the process (SIGKILL) and starts another one with the same files.
+    ///
+    /// # Errors
+    /// It did not become ready.
+    pub async fn killed_and_started(self, binary: &KeyferryBinary) -> Result<Broker, TestError> {
+        self.process.kill().await?;
+        let process = binary.serve(&self.serve).await?;
+        Ok(Broker { process, ..self })
+    }
+
     /// A client that trusts its certificate.
     pub fn http(&self) -> &reqwest::Client {
         &self.http

@@ -54,6 +54,7 @@ impl Stage {
         let configured = broker.reconfigure(|targets, accesses| {
             targets.push(Target::of(&target, AUDIENCE_A).allowing(TENANT, &[ACCOUNT]));
             accesses.push(Access::of(TENANT, "apps", target.name(), ACCOUNT));
+            accesses.push(Access::of(TENANT, "more", target.name(), ACCOUNT));
         });
         configured.await?;
         Ok(Stage { hub, target, broker, ground })
@@ -61,6 +62,11 @@ impl Stage {
 
     /// The object that a delivery writes for `tenant-a/apps`, around this token where it holds one.
     pub(crate) fn delivered(&self, delivery: &Value, token: Option<&str>) -> Result<Value, TestError> {
+        self.delivered_for("apps", delivery, token)
+    }
+
+    /// The same for an access of another name.
+    pub(crate) fn delivered_for(&self, access: &str, delivery: &Value, token: Option<&str>) -> Result<Value, TestError> {
         let metadata = |name: &str| json!({ "name": name, "uid": "u", "generation": 1, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z" });
         let target = json!({
             "apiVersion": "keyferry.dev/v1alpha1",
@@ -71,11 +77,17 @@ impl Stage {
         let mut access = json!({
             "apiVersion": "keyferry.dev/v1alpha1",
             "kind": "TargetAccess",
-            "metadata": metadata("apps"),
+            "metadata": metadata(access),
             "spec": { "targetClusterRef": { "name": self.target.name() }, "serviceAccountName": ACCOUNT, "deliveries": [delivery] },
         });
         access["metadata"]["namespace"] = TENANT.into();
         Delivered { target: &target, access: &access, ca_pem: self.target.ca_pem() }.render(token)
+    }
+
+    /// For which accesses tokens left on the exchange, in order.
+    pub(crate) fn handed_out(&self) -> Result<Vec<String>, TestError> {
+        let granted = self.broker.audit()?.into_iter().filter(|record| record["route"] == "exchange" && record["decision"] == "granted");
+        Ok(granted.filter_map(|record| record["access"].as_str().map(str::to_owned)).collect())
     }
 
     /// A token for the target, from Keyferry.

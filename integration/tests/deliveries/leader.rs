@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::tenant::{EVERY_SHAPE, Tenant};
 
-const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/keyferry-system/leases/keyferry";
+pub(crate) const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/keyferry-system/leases/keyferry";
 
 pub(crate) async fn without_the_author_policy_no_token_is_written(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "unchecked", &EVERY_SHAPE).await?;
@@ -74,7 +74,7 @@ pub(crate) async fn a_leader_that_wakes_too_late_writes_nothing(world: Arc<OnHub
     Ok(())
 }
 
-async fn holder(world: &OnHub) -> Result<String, TestError> {
+pub(crate) async fn holder(world: &OnHub) -> Result<String, TestError> {
     let lease: Value = world.hub.admin().get(LEASE).await?;
     Ok(lease["spec"]["holderIdentity"].as_str().ok_or("the Lease has no holder")?.to_owned())
 }

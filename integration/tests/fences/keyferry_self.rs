@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use keyferry_integration::control_plane::ControlPlane;
-use keyferry_integration::rest::RestClient;
 use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::{Subject, let_mint};
 use serde_json::json;
 
-use super::people;
-use super::stage::{AUDIENCE, Stage, denied_by, must_be_denied, must_pass, token_request};
-use super::stage::{SECOND, mint, until};
+use super::stage::{AUDIENCE, Stage, must_be_denied, must_pass, token_request};
+use super::stage::{SECOND, mint};
+use super::{people, stage};
 
 const POLICY: &str = "keyferry-self";
 const SECRETS: &str = "keyferry-self-secrets";
@@ -32,11 +30,10 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
         must_be_denied("kube-system", mint(&keyferry, "kube-system", "reconciler", &["x"]).await, POLICY)?;
         must_be_denied("itself", mint(&keyferry, "keyferry-system", "keyferry", &["x"]).await, POLICY)?;
         let mut long = token_request(&["x"]);
-        long["spec"]["expirationSeconds"] = serde_json::json!(86_401);
+        long["spec"]["expirationSeconds"] = json!(86_401);
         let path = "/api/v1/namespaces/tenant-a/serviceaccounts/reconciler/token";
         must_be_denied("a longer life", keyferry.create(path, &long).await, POLICY)?;
         must_be_denied("a dry run", keyferry.create(&format!("{path}?dryRun=All"), &token_request(&["a", "b"])).await, POLICY)?;
-        no_token_by_a_secret(hub, &keyferry).await?;
         // The canary, by which it finds out whose an audience is.
         for audiences in [&[] as &[&str], &[&own], &[AUDIENCE], &[SECOND], &["keyferry.dev"]] {
             must_pass("the canary", mint(&keyferry, "keyferry-system", "keyferry-canary", audiences).await)?;
@@ -51,26 +48,39 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
     Ok(())
 }
 
-/// The hub fills in a Secret of one type with a token of its own that never ends.
-async fn no_token_by_a_secret(hub: &ControlPlane, keyferry: &RestClient) -> TestResult {
-    let rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/tenant-a";
-    let metadata = json!({ "name": "keyferry-secrets" });
-    let rules = json!([{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "get", "update"] }]);
-    let subject = json!({ "kind": "ServiceAccount", "name": "keyferry", "namespace": "keyferry-system" });
-    let role = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "keyferry-secrets" });
-    hub.admin().create(&format!("{rbac}/roles"), &json!({ "metadata": metadata, "rules": rules })).await?;
-    hub.admin().create(&format!("{rbac}/rolebindings"), &json!({ "metadata": metadata, "roleRef": role, "subjects": [subject] })).await?;
-    let secret = |name: &str, secret_type: &str| {
-        let annotations = json!({ "kubernetes.io/service-account.name": "other" });
-        json!({ "metadata": { "name": name, "annotations": annotations }, "type": secret_type })
-    };
-    let path = "/api/v1/namespaces/tenant-a/secrets";
-    let legacy = secret("legacy", "kubernetes.io/service-account-token");
-    until("it is denied", || async { denied_by(keyferry.create(&format!("{path}?dryRun=All"), &legacy).await, SECRETS) }).await?;
-    must_be_denied("a token of the hub's, by a Secret", keyferry.create(path, &legacy).await, SECRETS)?;
-    for secret_type in ["Opaque", "cluster.x-k8s.io/secret", "keyferry.dev/issuer-keys"] {
-        let name = secret_type.replace('/', "-").to_ascii_lowercase();
-        must_pass(secret_type, keyferry.create(path, &secret(&name, secret_type)).await)?;
+/// A Secret that the hub's token controller would fill with a token that never ends: Keyferry creates and reads Secrets of tenants.
+pub(super) async fn secrets(stage: Arc<Stage>) -> TestResult {
+    for hub in &stage.hubs {
+        let keyferry = people::keyferry(hub).await?;
+        let rules = json!([{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "get", "update", "patch", "delete"] }]);
+        people::allow(hub, "tenant-a", "keyferry-secrets", ("keyferry-system", "keyferry"), rules.clone()).await?;
+        let engineer = people::with_rules(hub, "tenant-a", "secret-writer", rules).await?;
+        let path = "/api/v1/namespaces/tenant-a/secrets";
+        let secret = |name: &str, of_type: &str| {
+            let annotations = json!({ "kubernetes.io/service-account.name": "reconciler" });
+            let metadata = json!({ "name": name, "annotations": annotations });
+            json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": of_type, "data": { "x": "eA==" } })
+        };
+        stage::until("self-secrets holds", || async {
+            let asked = keyferry.create(&format!("{path}?dryRun=All"), &secret("tried", "kubernetes.io/service-account-token")).await;
+            stage::denied_by(asked, SECRETS)
+        })
+        .await?;
+        let (lasting, bootstrap) = ("kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token");
+        for of_type in [lasting, bootstrap] {
+            must_be_denied(of_type, keyferry.create(path, &secret("lasting", of_type)).await, SECRETS)?;
+            must_be_denied("a dry run", keyferry.create(&format!("{path}?dryRun=All"), &secret("lasting", of_type)).await, SECRETS)?;
+            let applied = keyferry.apply(&format!("{path}/lasting"), &secret("lasting", of_type)).await;
+            must_be_denied("an apply", applied, SECRETS)?;
+        }
+        // What it writes, and what a Secret of somebody else's is turned to.
+        for of_type in ["Opaque", "cluster.x-k8s.io/secret"] {
+            let name = of_type.to_lowercase().replace(['.', '/'], "-");
+            must_pass(of_type, keyferry.create(path, &secret(&name, of_type)).await)?;
+        }
+        must_pass("an engineer", engineer.create(path, &secret("theirs", lasting)).await)?;
+        let to_another = json!({ "metadata": { "annotations": { "kubernetes.io/service-account.name": "other" } } });
+        must_be_denied("another's name", keyferry.patch(&format!("{path}/theirs"), &to_another).await, SECRETS)?;
     }
     Ok(())
 }

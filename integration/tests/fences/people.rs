@@ -50,6 +50,20 @@ pub(super) async fn cluster_admin(hub: &ControlPlane) -> Result<RestClient, Test
     Ok(client)
 }
 
+/// These rules in one namespace for an account of any namespace.
+pub(super) async fn allow(hub: &ControlPlane, namespace: &str, name: &str, account: (&str, &str), rules: Value) -> Result<(), TestError> {
+    let metadata = json!({ "name": name, "namespace": namespace });
+    let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata, "rules": rules });
+    hub.admin().apply(&format!("{RBAC}/namespaces/{namespace}/roles/{name}"), &role).await?;
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": metadata,
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name },
+        "subjects": [{ "kind": "ServiceAccount", "namespace": account.0, "name": account.1 }],
+    });
+    hub.admin().apply(&format!("{RBAC}/namespaces/{namespace}/rolebindings/{name}"), &binding).await?;
+    Ok(())
+}
+
 async fn grant(hub: &ControlPlane, namespace: &str, name: &str, rules: Value) -> Result<(), TestError> {
     let metadata = json!({ "name": name, "namespace": namespace });
     let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata, "rules": rules });

@@ -177,7 +177,7 @@ pub(super) fn must_pass(what: &str, answer: Result<Value, RestError>) -> Result<
 /// The apiserver's own check of the expressions against the schemas finds nothing; only a controller-manager makes it.
 pub(super) async fn type_checks(stage: Arc<Stage>) -> TestResult {
     let hub = stage.hubs.iter().find(|hub| hub.minor() == Minor::V1_36).ok_or("there is no 1.36 hub")?;
-    for fence in FENCES.iter().copied().chain(["self-secrets"]) {
+    for fence in FENCES.into_iter().chain(["self-secrets"]) {
         let path = format!("{ADMISSION}/validatingadmissionpolicies/keyferry-{fence}");
         until(&format!("{fence} is checked"), || async {
             hub.admin().get(&path).await.is_ok_and(|found| found["status"]["observedGeneration"] == found["metadata"]["generation"])

@@ -1,0 +1,6 @@
+//! Deliveries on a hub in memory whose calls fail, and with an embedded hub that mints.
+
+mod bench;
+mod hindered;
+mod interrupted;
+mod order;

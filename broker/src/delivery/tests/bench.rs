@@ -1,0 +1,290 @@
+//! One access of tenant-a, what it is delivered with, and everything that can go wrong around it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use keyferry_core::audit::AuditRecord;
+use keyferry_core::config;
+use keyferry_core::name::AccessName;
+use secrecy::SecretString;
+use serde_json::{Value, json};
+
+use crate::author_fence::AuthorFenceWriter;
+use crate::delivery::{Deliveries, DeliveryParts, Next};
+use crate::leadership::LeadershipWriter;
+use crate::metrics::Metrics;
+use crate::object_store::{Collection, Faults, ObjectStore};
+use crate::policy_store::PolicyWriter;
+use crate::ports::{AuditError, AuditSink, HubObjects, ProbeAnswer, ProbedTarget, TargetProbe};
+use crate::random::SystemRandomness;
+use crate::targets::{Readiness, TargetState, TargetWriter};
+use crate::testing::{CONFIGURATION, FakeObjects, SmallWorld, settle};
+
+/// Where the access is, and where it delivers.
+pub(super) const ACCESS: &str = "/apis/keyferry.dev/v1alpha1/namespaces/tenant-a/targetaccesses/apps";
+pub(super) const TARGET: &str = "/apis/keyferry.dev/v1alpha1/targetclusters/prod";
+pub(super) const SECRET: &str = "/api/v1/namespaces/tenant-a/secrets/apps-kubeconfig";
+
+/// See the module.
+pub(super) struct Bench {
+    pub(super) world: SmallWorld,
+    pub(super) objects: Arc<FakeObjects>,
+    pub(super) audit: Arc<FakeAudit>,
+    pub(super) probe: Arc<FakeProbe>,
+    pub(super) policy: Arc<PolicyWriter>,
+    pub(super) fence: AuthorFenceWriter,
+    pub(super) leadership: Arc<LeadershipWriter>,
+    store: Arc<ObjectStore>,
+    faults: Faults,
+    targets: TargetWriter,
+}
+
+impl Bench {
+    /// A hub with the access, which nothing was done for yet.
+    pub(super) async fn start() -> Bench {
+        let world = SmallWorld::start().await;
+        let server = config::read(CONFIGURATION).unwrap().server;
+        let bench = Bench {
+            world,
+            objects: Arc::default(),
+            audit: Arc::default(),
+            probe: Arc::default(),
+            policy: Arc::new(PolicyWriter::new(config::Policy::default())),
+            fence: AuthorFenceWriter::default(),
+            leadership: Arc::default(),
+            store: Arc::new(ObjectStore::new(server)),
+            faults: Faults::default(),
+            targets: TargetWriter::default(),
+        };
+        bench.fence.set(Ok(()));
+        bench.leadership.set(Some(Duration::from_secs(1_000_000_000)));
+        bench
+    }
+
+    /// Everything as before the first write, on the same hub.
+    pub(super) fn begin_anew(&mut self, spec: Value) {
+        self.objects = Arc::default();
+        self.audit = Arc::default();
+        self.put_target(&json!({}));
+        self.put_access(spec);
+    }
+
+    /// The TargetCluster, with further fields of its spec.
+    pub(super) fn put_target(&self, further: &Value) {
+        let mut spec = json!({
+            "address": "https://prod.example.test", "audience": "https://prod.example.test",
+            "allow": [{ "namespaces": ["tenant-a"], "serviceAccounts": ["reconciler"], "deliveries": ["HTTP", "KubeConfigSecret", "FluxConfigMap"] }],
+        });
+        for (field, value) in further.as_object().into_iter().flatten() {
+            spec[field] = value.clone();
+        }
+        self.put(TARGET, "TargetCluster", json!({ "name": "prod" }), spec);
+    }
+
+    /// The TargetAccess, with further fields of its spec.
+    pub(super) fn put_access(&self, further: Value) {
+        let mut spec = json!({ "targetClusterRef": { "name": "prod" }, "serviceAccountName": "reconciler" });
+        for (field, value) in further.as_object().into_iter().flatten() {
+            spec[field] = value.clone();
+        }
+        self.put(ACCESS, "TargetAccess", json!({ "name": "apps", "namespace": "tenant-a" }), spec);
+    }
+
+    fn put(&self, path: &str, kind: &str, mut metadata: Value, spec: Value) {
+        if self.objects.object(path).is_some() {
+            return self.objects.edit(path, |object| {
+                object["spec"] = spec;
+                object["metadata"]["generation"] = json!(object["metadata"]["generation"].as_i64().unwrap_or_default() + 1);
+            });
+        }
+        metadata["generation"] = json!(1);
+        metadata["creationTimestamp"] = json!(self.now());
+        let object = json!({ "apiVersion": "keyferry.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec });
+        self.objects.put_foreign(path, object);
+    }
+
+    fn now(&self) -> String {
+        use crate::clock::Clock;
+        self.world.clock.now().wall.to_string()
+    }
+
+    /// The access is deleted; what holds it back stays.
+    pub(super) fn delete_access(&self) {
+        let now = self.now();
+        self.objects.edit(ACCESS, |object| object["metadata"]["deletionTimestamp"] = json!(now));
+    }
+
+    /// What the watches bring, and what follows from it.
+    pub(super) fn watch(&self) {
+        self.store.replace_all(Collection::TargetClusters, self.objects.all("/targetclusters/"));
+        self.store.replace_all(Collection::TargetAccesses, self.objects.all("/targetaccesses/"));
+        let assembled = self.store.assemble();
+        let state = |target: &config::TargetCluster| {
+            let readiness = Readiness::Ready(match &target.certificate {
+                config::CertificateSource::Inline(pem) => Some(pem.clone().into()),
+                _ => None,
+            });
+            (target.name.clone(), TargetState { generation: target.generation, readiness, client_certificate: false })
+        };
+        self.targets.replace(assembled.policy.targets.values().map(state).collect());
+        self.policy.replace(assembled.policy.clone());
+        self.faults.replace(assembled);
+    }
+
+    /// A process that has just started.
+    pub(super) fn process(&self) -> Deliveries {
+        Deliveries::new(DeliveryParts {
+            policy: self.policy.reader(),
+            store: Arc::clone(&self.store),
+            faults: self.faults.clone(),
+            live: Arc::clone(&self.world.live),
+            published: self.world.publisher.reader(),
+            targets: self.targets.reader(),
+            mint: self.world.new_mint(),
+            fence: self.fence.reader(),
+            objects: Arc::<FakeObjects>::clone(&self.objects) as Arc<dyn HubObjects>,
+            probe: Arc::<FakeProbe>::clone(&self.probe) as Arc<dyn TargetProbe>,
+            audit: Arc::<FakeAudit>::clone(&self.audit) as Arc<dyn AuditSink>,
+            clock: Arc::<crate::testing::FakeClock>::clone(&self.world.clock),
+            random: Arc::new(SystemRandomness::default()),
+            metrics: Metrics::default(),
+            leadership: self.leadership.reader(),
+            settle: settle(),
+        })
+    }
+
+    /// One look at the access with what the watches bring.
+    pub(super) async fn look(&self, process: &Deliveries) -> Next {
+        self.watch();
+        process.reconcile(&AccessName::parse("tenant-a/apps").unwrap()).await
+    }
+
+    /// Looks until nothing is to be tried again; at most eight times.
+    pub(super) async fn settle(&self, process: &Deliveries) -> Next {
+        for _ in 0..8 {
+            let next = self.look(process).await;
+            if next != Next::Retry {
+                return next;
+            }
+        }
+        Next::Retry
+    }
+
+    /// Status and reason of a condition of the access.
+    pub(super) fn condition(&self, kind: &str) -> (String, String) {
+        let access = self.objects.object(ACCESS).unwrap();
+        let conditions = access["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let found = conditions.into_iter().find(|condition| condition["type"] == kind).unwrap_or_default();
+        let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
+        (text("status"), text("reason"))
+    }
+
+    /// Asserts that the access is ready.
+    pub(super) fn assert_ready(&self, when: &str) {
+        assert_eq!(self.condition("Ready"), ("True".to_owned(), "Ready".to_owned()), "{when}");
+    }
+
+    /// `status.exposureUntil`.
+    pub(super) fn exposure(&self) -> Option<jiff::Timestamp> {
+        self.objects.object(ACCESS)?["status"]["exposureUntil"].as_str()?.parse().ok()
+    }
+
+    /// When the last token ends that ever stood in an object.
+    pub(super) fn last_end(&self) -> Option<jiff::Timestamp> {
+        self.objects.every_version().iter().filter_map(expiry).max()
+    }
+}
+
+/// The annotation of an object.
+pub(super) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object["metadata"]["annotations"][format!("keyferry.dev/{key}")].as_str()
+}
+
+/// When the token of an object ends, in whole seconds as a status says it.
+pub(super) fn expiry(object: &Value) -> Option<jiff::Timestamp> {
+    let end: jiff::Timestamp = annotation(object, "expires-at")?.parse().ok()?;
+    jiff::Timestamp::from_second(end.as_second()).ok()
+}
+
+/// A delivery of a Secret with a token, and nothing asked of the target.
+pub(super) fn secret() -> Value {
+    json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }], "probe": "Off" })
+}
+
+type AuditHook = Box<dyn Fn() + Send + Sync>;
+
+/// Keeps the records, fails, or does what a test wants between the mint and the write.
+#[derive(Default)]
+pub(super) struct FakeAudit {
+    records: Mutex<Vec<Value>>,
+    away: std::sync::atomic::AtomicBool,
+    hook: Mutex<Option<AuditHook>>,
+}
+
+impl FakeAudit {
+    pub(super) fn be_away(&self, away: bool) {
+        self.away.store(away, Ordering::SeqCst);
+    }
+
+    pub(super) fn on_record(&self, hook: Option<AuditHook>) {
+        *self.hook.lock().unwrap_or_else(PoisonError::into_inner) = hook;
+    }
+
+    /// How many tokens were recorded as handed out.
+    pub(super) fn tokens(&self) -> usize {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner).iter().filter(|record| record["tokenId"].is_string()).count()
+    }
+
+    /// Whether a token of this `jti` was recorded.
+    pub(super) fn knows(&self, token_id: &str) -> bool {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|record| record["tokenId"] == token_id)
+    }
+}
+
+impl AuditSink for FakeAudit {
+    fn record<'a>(&'a self, record: &'a AuditRecord) -> BoxFuture<'a, Result<(), AuditError>> {
+        Box::pin(async move {
+            if self.away.load(Ordering::SeqCst) {
+                return Err(AuditError);
+            }
+            self.records.lock().unwrap_or_else(PoisonError::into_inner).push(json!(record));
+            if let Some(hook) = &*self.hook.lock().unwrap_or_else(PoisonError::into_inner) {
+                hook();
+            }
+            Ok(())
+        })
+    }
+}
+
+/// A target that answers what a test wants, and counts.
+pub(super) struct FakeProbe {
+    answer: Mutex<ProbeAnswer>,
+    asked: AtomicUsize,
+}
+
+impl Default for FakeProbe {
+    fn default() -> FakeProbe {
+        FakeProbe { answer: Mutex::new(ProbeAnswer::Unanswered("nobody is there")), asked: AtomicUsize::new(0) }
+    }
+}
+
+impl FakeProbe {
+    pub(super) fn answer(&self, answer: ProbeAnswer) {
+        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = answer;
+    }
+
+    pub(super) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+impl TargetProbe for FakeProbe {
+    fn try_token<'a>(&'a self, _: &'a ProbedTarget, _: &'a SecretString) -> BoxFuture<'a, ProbeAnswer> {
+        Box::pin(async move {
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            self.answer.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! What stands in the way has its reason, costs no token, and heals.
+
+use serde_json::{Value, json};
+
+use super::bench::{Bench, SECRET, secret};
+use crate::testing::Failing;
+
+#[tokio::test]
+async fn what_cannot_be_read_is_not_written_over() {
+    let mut bench = Bench::start().await;
+    for (failing, reason) in
+        [(Failing::Unreachable("get", "/secrets/"), "HubUnreachable"), (Failing::Forbidden("get", "/secrets/"), "DeliveryForbidden")]
+    {
+        bench.begin_anew(secret());
+        bench.objects.fail(Some(failing));
+        let minted = bench.world.hub.token_requests();
+        bench.settle(&bench.process()).await;
+        assert_eq!(bench.condition("Delivered"), ("False".to_owned(), reason.to_owned()));
+        assert_eq!(bench.condition("Reconciling").0, "True", "it is tried again");
+        assert_eq!((bench.audit.tokens(), bench.world.hub.token_requests()), (0, minted), "{reason}: nothing is minted");
+        assert_eq!(bench.objects.object(SECRET), None);
+        bench.objects.fail(None);
+        bench.settle(&bench.process()).await;
+        bench.assert_ready(reason);
+    }
+}
+
+#[tokio::test]
+async fn without_the_author_fence_only_what_holds_no_token() {
+    let mut bench = Bench::start().await;
+    let both = json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }, { "name": "m", "type": "FluxConfigMap" }] });
+    bench.begin_anew(both);
+    bench.fence.set(Err("it is not there".to_owned()));
+    let minted = bench.world.hub.token_requests();
+    bench.settle(&bench.process()).await;
+    assert_eq!(bench.condition("Delivered").1, "AuthorUnchecked");
+    assert_eq!(bench.objects.all("/configmaps/").len(), 1);
+    assert_eq!((bench.objects.object(SECRET), bench.audit.tokens()), (None, 0));
+    assert_eq!((bench.probe.asked(), bench.world.hub.token_requests()), (0, minted), "nor is the target asked with one");
+    bench.fence.set(Ok(()));
+    bench.settle(&bench.process()).await;
+    bench.assert_ready("authors are checked");
+}
+
+/// An object of ours that somebody else puts another owner to, or that appears between reading and creating.
+#[tokio::test]
+async fn what_is_not_ours_stays() {
+    let mut bench = Bench::start().await;
+    bench.begin_anew(secret());
+    let theirs =
+        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "apps-kubeconfig" }, "data": { "value": "bWluZQ==" } });
+    bench.objects.put_foreign(SECRET, theirs);
+    let before = bench.objects.object(SECRET);
+    bench.settle(&bench.process()).await;
+    assert_eq!(bench.condition("Delivered").1, "ObjectNotOurs");
+    assert_eq!((bench.objects.object(SECRET), bench.audit.tokens()), (before, 0));
+
+    bench.begin_anew(secret());
+    bench.settle(&bench.process()).await;
+    bench.objects.edit(SECRET, |secret| secret["metadata"]["ownerReferences"][0]["uid"] = json!("another"));
+    let before = bench.objects.object(SECRET);
+    bench.put_target(&json!({ "address": "https://moved.example.test" }));
+    bench.settle(&bench.process()).await;
+    assert_eq!(bench.condition("Delivered").1, "ObjectNotOurs");
+    bench.put_target(&json!({ "allow": [] }));
+    bench.settle(&bench.process()).await;
+    assert_eq!(bench.objects.object(SECRET), before, "nor is it deleted");
+}
+
+#[tokio::test]
+async fn steady_state_costs_nothing() {
+    let mut bench = Bench::start().await;
+    bench.begin_anew(secret());
+    let process = bench.process();
+    bench.settle(&process).await;
+    bench.objects.fail(None);
+    for _ in 0..5 {
+        bench.look(&process).await;
+    }
+    let calls = bench.objects.calls();
+    assert!(calls.iter().all(|call| call.starts_with("get ")), "{calls:?}");
+    let events: Vec<Value> = bench.objects.all("/events/");
+    assert_eq!(events.iter().filter(|event| event["reason"] == "Ready").count(), 1, "one Event on what became of it");
+    assert!(events.iter().all(|event| event["type"] == "Normal"));
+}
