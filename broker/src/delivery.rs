@@ -4,6 +4,7 @@
 //! its grant comes from the same authoriser, and is looked at once more right before the object is written.
 
 mod drain;
+mod neighbours;
 mod probe;
 mod remove;
 mod report;

@@ -1,4 +1,5 @@
 //! What the controller makes of TargetClusters and TargetAccesses on a real hub: objects that lead to real targets.
+#![allow(clippy::print_stderr, reason = "a test tells the person who waits what it measured")]
 #![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
 
 #[path = "deliveries/cluster_api.rs"]

@@ -53,7 +53,7 @@ pub(super) struct Hindrance {
 }
 
 impl Hindrance {
-    fn new(reason: Reason, message: impl Into<String>) -> Hindrance {
+    pub(super) fn new(reason: Reason, message: impl Into<String>) -> Hindrance {
         Hindrance { reason, message: message.into() }
     }
 
@@ -245,71 +245,6 @@ impl Deliveries {
         let status = delivery::cluster_profile_status(snapshot, place.name.as_str());
         self.parts.objects.apply_status(&place.path(), &status).await.map_err(|error| refusal(&error))
     }
-
-    /// Objects of other makers that would be mistaken for this one.
-    async fn check_neighbours(
-        &self,
-        round: &Round<'_>,
-        delivery: &Delivery,
-        place: &ObjectPlace,
-        target: &TargetCluster,
-    ) -> Result<(), Hindrance> {
-        let namespace = &place.namespace;
-        let paths = match delivery.delivery_type {
-            DeliveryType::ClusterAPISecret => {
-                let cluster = delivery::cluster_api_cluster(&place.name);
-                // A release of Cluster API serves one of them, or both.
-                ["v1beta2", "v1beta1"]
-                    .map(|version| format!("/apis/cluster.x-k8s.io/{version}/namespaces/{namespace}/clusters/{cluster}"))
-                    .to_vec()
-            }
-            DeliveryType::ArgoCDSecret => {
-                if let Some(other) = self.older_for_same_server(round, delivery, target) {
-                    let message = format!("TargetAccess {other} writes a Secret for {} already; Argo CD would take either", target.address);
-                    return Err(Hindrance::new(Reason::ObjectNotOurs, message));
-                }
-                match delivery::argo_cd_own_name(&target.address).filter(|name| *name != place.name.as_str()) {
-                    Some(name) => vec![format!("/api/v1/namespaces/{namespace}/secrets/{name}")],
-                    None => return Ok(()),
-                }
-            }
-            _ => return Ok(()),
-        };
-        for path in paths {
-            if self.parts.objects.get(&path).await.map_err(|error| refusal(&error))?.is_some() {
-                let message = format!("{path} has the same cluster for its consumers; delete one of them");
-                return Err(Hindrance::new(Reason::ObjectNotOurs, message));
-            }
-        }
-        Ok(())
-    }
-
-    /// Another access of the namespace that was there before and writes an Argo CD Secret for the same server.
-    fn older_for_same_server(
-        &self,
-        round: &Round<'_>,
-        delivery: &Delivery,
-        target: &TargetCluster,
-    ) -> Option<keyferry_core::name::AccessName> {
-        let seniority = |name| self.parts.store.access(name).map(|stored| (stored.record.created, stored.record.uid.as_str().to_owned()));
-        let own = seniority(round.name)?;
-        let same_server =
-            |name: &keyferry_core::name::ObjectName| round.policy.targets.get(name).is_some_and(|other| other.address == target.address);
-        // Only of accesses that are granted themselves: else a tenant could ask by one which targets have the same address.
-        let granted = |other: &TargetAccess, one: &Delivery| {
-            authorise::delivery_pair(&round.policy, &*self.parts.live, &other.name, &one.name).is_ok()
-        };
-        let others =
-            round.policy.accesses.values().filter(|other| other.name.namespace == round.name.namespace && same_server(&other.target));
-        for other in others {
-            let argo = other.deliveries.iter().filter(|one| one.delivery_type == DeliveryType::ArgoCDSecret && granted(other, one));
-            let before = argo.take_while(|one| other.name != *round.name || one.name != delivery.name).count() > 0;
-            if before && (other.name == *round.name || seniority(&other.name).is_some_and(|theirs| theirs < own)) {
-                return Some(other.name.clone());
-            }
-        }
-        None
-    }
 }
 
 fn render(snapshot: &Snapshot<'_>, delivery: &Delivery, bearer: Option<&Bearer<'_>>) -> Result<ObjectBody, Hindrance> {
@@ -323,7 +258,7 @@ fn token_report(held: &Held<'_>) -> Option<TokenReport> {
 }
 
 /// What the hub's refusal of an object means. Quotas and namespaces that go answer 403 as well.
-fn refusal(error: &HubError) -> Hindrance {
+pub(super) fn refusal(error: &HubError) -> Hindrance {
     let reason = match error {
         HubError::Forbidden(message) if message.contains("exceeded quota") => Reason::QuotaExceeded,
         HubError::Forbidden(message) if message.contains("is being terminated") => Reason::NamespaceTerminating,
