@@ -7,7 +7,7 @@ use keyferry_core::access_status::{DeliveryReport, TokenReport};
 use keyferry_core::audit::AuditRecord;
 use keyferry_core::authorise::{self, Grant, Pair, Requester, Review};
 use keyferry_core::bound_token::BoundToken;
-use keyferry_core::config::{Delivery, DeliveryType, Probe, TargetAccess, TargetCluster};
+use keyferry_core::config::{Delivery, DeliveryType, Probe, TargetCluster};
 use keyferry_core::delivery::{self, Bearer, Held, ObjectBody, ObjectPlace, Snapshot, Step};
 use keyferry_core::lifetime;
 use keyferry_core::reason::Reason;
