@@ -1,5 +1,7 @@
 //! The reference of the objects, from their own schemas: `docs/reference.md` is this output.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 /// Deeper than any field of ours; a schema is never walked further.
@@ -110,8 +112,9 @@ fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
+/// By name: in which order a map holds them depends on what else is built with it.
 fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
-    value.as_object().into_iter().flatten()
+    value.as_object().into_iter().flatten().collect::<BTreeMap<_, _>>().into_iter()
 }
 
 fn word(value: &Value) -> &str {
