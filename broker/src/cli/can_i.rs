@@ -25,8 +25,8 @@ pub(super) struct CanIArgs {
     /// The resource, as RESOURCE[.GROUP][/SUBRESOURCE]; with `apply`, what to start from, as --from.
     #[arg(required_unless_present = "filename")]
     resource: Option<String>,
-    /// With `apply`: a file, a folder of files, or - for standard input, with the objects that Flux is to apply. Overlays are not built: pipe
-    /// `kubectl kustomize DIR` into -f -.
+    /// With `apply`: a file, a folder of files, or - for standard input, with the objects that Flux is to apply; without it, what a
+    /// Kustomization has applied before, by its inventory. Overlays are not built: pipe `kubectl kustomize DIR` into -f -.
     #[arg(short, long, value_name = "PATH")]
     filename: Option<PathBuf>,
     /// The namespace at the target; of objects, where they name none: default.
@@ -55,11 +55,8 @@ enum Output {
 
 pub(super) async fn run(args: CanIArgs) -> ExitCode {
     let asked = match (&args.filename, &args.resource) {
-        (Some(_), _) if args.verb != "apply" => Err("a file is given, but the verb is not apply".to_owned()),
-        (Some(path), start) => can_apply(&args, path, start.as_deref()).await,
-        (None, Some(_)) if args.verb == "apply" => {
-            Err("apply is asked about objects: give them by -f PATH, or -f - for standard input".to_owned())
-        }
+        (path, start) if args.verb == "apply" => can_apply(&args, path.as_deref(), start.as_deref()).await,
+        (Some(_), _) => Err("a file is given, but the verb is not apply".to_owned()),
         (None, Some(resource)) => can(&args, resource).await,
         (None, None) => Err("neither a resource nor a file is given".to_owned()),
     };
@@ -87,17 +84,25 @@ async fn can(args: &CanIArgs, resource: &str) -> Result<ExitCode, String> {
     Ok(if ui::result(&text).is_ok() { code } else { ExitCode::FAILURE })
 }
 
-async fn can_apply(args: &CanIArgs, path: &std::path::Path, start: Option<&str>) -> Result<ExitCode, String> {
+async fn can_apply(args: &CanIArgs, path: Option<&std::path::Path>, start: Option<&str>) -> Result<ExitCode, String> {
     let start = match (start, &args.from) {
         (Some(_), Some(_)) => return Err("what to start from is given twice, before -f and by --from".to_owned()),
         (Some(start), None) => Some(start.parse::<StartArg>()?),
         (None, from) => from.clone(),
     };
-    let Found { objects, unbuilt } = objects(path)?;
+    let given = path.map(objects).transpose()?;
+    let mut plan = args.way.plan(start.as_ref(), args.from_namespace.as_deref()).await?;
+    let Found { objects, unbuilt } = match (given, plan.inventory.take()) {
+        (Some(given), _) => given,
+        (None, Some(objects)) => Found { objects, ..Found::default() },
+        (None, None) => {
+            let hint = "give them by -f PATH, or -f - for standard input, or start from a kustomization that has applied before";
+            return Err(format!("apply is asked about objects: {hint}"));
+        }
+    };
     if objects.is_empty() {
-        return Err(format!("reading {}: there is no object", path.display()));
+        return Err("there is no object to ask about".to_owned());
     }
-    let plan = args.way.plan(start.as_ref(), args.from_namespace.as_deref()).await?;
     let calls = calls(&plan).await?;
     let place = args.namespace.as_deref().unwrap_or("default");
     let mut applied = apply::ask(&calls, &objects, place, plan.impersonated_user().as_deref()).await;

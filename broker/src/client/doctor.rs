@@ -5,6 +5,7 @@ pub mod fetch;
 pub mod flux;
 pub mod found_kubeconfig;
 pub mod identity;
+pub mod inventory;
 pub mod published;
 pub mod start;
 pub mod target_calls;

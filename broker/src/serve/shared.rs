@@ -1,5 +1,7 @@
 //! What every part of the server shares, and the tasks that keep it current.
 
+mod on_hub;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,19 +13,15 @@ use keyferry_core::service_account::ServiceAccount;
 use tokio::sync::watch as watch_channel;
 use tokio::task::JoinSet;
 
+use self::on_hub::OnHub;
 use super::{ServeError, ServeOptions};
 use crate::audience_guard::AudienceGuard;
 use crate::authenticate::Authenticator;
-use crate::author_fence::AuthorFenceWriter;
 use crate::broker::{Broker, BrokerParts};
 use crate::clock::{Clock, SystemClock};
-use crate::controller::deliver::{self, DeliverParts};
 use crate::controller::objects as controller_objects;
-use crate::controller::pairing::{self, PairingParts};
-use crate::controller::target_status::{self, TargetStatusParts};
-use crate::controller::{author_fence, canary, certificates, config_file, issuer_keys, key_records, lead, publish, renew, self_check};
+use crate::controller::{canary, certificates, config_file, issuer_keys, key_records, lead, publish, renew, self_check};
 use crate::delegate::Delegations;
-use crate::delivery::{Deliveries, DeliveryParts};
 use crate::key_record_store::KeyRecordStore;
 use crate::kube::certificate_secret::KubeCertificateSecrets;
 use crate::kube::client::HubClient;
@@ -31,7 +29,6 @@ use crate::kube::hub::KubeHub;
 use crate::kube::issuer_documents::KubeIssuerDocuments;
 use crate::kube::issuer_keys::KubeIssuerKeys;
 use crate::kube::lease::Lease;
-use crate::kube::objects::KubeObjects;
 use crate::kube::secret_store::KubeSecretStore;
 use crate::kube::watch;
 use crate::leadership::{LeadershipReader, LeadershipWriter};
@@ -41,11 +38,10 @@ use crate::mint::{Mint, MintParts};
 use crate::object_store::{Faults, ObjectStore};
 use crate::own_issuer::{Keeper, KeeperParts, LocalSigner, OwnIssuers, OwnMint};
 use crate::policy_store::{PolicyReader, PolicyWriter};
-use crate::ports::{AuditSink, Hub, HubObjects, TargetProbe};
+use crate::ports::{AuditSink, Hub};
 use crate::publication::{KeyRecords, Publisher, PublisherParts};
 use crate::random::{Random, SystemRandomness};
 use crate::settings::CallerSettings;
-use crate::target_probe::HttpsProbe;
 use crate::targets::{TargetReader, TargetWriter};
 use crate::timed_hub::TimedHub;
 
@@ -69,12 +65,6 @@ pub(super) struct Shared {
     hub: Arc<dyn Hub>,
     policy: PolicyReader,
     targets: TargetReader,
-}
-
-/// What is known of the hub's TargetClusters and TargetAccesses, where policy stands in them.
-struct OnHub {
-    store: Arc<ObjectStore>,
-    faults: Faults,
 }
 
 /// What is known of the task that keeps the keys of own issuers.
@@ -240,72 +230,5 @@ impl Shared {
         self.background.spawn(canary::follow(self.guard()));
         self.background.spawn(renew::follow(mint, self.policy.clone(), Arc::clone(&self.live)));
         Ok(broker)
-    }
-
-    /// What writes deliveries, statuses and the pairing object, while this replica leads.
-    fn start_controller(&mut self, on_hub: &OnHub, mint: &Mint, audit: Arc<dyn AuditSink>) {
-        let objects: Arc<dyn HubObjects> = Arc::new(KubeObjects::new(self.client.clone()));
-        let probe: Arc<dyn TargetProbe> = Arc::new(HttpsProbe);
-        let random: Arc<dyn Random> = Arc::new(SystemRandomness::default());
-        let (store, live, clock) = (|| Arc::clone(&on_hub.store), || Arc::clone(&self.live), || Arc::clone(&self.clock));
-        let fence = AuthorFenceWriter::default();
-        let fence_reader = fence.reader();
-        let deliveries = Deliveries::new(DeliveryParts {
-            policy: self.policy.clone(),
-            store: store(),
-            faults: on_hub.faults.clone(),
-            live: live(),
-            published: self.publisher.reader(),
-            targets: self.targets.clone(),
-            mint: mint.clone(),
-            fence: fence_reader.clone(),
-            objects: Arc::clone(&objects),
-            probe: Arc::clone(&probe),
-            audit,
-            clock: clock(),
-            random: Arc::clone(&random),
-            metrics: self.metrics.clone(),
-            leadership: self.leadership.clone(),
-            settle: lifetime::settle(self.server.max_age),
-        });
-        let deliver = DeliverParts {
-            policy: self.policy.clone(),
-            store: store(),
-            live: live(),
-            targets: self.targets.clone(),
-            fence: fence_reader,
-            leadership: self.leadership.clone(),
-            clock: clock(),
-            max_stale: self.server.max_stale_authorization,
-        };
-        let canary =
-            ServiceAccount { namespace: self.server.cluster_resource_namespace.clone(), name: self.server.canary_service_account.clone() };
-        let pairing = PairingParts {
-            policy: self.policy.clone(),
-            store: store(),
-            live: live(),
-            objects: Arc::clone(&objects),
-            leadership: self.leadership.clone(),
-            clock: clock(),
-            canary,
-        };
-        let status = TargetStatusParts {
-            policy: self.policy.clone(),
-            store: store(),
-            faults: on_hub.faults.clone(),
-            targets: self.targets.clone(),
-            published: self.publisher.reader(),
-            public_url: self.server.public_url.to_string(),
-            objects: Arc::clone(&objects),
-            probe,
-            guard: self.guard(),
-            leadership: self.leadership.clone(),
-            clock: clock(),
-            random,
-        };
-        self.background.spawn(author_fence::follow(objects, fence));
-        self.background.spawn(pairing::follow(pairing));
-        self.background.spawn(target_status::follow(status));
-        self.background.spawn(deliver::follow(deliver, Arc::new(deliveries)));
     }
 }

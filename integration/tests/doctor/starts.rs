@@ -68,6 +68,20 @@ async fn what_a_kustomization_may_apply(it: &Federation, hub: &[String; 4]) -> R
             wrong.push(format!("{arguments:?}: {answer:#} {}", String::from_utf8_lossy(&output.stderr)));
         }
     }
+    // Without a file: what the Kustomization has applied before.
+    let arguments = ["can-i", "apply", "kustomization/by-secret", "-o", "json", "--from-namespace", TENANT, &hub[0], &hub[1]];
+    let untold = it.ground.binary().run(&arguments, &[]).await?;
+    if untold.status.code() != Some(2) || !String::from_utf8_lossy(&untold.stderr).contains("has applied before") {
+        wrong.push(format!("{arguments:?} without an inventory: {untold:?}"));
+    }
+    let entries = json!([{ "id": "apps_a__ConfigMap", "v": "v1" }, { "id": "apps_web_apps_Deployment", "v": "v1" }]);
+    let change = json!({ "status": { "inventory": { "entries": entries } } });
+    it.hub.admin().patch(&format!("{KUSTOMIZATIONS}/by-secret/status"), &change).await?;
+    let told = it.ground.binary().run(&arguments, &[]).await?;
+    let answer: Value = serde_json::from_slice(&told.stdout).unwrap_or_default();
+    if told.status.code() != Some(1) || answer["missing"].as_array().map(Vec::len) != Some(8) {
+        wrong.push(format!("{arguments:?}: {answer:#} {}", String::from_utf8_lossy(&told.stderr)));
+    }
     Ok(wrong)
 }
 

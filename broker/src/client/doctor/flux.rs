@@ -6,8 +6,8 @@ use keyferry_trust::doctor::Held;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::TargetAddress;
 use super::start::{Plan, hub_client, issuer_of, mint, problem, read_secret};
+use super::{TargetAddress, inventory};
 use crate::kube::client::{HubAccess, HubClient};
 
 /// A kind of Flux's that applies at a target.
@@ -69,6 +69,7 @@ pub async fn from_flux(hub: &HubAccess, kind: Kind, namespace: &Namespace, name:
     if !spec.service_account_name.is_empty() {
         plan.impersonate = Some((namespace.to_string(), spec.service_account_name));
     }
+    plan.inventory = inventory::objects(&object);
     match spec.kube_config {
         None => plan.problem = Some(problem(Code::FluxReferenceUnusable, "it has no spec.kubeConfig: it applies on the hub itself")),
         Some(KubeConfig { secret_ref: Some(reference), .. }) => {

@@ -57,6 +57,8 @@ pub struct Plan {
     pub own_issuers: Vec<String>,
     /// The ServiceAccount that is impersonated at the target, as namespace and name.
     pub impersonate: Option<(String, String)>,
+    /// What a Kustomization that was started from has applied.
+    pub inventory: Option<Vec<Value>>,
 }
 
 impl Plan {

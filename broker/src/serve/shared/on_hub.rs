@@ -1,0 +1,95 @@
+//! The controller's part of the server: what brings deliveries, statuses and the pairing object to what the hub's objects say.
+
+use std::sync::Arc;
+
+use keyferry_core::lifetime;
+use keyferry_core::service_account::ServiceAccount;
+
+use super::Shared;
+use crate::author_fence::AuthorFenceWriter;
+use crate::controller::deliver::{self, DeliverParts};
+use crate::controller::pairing::{self, PairingParts};
+use crate::controller::target_status::{self, TargetStatusParts};
+use crate::controller::author_fence;
+use crate::delivery::{Deliveries, DeliveryParts};
+use crate::kube::objects::KubeObjects;
+use crate::mint::Mint;
+use crate::object_store::{Faults, ObjectStore};
+use crate::ports::{AuditSink, HubObjects, TargetProbe};
+use crate::random::{Random, SystemRandomness};
+use crate::target_probe::HttpsProbe;
+
+/// What is known of the hub's TargetClusters and TargetAccesses, where policy stands in them.
+pub(super) struct OnHub {
+    pub(super) store: Arc<ObjectStore>,
+    pub(super) faults: Faults,
+}
+
+impl Shared {
+    /// What writes deliveries, statuses and the pairing object, while this replica leads.
+    pub(super) fn start_controller(&mut self, on_hub: &OnHub, mint: &Mint, audit: Arc<dyn AuditSink>) {
+        let objects: Arc<dyn HubObjects> = Arc::new(KubeObjects::new(self.client.clone()));
+        let probe: Arc<dyn TargetProbe> = Arc::new(HttpsProbe);
+        let random: Arc<dyn Random> = Arc::new(SystemRandomness::default());
+        let (store, live, clock) = (|| Arc::clone(&on_hub.store), || Arc::clone(&self.live), || Arc::clone(&self.clock));
+        let fence = AuthorFenceWriter::default();
+        let fence_reader = fence.reader();
+        let deliveries = Deliveries::new(DeliveryParts {
+            policy: self.policy.clone(),
+            store: store(),
+            faults: on_hub.faults.clone(),
+            live: live(),
+            published: self.publisher.reader(),
+            targets: self.targets.clone(),
+            mint: mint.clone(),
+            fence: fence_reader.clone(),
+            objects: Arc::clone(&objects),
+            probe: Arc::clone(&probe),
+            audit,
+            clock: clock(),
+            random: Arc::clone(&random),
+            metrics: self.metrics.clone(),
+            leadership: self.leadership.clone(),
+            settle: lifetime::settle(self.server.max_age),
+        });
+        let deliver = DeliverParts {
+            policy: self.policy.clone(),
+            store: store(),
+            live: live(),
+            targets: self.targets.clone(),
+            fence: fence_reader,
+            leadership: self.leadership.clone(),
+            clock: clock(),
+            max_stale: self.server.max_stale_authorization,
+        };
+        let canary =
+            ServiceAccount { namespace: self.server.cluster_resource_namespace.clone(), name: self.server.canary_service_account.clone() };
+        let pairing = PairingParts {
+            policy: self.policy.clone(),
+            store: store(),
+            live: live(),
+            objects: Arc::clone(&objects),
+            leadership: self.leadership.clone(),
+            clock: clock(),
+            canary,
+        };
+        let status = TargetStatusParts {
+            policy: self.policy.clone(),
+            store: store(),
+            faults: on_hub.faults.clone(),
+            targets: self.targets.clone(),
+            published: self.publisher.reader(),
+            public_url: self.server.public_url.to_string(),
+            objects: Arc::clone(&objects),
+            probe,
+            guard: self.guard(),
+            leadership: self.leadership.clone(),
+            clock: clock(),
+            random,
+        };
+        self.background.spawn(author_fence::follow(objects, fence));
+        self.background.spawn(pairing::follow(pairing));
+        self.background.spawn(target_status::follow(status));
+        self.background.spawn(deliver::follow(deliver, Arc::new(deliveries)));
+    }
+}
