@@ -59,7 +59,7 @@ impl Server {
     /// # Errors
     /// [`ServeError`], before anything has been asked of the hub.
     pub async fn bind(options: ServeOptions) -> Result<Server, ServeError> {
-        let configuration = config_file::read(&options.config, options.overrides)?;
+        let configuration = config_file::read(&options.config, options.overrides.clone())?;
         let server = &configuration.server;
         let audit: Arc<dyn AuditSink> = match &server.audit_file {
             Some(path) => Arc::new(AuditLog::file(path).map_err(|source| ServeError::Audit { path: path.clone(), source })?),

@@ -113,10 +113,19 @@ pub(crate) fn canonical(value: &serde_json::Value) -> String {
 }
 
 /// What the command line or the environment says; it goes before the file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// `--enable-keyferry-issuer`: whether targets may have `issuer: Keyferry`.
     pub enable_own_issuers: Option<bool>,
+    /// `--cluster-resource-namespace`: the namespace of the Secrets that cluster-scoped objects name.
+    pub cluster_resource_namespace: Option<crate::name::Namespace>,
+}
+
+impl Overrides {
+    /// For whoever only reads a file that a server is to serve: an issuer of its own is no mistake in it.
+    pub fn of_a_reader() -> Overrides {
+        Overrides { enable_own_issuers: Some(true), cluster_resource_namespace: None }
+    }
 }
 
 /// Reads a configuration file's text.
@@ -140,7 +149,7 @@ pub fn read_with(text: &str, overrides: Overrides) -> Result<Configuration, Conf
     for document in &documents {
         match (document.api_version(), document.kind()) {
             (server::API_VERSION, "ServerConfiguration") => {
-                let read = server::read(document, overrides, &mut mistakes);
+                let read = server::read(document, &overrides, &mut mistakes);
                 server = server.or(read);
             }
             (target::API_VERSION, "TargetCluster") => target::read(document, &mut policy, &mut mistakes),

@@ -81,8 +81,7 @@ struct Exporter {
 
 impl Exporter {
     async fn of(args: &ExportArgs) -> Result<Exporter, String> {
-        let server =
-            config_file::read(&args.config, Overrides { enable_own_issuers: Some(true) }).map_err(|error| error.to_string())?.server;
+        let server = config_file::read(&args.config, Overrides::of_a_reader()).map_err(|error| error.to_string())?.server;
         let public_url = match &args.public_url {
             Some(text) => PublicUrl::new(text).map_err(|error| format!("--public-url {error}"))?,
             None => server.public_url.clone(),

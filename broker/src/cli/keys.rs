@@ -70,7 +70,7 @@ pub(super) async fn run(args: KeysArgs) -> ExitCode {
     if let Some(KeysCommand::Rotate(args)) = &args.command {
         return rotate::run(args).await;
     }
-    let max_age = match args.config.as_deref().map(|path| config_file::read(path, Overrides { enable_own_issuers: Some(true) })) {
+    let max_age = match args.config.as_deref().map(|path| config_file::read(path, Overrides::of_a_reader())) {
         None => Duration::from_secs(60),
         Some(Ok(configuration)) => configuration.server.max_age,
         Some(Err(error)) => return ui::fail(&error.to_string(), None),

@@ -78,7 +78,7 @@ async fn revoke(args: &RevokeArgs) -> Result<ExitCode, String> {
     let configuration = args
         .config
         .as_deref()
-        .map(|path| config_file::read(path, Overrides { enable_own_issuers: Some(true) }))
+        .map(|path| config_file::read(path, Overrides::of_a_reader()))
         .transpose()
         .map_err(|error| error.to_string())?;
     let mut cases = match &configuration {

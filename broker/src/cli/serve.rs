@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use keyferry_core::config::Overrides;
+use keyferry_core::name::Namespace;
 use tracing_subscriber::EnvFilter;
 
 use super::{HubArgs, ui};
@@ -20,6 +21,9 @@ pub(super) struct ServeArgs {
     /// Let targets have `issuer: Keyferry`: an issuer and a key set of their own, kept in Secrets of Keyferry's namespace.
     #[arg(long, env = "KEYFERRY_ENABLE_KEYFERRY_ISSUER", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     enable_keyferry_issuer: Option<bool>,
+    /// The namespace of the Secrets that TargetClusters name, and of Keyferry's own; before clusterResourceNamespace of the file.
+    #[arg(long, env = "KEYFERRY_CLUSTER_RESOURCE_NAMESPACE", value_name = "NAMESPACE", value_parser = namespace)]
+    cluster_resource_namespace: Option<Namespace>,
     /// Check the configuration and leave.
     #[arg(long)]
     check: bool,
@@ -31,7 +35,8 @@ pub(super) struct ServeArgs {
 }
 
 pub(super) async fn run(args: ServeArgs) -> ExitCode {
-    let overrides = Overrides { enable_own_issuers: args.enable_keyferry_issuer };
+    let overrides =
+        Overrides { enable_own_issuers: args.enable_keyferry_issuer, cluster_resource_namespace: args.cluster_resource_namespace.clone() };
     if args.check {
         return check(&args.config, overrides);
     }
@@ -46,6 +51,10 @@ pub(super) async fn run(args: ServeArgs) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => ui::fail(&error.to_string(), None),
     }
+}
+
+fn namespace(text: &str) -> Result<Namespace, String> {
+    Namespace::new(text).map_err(|error| format!("the namespace {error}"))
 }
 
 fn check(path: &std::path::Path, overrides: Overrides) -> ExitCode {

@@ -45,7 +45,7 @@ struct Row {
 }
 
 pub(super) fn run(args: &TargetsArgs) -> ExitCode {
-    let policy = match config_file::read(&args.config, Overrides { enable_own_issuers: Some(true) }) {
+    let policy = match config_file::read(&args.config, Overrides::of_a_reader()) {
         Ok(configuration) if configuration.server.objects == ObjectSource::CustomResources => {
             let hint = "ask the hub: kubectl get targetclusters,targetaccesses --all-namespaces";
             return ui::fail("the file says objects: CustomResources, so it lists none itself", Some(hint));

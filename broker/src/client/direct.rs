@@ -94,7 +94,7 @@ impl Direct {
     /// # Errors
     /// [`ClientError`].
     pub async fn configuration(&self, access: &AccessName) -> Result<Configuration, ClientError> {
-        let configuration = config_file::read(&self.config, Overrides { enable_own_issuers: Some(true) })?;
+        let configuration = config_file::read(&self.config, Overrides::of_a_reader())?;
         if configuration.server.objects == ObjectSource::File {
             return Ok(configuration);
         }

@@ -73,7 +73,10 @@ pub async fn follow(
     mut read_again: ReadAgain,
 ) {
     // What runs was decided at the start: until a restart there are own issuers, or there are none.
-    let overrides = Overrides { enable_own_issuers: Some(in_force.own_issuers.enabled) };
+    let overrides = Overrides {
+        enable_own_issuers: Some(in_force.own_issuers.enabled),
+        cluster_resource_namespace: Some(in_force.cluster_resource_namespace.clone()),
+    };
     // The file may have changed since it was first read, so the first look takes it in again.
     let mut last = None;
     let mut ticks = tokio::time::interval(INTERVAL);
@@ -97,7 +100,7 @@ pub async fn follow(
         if last.as_deref() == Some(text.as_str()) {
             continue;
         }
-        match parse(&path, &text, overrides).and_then(|configuration| check_in_force(&path, configuration, &in_force)) {
+        match parse(&path, &text, overrides.clone()).and_then(|configuration| check_in_force(&path, configuration, &in_force)) {
             Ok(configuration) => {
                 report_server_changes(&in_force, &configuration.server);
                 let mut policy_read = configuration.policy;

@@ -199,7 +199,7 @@ struct Audit {
 }
 
 /// Reads the ServerConfiguration.
-pub(super) fn read(document: &Document, overrides: Overrides, mistakes: &mut Vec<Mistake>) -> Option<ServerConfiguration> {
+pub(super) fn read(document: &Document, overrides: &Overrides, mistakes: &mut Vec<Mistake>) -> Option<ServerConfiguration> {
     let mut check = Check::new(document, mistakes);
     let object: Object = check.read()?;
     let hub_name = name::label(&object.hub_name).map(|()| object.hub_name.clone());
@@ -240,7 +240,7 @@ pub(super) fn read(document: &Document, overrides: Overrides, mistakes: &mut Vec
         hub_name: hub_name?,
         public_url: public_url?,
         caller_audience: caller_audience?,
-        cluster_resource_namespace: namespace?,
+        cluster_resource_namespace: overrides.cluster_resource_namespace.clone().or(namespace)?,
         canary_service_account: canary?,
         hub_issuer,
         hub_endpoints: hub_endpoints?,

@@ -141,7 +141,7 @@ fn the_server_has_its_defaults() {
 fn own_issuers_are_enabled_by_the_file_or_before_it() {
     let enabled = |setting: &str, overrides| {
         let text = GOOD.replace("hubName: hub\n", &format!("hubName: hub\n{setting}")).replace("issuer: Hub", "issuer: Keyferry");
-        read_with(&text, Overrides { enable_own_issuers: overrides })
+        read_with(&text, Overrides { enable_own_issuers: overrides, ..Overrides::default() })
     };
     let configuration = enabled("ownIssuers: {enabled: true, rotateEvery: 48h}\n", None).unwrap();
     assert_eq!(configuration.server.own_issuers, OwnIssuers { enabled: true, rotate_every: Duration::from_secs(48 * 3600) });
@@ -159,7 +159,7 @@ fn own_issuers_are_enabled_by_the_file_or_before_it() {
 fn an_own_issuer_is_the_targets_and_nobody_elses() {
     let mistake = |from: &str, to: &str| {
         let text = GOOD.replace("issuer: Hub", "issuer: Keyferry").replace(from, to);
-        let ConfigError { mistakes } = read_with(&text, Overrides { enable_own_issuers: Some(true) }).unwrap_err();
+        let ConfigError { mistakes } = read_with(&text, Overrides::of_a_reader()).unwrap_err();
         let [mistake] = mistakes.as_slice() else { panic!("{mistakes:?}") };
         mistake.path.clone()
     };
@@ -464,4 +464,12 @@ proptest! {
             prop_assert!(error.mistakes.iter().all(|mistake| mistake.line <= 1 + text.lines().count() as u64));
         }
     }
+}
+
+#[test]
+fn a_flag_goes_before_the_files_namespace() {
+    let given = Namespace::new("elsewhere").unwrap();
+    let overrides = Overrides { cluster_resource_namespace: Some(given.clone()), ..Overrides::default() };
+    let configuration = read_with(GOOD, overrides).unwrap();
+    assert_eq!((&configuration.server.cluster_resource_namespace, &configuration.policy.own_namespace), (&given, &Some(given.clone())));
 }

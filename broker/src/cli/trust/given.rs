@@ -34,7 +34,7 @@ pub(super) fn read(args: &TrustArgs) -> Result<Given, String> {
     let configuration = args
         .config
         .as_deref()
-        .map(|path| config_file::read(path, Overrides { enable_own_issuers: Some(true) }))
+        .map(|path| config_file::read(path, Overrides::of_a_reader()))
         .transpose()
         .map_err(|error| error.to_string())?;
     let found = match &configuration {

@@ -7,10 +7,10 @@ use keyferry_core::service_account::ServiceAccount;
 
 use super::Shared;
 use crate::author_fence::AuthorFenceWriter;
+use crate::controller::author_fence;
 use crate::controller::deliver::{self, DeliverParts};
 use crate::controller::pairing::{self, PairingParts};
 use crate::controller::target_status::{self, TargetStatusParts};
-use crate::controller::author_fence;
 use crate::delivery::{Deliveries, DeliveryParts};
 use crate::kube::objects::KubeObjects;
 use crate::mint::Mint;
