@@ -56,6 +56,8 @@ pub(crate) async fn keyferry_works_with_these_rights(hubs: Arc<Hubs>) -> TestRes
     until(hub, &config_map, |object| object["data"]["address"] == moved).await?;
     hub.admin().patch(&format!("{targets}/prod"), &json!({ "spec": { "allow": [] } })).await?;
     gone(hub, &config_map).await?;
+    hub.admin().patch(&format!("{targets}/prod"), &json!({ "spec": { "allow": target["spec"]["allow"] } })).await?;
+    until(hub, &config_map, |object| object["data"]["address"] == moved).await?;
     hub.admin().delete(&format!("{accesses}/prod")).await?;
     // It would drain for as long as Flux may use a token of its own.
     let draining = |object: &Value| object["status"]["conditions"].to_string().contains("DeliveryDraining");

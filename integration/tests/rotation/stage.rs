@@ -8,7 +8,9 @@ use keyferry_integration::http_client::trusting;
 use keyferry_integration::parts::Minor;
 use keyferry_integration::pki::SigningKeyKind;
 use keyferry_integration::runner::TestError;
-use keyferry_integration::world::{Access, Broker, BrokerSpec, BrokerTimes, Ground, Subject, Target, TrustingTarget, let_mint};
+use keyferry_integration::world::{
+    Access, Broker, BrokerSpec, BrokerTimes, Ground, Subject, Target, TrustingTarget, let_mint, until_trusted,
+};
 use serde_json::{Value, json};
 
 /// The tenant's namespace.
@@ -66,6 +68,8 @@ impl Stage {
             ground.target(trusting).await.map(Arc::new)
         };
         let (broker, newer, older) = tokio::try_join!(ground.start_broker(&hub, spec), target(0, Minor::V1_36), target(1, Minor::V1_33))?;
+        // One that came before the first keys were published tries again only after ten seconds.
+        tokio::try_join!(until_trusted(&hub, &newer), until_trusted(&hub, &older))?;
         let targets = vec![newer, older];
         let_mint(&hub, &format!("{broker_namespace}-minter"), Subject::ServiceAccount(&broker_namespace, "keyferry"), TENANT, &names)
             .await?;
