@@ -76,7 +76,7 @@ async fn what_a_kustomization_may_apply(it: &Federation, hub: &[String; 4]) -> R
     }
     let entries = json!([{ "id": "apps_a__ConfigMap", "v": "v1" }, { "id": "apps_web_apps_Deployment", "v": "v1" }]);
     let change = json!({ "status": { "inventory": { "entries": entries } } });
-    it.hub.admin().patch(&format!("{KUSTOMIZATIONS}/by-secret/status"), &change).await?;
+    it.hub.admin().patch(&format!("{KUSTOMIZATIONS}/by-secret"), &change).await?;
     let told = it.ground.binary().run(&arguments, &[]).await?;
     let answer: Value = serde_json::from_slice(&told.stdout).unwrap_or_default();
     if told.status.code() != Some(1) || answer["missing"].as_array().map(Vec::len) != Some(8) {
