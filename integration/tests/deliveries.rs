@@ -59,6 +59,7 @@ fn main() -> ExitCode {
         .test("a_ca_that_is_missing_wrong_or_replaced", faults::a_ca_that_is_missing_wrong_or_replaced)
         .test("a_client_certificate_beside_the_ca_is_told", faults::a_client_certificate_beside_the_ca_is_told_and_never_delivered)
         .test("a_missing_binding_is_named_and_mended", faults::a_missing_binding_is_named_and_mended)
+        .test("a_missing_right_to_mint_is_named_and_mended", faults::a_missing_right_to_mint_is_named_and_mended)
         .test("a_quota_that_is_used_up", faults::a_quota_that_is_used_up)
         .test("what_a_shape_cannot_carry_is_not_written", faults::what_a_shape_cannot_carry_is_not_written)
         .test("a_suspended_access_keeps_what_it_has", faults::a_suspended_access_keeps_what_it_has)

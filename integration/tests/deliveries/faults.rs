@@ -72,6 +72,31 @@ pub(crate) async fn a_missing_binding_is_named_and_mended(world: Arc<OnHub>) -> 
     Ok(())
 }
 
+/// Rights on objects alone: the mint is refused by the hub, and the message holds the Role that is missing.
+pub(crate) async fn a_missing_right_to_mint_is_named_and_mended(world: Arc<OnHub>) -> TestResult {
+    let tenant = Tenant::new(&world, "mintless", &EVERY_SHAPE).await?;
+    let rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/mintless";
+    world.hub.admin().delete(&format!("{rbac}/rolebindings/keyferry-minter")).await?;
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": { "name": "objects", "namespace": "mintless" },
+        "rules": [{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "get", "update", "delete"] }],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": { "name": "objects", "namespace": "mintless" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "objects" },
+        "subjects": [{ "kind": "ServiceAccount", "name": "keyferry", "namespace": "keyferry-system" }],
+    });
+    world.hub.admin().apply(&format!("{rbac}/roles/objects"), &role).await?;
+    world.hub.admin().apply(&format!("{rbac}/rolebindings/objects"), &binding).await?;
+    tenant.put_access("apps", secret()).await?;
+    let access = tenant.until("apps", "Delivered", "False", "MintForbidden").await?;
+    assert!(access.to_string().contains("keyferry-minter-reconciler"), "it holds what to apply: {access}");
+    assert_eq!(tenant.written()?, 0);
+    bind_minter(&world.hub, "mintless").await?;
+    tenant.until_ready("apps").await?;
+    Ok(())
+}
+
 pub(crate) async fn a_quota_that_is_used_up(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "quota", &EVERY_SHAPE).await?;
     let quota = json!({
