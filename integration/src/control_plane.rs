@@ -7,6 +7,7 @@ mod forge;
 mod kubectl;
 mod objects;
 mod running;
+mod serving;
 mod spec;
 mod tokens;
 
@@ -80,7 +81,12 @@ impl ControlPlane {
         url_of(self.port)
     }
 
-    /// PEM of the authority that signed its serving certificate.
+    /// The port of [`Self::url`].
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// PEM of the authority that signed its first serving certificate.
     pub fn ca_pem(&self) -> &str {
         self.ca.cert_pem()
     }
@@ -151,6 +157,10 @@ impl ControlPlane {
         *self.signing.lock().await = signing;
     }
 
+    fn dns_names(&self) -> Vec<String> {
+        dns_names(&self.spec.name)
+    }
+
     fn prepare(spec: ControlPlaneSpec, parts: &Parts, etcd_url: &str, parent: &Path, port: u16) -> Result<Self, ControlPlaneError> {
         if spec.controller_manager && spec.minor != Minor::V1_36 {
             return Err(ControlPlaneError::NoControllerManager { minor: spec.minor.git_version() });
@@ -158,7 +168,7 @@ impl ControlPlane {
         let folder = parent.join(&spec.name);
         std::fs::create_dir_all(&folder).map_err(|source| ControlPlaneError::file(&folder, source))?;
         let ca = TestCa::create(&format!("{} test CA", spec.name), &folder)?;
-        let serving = ca.serving("kube-apiserver", &[format!("{}.keyferry.test", spec.name), "kubernetes.default.svc".to_owned()])?;
+        let serving = ca.serving("kube-apiserver", &dns_names(&spec.name))?;
         let certificate = ca.client("harness-admin", "system:masters")?;
         let admin = RestClient::with_certificate(&url_of(port), ca.cert_pem(), &certificate)?;
         let kubeconfig = folder.join("admin.kubeconfig");
@@ -186,6 +196,11 @@ impl ControlPlane {
             admin_kubeconfig,
         })
     }
+}
+
+/// The names in its serving certificate, beside this machine's own.
+fn dns_names(name: &str) -> Vec<String> {
+    vec![format!("{name}.keyferry.test"), "kubernetes.default.svc".to_owned()]
 }
 
 fn url_of(port: u16) -> String {

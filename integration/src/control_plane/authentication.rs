@@ -68,7 +68,8 @@ impl ControlPlane {
     }
 }
 
-fn swap(path: &Path, text: &str) -> Result<(), ControlPlaneError> {
+/// Replaces a file in one step.
+pub(super) fn swap(path: &Path, text: &str) -> Result<(), ControlPlaneError> {
     let fresh = path.with_extension("fresh");
     std::fs::write(&fresh, text).map_err(|source| ControlPlaneError::file(&fresh, source))?;
     std::fs::rename(&fresh, path).map_err(|source| ControlPlaneError::file(path, source))

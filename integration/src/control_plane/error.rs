@@ -101,6 +101,14 @@ pub enum ControlPlaneError {
         /// How long it was waited for.
         seconds: u64,
     },
+    /// kube-apiserver did not take notice of the new serving certificate.
+    #[error("{name} did not show its new serving certificate in {seconds} s")]
+    ExchangeLate {
+        /// The control plane.
+        name: String,
+        /// How long it was waited for.
+        seconds: u64,
+    },
 }
 
 impl ControlPlaneError {
