@@ -1,6 +1,7 @@
 //! Flux on a hub: the real source-controller and kustomize-controller as processes of their own, with the CRDs and the rights that Flux
 //! gives them.
 
+mod attempts;
 mod installation;
 mod objects;
 
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use attempts::Attempts;
 pub use objects::{GitSource, KubeConfigRef, KustomizationSpec, condition, until_ready, until_said};
 
 use crate::control_plane::ControlPlane;

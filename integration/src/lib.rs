@@ -27,6 +27,7 @@ pub mod ports;
 pub mod process;
 pub mod rbac;
 pub mod readiness;
+pub mod relay;
 pub mod rendered;
 pub mod rest;
 pub mod runner;

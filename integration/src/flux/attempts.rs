@@ -1,0 +1,142 @@
+//! What became of every reconcile of a Kustomization, by a watch: nothing between two looks is missed.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::Method;
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+use super::condition;
+use crate::control_plane::ControlPlane;
+use crate::runner::TestError;
+
+const SUCCEEDED: &str = "ReconciliationSucceeded";
+
+/// A running watch of one Kustomization. It ends when dropped.
+#[derive(Debug)]
+pub struct Attempts {
+    seen: Arc<Mutex<Seen>>,
+    watching: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// `status.history[].totalReconciliations`, all together, now.
+    reconciled: u64,
+    /// Whatever said that a reconcile failed.
+    failures: Vec<String>,
+    /// Why the watch is over.
+    ended: Option<String>,
+}
+
+impl Attempts {
+    /// Watches the Kustomization of this namespace and name on the hub, from now on.
+    ///
+    /// # Errors
+    /// The hub does not give a watch.
+    pub async fn watch(hub: &ControlPlane, namespace: &str, name: &str) -> Result<Attempts, TestError> {
+        let path = format!(
+            "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{namespace}/kustomizations\
+             ?watch=true&fieldSelector=metadata.name%3D{name}&timeoutSeconds=900"
+        );
+        let mut answer = hub.admin().request(Method::GET, &path).send().await?.error_for_status()?;
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let writes = Arc::clone(&seen);
+        let watching = tokio::spawn(async move {
+            let mut unread = Vec::new();
+            let why = loop {
+                match answer.chunk().await {
+                    Ok(Some(chunk)) => unread.extend_from_slice(&chunk),
+                    Ok(None) => break "the hub ended it".to_owned(),
+                    Err(error) => break error.without_url().to_string(),
+                }
+                while let Some(end) = unread.iter().position(|byte| *byte == b'\n') {
+                    let line: Vec<u8> = unread.drain(..=end).collect();
+                    held(&writes).take(&serde_json::from_slice(&line).unwrap_or_default());
+                }
+            };
+            held(&writes).ended = Some(why);
+        });
+        Ok(Attempts { seen, watching })
+    }
+
+    /// How many reconciles there have been, all of which succeeded.
+    ///
+    /// # Errors
+    /// One failed, with what was said of it; or the watch has ended and knows nothing.
+    pub fn succeeded(&self) -> Result<u64, TestError> {
+        let seen = held(&self.seen);
+        if let Some(why) = &seen.ended {
+            return Err(format!("the watch of a Kustomization is over: {why}").into());
+        }
+        match seen.failures.as_slice() {
+            [] => Ok(seen.reconciled),
+            failures => Err(format!("reconciles failed: {failures:?}").into()),
+        }
+    }
+}
+
+impl Drop for Attempts {
+    fn drop(&mut self) {
+        self.watching.abort();
+    }
+}
+
+impl Seen {
+    fn take(&mut self, event: &Value) {
+        let kind = event["type"].as_str().unwrap_or_default();
+        if !matches!(kind, "ADDED" | "MODIFIED") {
+            self.failures.push(format!("the watch said {kind:?}: {}", event["object"]["message"]));
+            return;
+        }
+        let object = &event["object"];
+        let ready = condition(object, "Ready");
+        if ready["status"] == "False" {
+            self.failures.push(format!("Ready=False {}: {}", ready["reason"], ready["message"]));
+        }
+        let history = || object["status"]["history"].as_array().into_iter().flatten();
+        for other in history().filter(|attempt| attempt["lastReconciledStatus"] != SUCCEEDED) {
+            self.failures.push(format!("history: {other}"));
+        }
+        self.reconciled = history().filter_map(|attempt| attempt["totalReconciliations"].as_u64()).sum();
+    }
+}
+
+fn held(seen: &Mutex<Seen>) -> std::sync::MutexGuard<'_, Seen> {
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(kind: &str, ready: &str, last: &str) -> Value {
+        json!({ "type": kind, "object": { "status": {
+            "conditions": [{ "type": "Ready", "status": ready }],
+            "history": [
+                { "lastReconciledStatus": last, "totalReconciliations": 2 },
+                { "lastReconciledStatus": SUCCEEDED, "totalReconciliations": 3 },
+            ],
+        } } })
+    }
+
+    #[test]
+    fn every_kind_of_failure_is_kept() {
+        let mut seen = Seen::default();
+        for (kind, ready) in [("ADDED", "Unknown"), ("MODIFIED", "True")] {
+            seen.take(&event(kind, ready, SUCCEEDED));
+        }
+        assert_eq!((seen.reconciled, seen.failures.len()), (5, 0), "{seen:?}");
+        for bad in
+            [event("MODIFIED", "False", SUCCEEDED), event("MODIFIED", "True", "ReconciliationFailed"), event("ERROR", "True", SUCCEEDED)]
+        {
+            let before = seen.failures.len();
+            seen.take(&bad);
+            assert_eq!(seen.failures.len(), before + 1, "{seen:?}");
+        }
+        seen.take(&event("MODIFIED", "True", SUCCEEDED));
+        assert_eq!(seen.failures.len(), 3, "what failed once is not forgotten");
+    }
+}

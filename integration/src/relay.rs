@@ -1,0 +1,151 @@
+//! A TCP relay in front of a server that can make everybody shake hands anew, as a load balancer does that is exchanged.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::ports::bound_listener;
+
+/// Nothing moves on a connection for so long: nobody waits for an answer on it.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// A running relay. Dropping it ends it, open connections included.
+#[derive(Debug)]
+pub struct Relay {
+    address: SocketAddr,
+    connections: Arc<Connections>,
+    accepting: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Connections {
+    accepted: AtomicU64,
+    /// What the connections since the last [`Relay::renew`] listen to: `true` asks them to end.
+    present: Mutex<watch::Sender<bool>>,
+}
+
+impl Relay {
+    /// In front of a port of this machine.
+    ///
+    /// # Errors
+    /// It cannot listen.
+    pub fn in_front_of(port: u16) -> io::Result<Self> {
+        let listener = TcpListener::from_std(bound_listener()?)?;
+        let address = listener.local_addr()?;
+        let connections = Arc::new(Connections::default());
+        let counted = Arc::clone(&connections);
+        let accepting = tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let end = counted.accept();
+                tokio::spawn(async move {
+                    // Either side may break off at any time; the other then sees its connection end, which is all there is to tell.
+                    let _ = relay(client, port, end).await;
+                });
+            }
+        });
+        Ok(Self { address, connections, accepting })
+    }
+
+    /// `https://127.0.0.1:<port>`.
+    pub fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    /// How many connections came so far.
+    pub fn accepted(&self) -> u64 {
+        self.connections.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Ends every connection that stands, each as soon as it is quiet; comes back when all have ended. New ones are taken all the time.
+    pub async fn renew(&self) {
+        let before = std::mem::take(&mut *self.connections.present());
+        before.send_replace(true);
+        before.closed().await;
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+impl Connections {
+    fn accept(&self) -> watch::Receiver<bool> {
+        self.accepted.fetch_add(1, Ordering::Relaxed);
+        self.present().subscribe()
+    }
+
+    fn present(&self) -> std::sync::MutexGuard<'_, watch::Sender<bool>> {
+        self.present.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn relay(mut client: TcpStream, port: u16, mut end: watch::Receiver<bool>) -> io::Result<()> {
+    let mut server = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+    let (mut from_client, mut to_client) = client.split();
+    let (mut from_server, mut to_server) = server.split();
+    let (mut up, mut down) = (vec![0; 16 * 1024], vec![0; 16 * 1024]);
+    loop {
+        let ending = *end.borrow_and_update();
+        let (bytes, destination) = tokio::select! {
+            read = from_client.read(&mut up) => (up.get(..read?), &mut to_server),
+            read = from_server.read(&mut down) => (down.get(..read?), &mut to_client),
+            () = tokio::time::sleep(QUIET), if ending => return Ok(()),
+            asked = end.changed() => match asked {
+                Ok(()) => continue,
+                Err(_) => return Ok(()),
+            },
+        };
+        match bytes {
+            Some(bytes) if !bytes.is_empty() => destination.write_all(bytes).await?,
+            _ => return Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn talk(client: &mut TcpStream, server: &mut TcpStream) -> io::Result<()> {
+        let mut word = [0; 4];
+        client.write_all(b"ping").await?;
+        server.read_exact(&mut word).await?;
+        server.write_all(b"pong").await?;
+        client.read_exact(&mut word).await?;
+        assert_eq!(&word, b"pong");
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn what_stands_ends_when_it_is_quiet_and_not_before() -> io::Result<()> {
+        let listener = TcpListener::from_std(bound_listener()?)?;
+        let relay = Relay::in_front_of(listener.local_addr()?.port())?;
+        let mut client = TcpStream::connect(relay.address).await?;
+        let (mut server, _) = listener.accept().await?;
+        talk(&mut client, &mut server).await?;
+        let mut ended = Box::pin(relay.renew());
+        for _ in 0..4 {
+            assert!(tokio::time::timeout(QUIET / 2, &mut ended).await.is_err(), "ended while it was in use");
+            talk(&mut client, &mut server).await?;
+        }
+        tokio::time::timeout(Duration::from_secs(10), &mut ended).await?;
+        drop(ended);
+        assert_eq!(client.read(&mut [0; 4]).await?, 0, "in good order");
+        let mut client = TcpStream::connect(relay.address).await?;
+        let (mut server, _) = listener.accept().await?;
+        talk(&mut client, &mut server).await?;
+        assert_eq!(relay.accepted(), 2);
+        drop(relay);
+        assert_eq!(client.read(&mut [0; 4]).await?, 0);
+        Ok(())
+    }
+}
