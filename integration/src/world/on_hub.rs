@@ -219,6 +219,21 @@ pub async fn install_for_objects(hub: &ControlPlane) -> Result<(), TestError> {
     fences.sort();
     let fences: Vec<&Path> = fences.iter().map(PathBuf::as_path).collect();
     apply_manifests(hub, &fences).await?;
+    until_fenced(hub).await
+}
+
+/// Until the hub knows the kind of the policy's parameter it refuses every TokenRequest, which is safe, but not what a test waits for.
+async fn until_fenced(hub: &ControlPlane) -> Result<(), TestError> {
+    let limit = Instant::now() + PATIENCE;
+    while let Err(error) = hub.token_request("keyferry-system", "keyferry", &["https://nobody.keyferry.test"], 600).await {
+        if !error.to_string().contains("not yet synced") {
+            break;
+        }
+        if Instant::now() > limit {
+            return Err(format!("the admission policies are not in force after {PATIENCE:?}: {error}").into());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     Ok(())
 }
 
@@ -247,5 +262,24 @@ pub async fn bind_minter(hub: &ControlPlane, namespace: &str) -> Result<(), Test
     });
     let path = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings/keyferry-minter");
     hub.admin().apply(&path, &binding).await?;
+    Ok(())
+}
+
+/// Has a delivery's Secret written anew with another token, in the place of the one that is there: another lifetime is another token, and one
+/// whose time is said to have come is not waited for.
+///
+/// # Errors
+/// What the hub says.
+pub async fn renew_with_lifetime(hub: &ControlPlane, namespace: &str, access: &str, secret: &str, lifetime: &str) -> Result<(), TestError> {
+    let path = access_path(namespace, access);
+    let mut deliveries = hub.admin().get(&path).await?["spec"]["deliveries"].take();
+    for delivery in deliveries.as_array_mut().into_iter().flatten() {
+        delivery["tokenLifetime"] = lifetime.into();
+    }
+    hub.admin().patch(&path, &json!({ "spec": { "deliveries": deliveries } })).await?;
+    let due = json!({ "metadata": { "annotations": { "keyferry.dev/renew-at": "2026-01-01T00:00:00Z" } } });
+    hub.admin().patch(&secret_path(namespace, secret), &due).await?;
+    let look = json!({ "metadata": { "annotations": { "keyferry.dev/requestedAt": lifetime } } });
+    hub.admin().patch(&path, &look).await?;
     Ok(())
 }
