@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use keyferry_integration::control_plane::ControlPlane;
 use keyferry_integration::fleet::FleetError;
-use keyferry_integration::flux::{Flux, FluxSpec, until_ready};
+use keyferry_integration::flux::{Flux, FluxSpec, KustomizationSpec, until_ready};
 use keyferry_integration::git_server::{GitServer, Repository};
+use keyferry_integration::parts::Minor;
 use keyferry_integration::rest::{RestClient, RestError};
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
 use keyferry_integration::world::on_hub::{OnHub, RECONCILER, access_path, audience};
-use keyferry_integration::world::{Broker, Ground, put_secret};
+use keyferry_integration::world::{Broker, Ground, TrustingTarget, put_secret, until_trusted};
 use serde_json::{Value, json};
 
 /// Where tenants put their things at their target.
@@ -22,7 +23,7 @@ pub(crate) struct Stage {
     pub(crate) targets: [ControlPlane; 2],
     pub(crate) git: GitServer,
     flux: Flux,
-    _broker: Broker,
+    pub(crate) broker: Broker,
     ground: Ground,
 }
 
@@ -42,13 +43,29 @@ impl Stage {
 
     async fn build(ground: Ground) -> Result<Stage, TestError> {
         let OnHub { hub, broker, targets, ground } = OnHub::build(ground).await?;
-        for (plane, tenant, delivery) in [(&targets[0], "tenant-a", "KubeConfigSecret"), (&targets[1], "tenant-b", "FluxConfigMap")] {
-            may_apply(plane, tenant).await?;
-            declare(&hub, plane, tenant, delivery).await?;
+        for (plane, allowed) in [(&targets[0], ("tenant-a", "KubeConfigSecret")), (&targets[1], ("tenant-b", "FluxConfigMap"))] {
+            may_apply(plane, &[allowed.0]).await?;
+            declare(&hub, plane, &plane.url(), &[allowed]).await?;
         }
         let git = GitServer::start(ground.folder())?;
         let flux = Flux::start(&hub, ground.parts(), ground.folder(), &FluxSpec::with_workload_identity()).await?;
-        Ok(Stage { hub, targets, git, flux, _broker: broker, ground })
+        Ok(Stage { hub, targets, git, flux, broker, ground })
+    }
+
+    /// A further target (1.36) that lets in the reconcilers of these tenants, who may apply there.
+    pub(crate) async fn target_of(&self, name: &str, tenants: &[&str]) -> Result<ControlPlane, TestError> {
+        let trusting = TrustingTarget {
+            name,
+            minor: Minor::V1_36,
+            issuer: "https://hub.keyferry.test",
+            audience: &audience(name),
+            discovery_url: &format!("{}/.well-known/openid-configuration", self.broker.discovery_url()),
+            subjects: &tenants.iter().map(|tenant| format!("{tenant}:{RECONCILER}")).collect::<Vec<_>>(),
+        };
+        let target = self.ground.target(trusting).await?;
+        may_apply(&target, tenants).await?;
+        until_trusted(&self.hub, &target).await?;
+        Ok(target)
     }
 
     /// What Flux has said of a Kustomization that it could not apply.
@@ -65,12 +82,15 @@ impl Stage {
     }
 }
 
-/// A TargetCluster for one tenant by one delivery, with its CA in a Secret of its name.
-async fn declare(hub: &ControlPlane, plane: &ControlPlane, tenant: &str, delivery: &str) -> Result<(), TestError> {
+/// A TargetCluster for each of these tenants by one delivery, with its CA in a Secret of its name.
+pub(crate) async fn declare(hub: &ControlPlane, plane: &ControlPlane, address: &str, allowed: &[(&str, &str)]) -> Result<(), TestError> {
     let name = plane.name();
     put_secret(hub, name, &[("ca.crt", plane.ca_pem())]).await?;
-    let allow = json!([{ "namespaces": [tenant], "serviceAccounts": [RECONCILER], "deliveries": [delivery] }]);
-    let spec = json!({ "address": plane.url(), "audience": audience(name), "certSecretRef": { "name": name }, "allow": allow });
+    let allow: Vec<Value> = allowed
+        .iter()
+        .map(|(tenant, delivery)| json!({ "namespaces": [tenant], "serviceAccounts": [RECONCILER], "deliveries": [delivery] }))
+        .collect();
+    let spec = json!({ "address": address, "audience": audience(name), "certSecretRef": { "name": name }, "allow": allow });
     let target = json!({ "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": name }, "spec": spec });
     hub.admin().apply(&format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}"), &target).await?;
     Ok(())
@@ -78,7 +98,11 @@ async fn declare(hub: &ControlPlane, plane: &ControlPlane, tenant: &str, deliver
 
 /// A tenant's access to its target, by one delivery into an object of the access's own name; ready when it comes back.
 pub(crate) async fn access(hub: &ControlPlane, tenant: &str, name: &str, delivery: &str) -> Result<(), TestError> {
-    let target = tenant.replace("tenant", "target");
+    access_to(&tenant.replace("tenant", "target"), hub, tenant, name, delivery).await
+}
+
+/// The same to any target.
+pub(crate) async fn access_to(target: &str, hub: &ControlPlane, tenant: &str, name: &str, delivery: &str) -> Result<(), TestError> {
     let deliveries = json!([{ "name": "flux", "type": delivery, "objectName": name }]);
     let spec = json!({ "targetClusterRef": { "name": target }, "serviceAccountName": RECONCILER, "deliveries": deliveries });
     let named = json!({ "name": name, "namespace": tenant });
@@ -114,6 +138,22 @@ pub(crate) fn who_applied(target: &ControlPlane, name: &str) -> Result<Vec<Strin
     Ok(users)
 }
 
+/// Waits until Flux has applied this commit and says Ready.
+pub(crate) async fn until_applied(hub: &ControlPlane, spec: &KustomizationSpec<'_>, commit: &str) -> Result<(), TestError> {
+    let limit = Instant::now() + Duration::from_secs(60);
+    loop {
+        let object = until_ready(hub, &spec.path()).await?;
+        let revision = object["status"]["lastAppliedRevision"].as_str().unwrap_or_default();
+        if revision.contains(commit) {
+            return Ok(());
+        }
+        if Instant::now() > limit {
+            return Err(format!("{commit} is not applied after a minute, but {revision}").into());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
 /// Waits until an object is gone.
 pub(crate) async fn until_gone(client: &RestClient, path: &str) -> Result<(), TestError> {
     let limit = Instant::now() + Duration::from_secs(30);
@@ -135,19 +175,22 @@ pub(crate) async fn is_there(client: &RestClient, path: &str) -> Result<bool, Re
     }
 }
 
-/// What the target's admin grants the tenant: ConfigMaps in one namespace, by the name that the target knows it by.
-async fn may_apply(target: &ControlPlane, tenant: &str) -> Result<(), TestError> {
+/// What the target's admin grants each tenant: ConfigMaps in one namespace, by the name that the target knows it by.
+async fn may_apply(target: &ControlPlane, tenants: &[&str]) -> Result<(), TestError> {
     target.create_namespace(APPS).await?;
     let api = "rbac.authorization.k8s.io";
-    let named = json!({ "name": tenant, "namespace": APPS });
-    let rules = json!([{ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "patch", "delete"] }]);
-    let role = json!({ "apiVersion": format!("{api}/v1"), "kind": "Role", "metadata": named, "rules": rules });
-    let subject: Value = json!({ "apiGroup": api, "kind": "User", "name": user(tenant) });
-    let role_ref = json!({ "apiGroup": api, "kind": "Role", "name": tenant });
-    let binding =
-        json!({ "apiVersion": format!("{api}/v1"), "kind": "RoleBinding", "metadata": named, "roleRef": role_ref, "subjects": [subject] });
-    target.admin().apply(&format!("/apis/{api}/v1/namespaces/{APPS}/roles/{tenant}"), &role).await?;
-    target.admin().apply(&format!("/apis/{api}/v1/namespaces/{APPS}/rolebindings/{tenant}"), &binding).await?;
+    for tenant in tenants {
+        let named = json!({ "name": tenant, "namespace": APPS });
+        let rules = json!([{ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "patch", "delete"] }]);
+        let role = json!({ "apiVersion": format!("{api}/v1"), "kind": "Role", "metadata": named, "rules": rules });
+        let subject: Value = json!({ "apiGroup": api, "kind": "User", "name": user(tenant) });
+        let role_ref = json!({ "apiGroup": api, "kind": "Role", "name": tenant });
+        let binding = json!({
+            "apiVersion": format!("{api}/v1"), "kind": "RoleBinding", "metadata": named, "roleRef": role_ref, "subjects": [subject],
+        });
+        target.admin().apply(&format!("/apis/{api}/v1/namespaces/{APPS}/roles/{tenant}"), &role).await?;
+        target.admin().apply(&format!("/apis/{api}/v1/namespaces/{APPS}/rolebindings/{tenant}"), &binding).await?;
+    }
     Ok(())
 }
 
