@@ -14,6 +14,8 @@ mod foreign;
 mod granted;
 #[path = "deliveries/killed.rs"]
 mod killed;
+#[path = "deliveries/languages.rs"]
+mod languages;
 #[path = "deliveries/leader.rs"]
 mod leader;
 #[path = "deliveries/lease.rs"]
@@ -32,12 +34,12 @@ mod written;
 use std::process::ExitCode;
 
 use keyferry_integration::runner::Suite;
-use keyferry_integration::world::on_hub::OnHub;
 
 fn main() -> ExitCode {
-    Suite::new(OnHub::start)
+    Suite::new(languages::start)
         .at_once(8)
         .test("a_declared_access_gets_its_secret_and_the_secret_leads_to_the_target", written::a_secret_leads_to_the_target)
+        .test("the_secrets_kubeconfig_in_python_and_javascript", languages::the_secrets_kubeconfig_in_python_and_javascript)
         .test("the_command_line_reads_the_same_objects", written::the_command_line_reads_the_same_objects)
         .test("a_shape_that_is_not_allowed_writes_nothing", granted::a_shape_that_is_not_allowed_writes_nothing)
         .test("a_tenant_learns_nothing_of_targets_that_are_not_its_own", granted::a_tenant_learns_nothing_of_targets_that_are_not_its_own)
