@@ -63,17 +63,19 @@ pub(crate) async fn a_second_secret_for_one_server_is_not_written(world: Arc<OnH
 
 pub(crate) async fn what_others_add_to_an_object_stays_and_what_they_change_is_mended(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "edited", &EVERY_SHAPE).await?;
-    tenant.put_access("apps", json!([{ "name": "m", "type": "FluxConfigMap" }])).await?;
+    tenant.put_access("apps", json!([{ "name": "m", "type": "FluxConfigMap" }, { "name": "s", "type": "KubeConfigSecret" }])).await?;
     tenant.until_ready("apps").await?;
-    let path = "/api/v1/namespaces/edited/configmaps/apps";
+    let (path, secret) = ("/api/v1/namespaces/edited/configmaps/apps", tenant.secret("apps-kubeconfig"));
     let change = json!({ "metadata": { "labels": { "theirs": "x" } }, "data": { "address": "https://elsewhere.example" } });
     world.hub.admin().patch(path, &change).await?;
+    world.hub.admin().delete(&secret).await?;
     // Objects are not watched; a request for a look is.
     let ask = json!({ "metadata": { "annotations": { "keyferry.dev/requestedAt": "now" } } });
     world.hub.admin().patch(&tenant.access("apps"), &ask).await?;
     let address = world.targets[0].url();
     let mended = world.until(path, "mended", |map: &Value| map["data"]["address"] == address.as_str()).await?;
     assert_eq!(mended["metadata"]["labels"]["theirs"], "x");
+    world.until(&secret, "there again", |secret: &Value| secret["data"]["value"].is_string()).await?;
     let handled = |access: &Value| access["status"]["lastHandledReconcileAt"] == "now";
     world.until(&tenant.access("apps"), "handled", handled).await?;
     Ok(())
