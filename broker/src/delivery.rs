@@ -23,8 +23,8 @@ use keyferry_core::reason::Reason;
 use self::drain::Kept;
 use self::probe::Probes;
 use self::write::Written;
-use crate::author_fence::AuthorFenceReader;
 use crate::clock::Clock;
+use crate::fence::FenceReader;
 use crate::leadership::LeadershipReader;
 use crate::live::LiveObjects;
 use crate::metrics::Metrics;
@@ -59,7 +59,7 @@ pub struct DeliveryParts {
     /// The mint.
     pub mint: Mint,
     /// Whether authors of accesses are checked.
-    pub fence: AuthorFenceReader,
+    pub fence: FenceReader,
     /// Reads and writes.
     pub objects: Arc<dyn HubObjects>,
     /// Asks targets.

@@ -115,6 +115,8 @@ reasons! {
     NotExpressible,
     /// An object of that name is there and was not made for this access.
     ObjectNotOurs,
+    /// The admission policy that keeps a target's audience for its pairs is missing or weakened: others may mint for it.
+    PairingUnfenced,
     /// The target refused a token of this access.
     ProbeRefused,
     /// The target did not answer when a token of this access was tried there.

@@ -15,9 +15,9 @@ use keyferry_core::service_account::ServiceAccount;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use crate::author_fence::AuthorFenceReader;
 use crate::clock::Clock;
 use crate::delivery::{Deliveries, FINALIZER, Next};
+use crate::fence::FenceReader;
 use crate::leadership::LeadershipReader;
 use crate::live::LiveObjects;
 use crate::object_store::ObjectStore;
@@ -48,7 +48,7 @@ pub struct DeliverParts {
     /// The targets' CA certificates.
     pub targets: TargetReader,
     /// Whether authors are checked.
-    pub fence: AuthorFenceReader,
+    pub fence: FenceReader,
     /// Whether this replica leads.
     pub leadership: LeadershipReader,
     /// Time.

@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use crate::audience_guard::AudienceGuard;
 use crate::clock::Clock;
 use crate::event::{self, Subject};
+use crate::fence::FenceReader;
 use crate::leadership::LeadershipReader;
 use crate::object_store::{Faults, ObjectStore};
 use crate::policy_store::PolicyReader;
@@ -52,6 +53,8 @@ pub struct TargetStatusParts {
     pub probe: Arc<dyn TargetProbe>,
     /// Mints for the canary.
     pub guard: AudienceGuard,
+    /// Whether targets' audiences are kept for their pairs.
+    pub pairing: FenceReader,
     /// Whether this replica leads.
     pub leadership: LeadershipReader,
     /// Time.
@@ -137,11 +140,13 @@ async fn bring(parts: &TargetStatusParts, name: &ObjectName, tried: &HashMap<Obj
         Some(target) if ready.holds() => lets_in_anybody(target, tried),
         _ => None,
     };
+    let unpaired = target.and_then(|target| others_may_mint(&parts.pairing, target));
     let optional = [
         ("Stalled", &stalled),
         ("AudienceConflict", &conflict),
         ("ClientCertificateIgnored", &client_certificate),
         ("TargetNotFenced", &open),
+        ("PairingUnfenced", &unpaired),
     ];
     let mut findings = vec![("Ready", &ready)];
     findings.extend(optional.into_iter().filter_map(|(kind, finding)| Some((kind, finding.as_ref()?))));
@@ -162,6 +167,13 @@ fn readiness(parts: &TargetStatusParts, target: &TargetCluster) -> Finding {
         Readiness::Ready(_) => Finding::well("it can be used by whom allow[] names"),
         Readiness::NotReady { reason, message } => Finding::not(reason, message),
     }
+}
+
+/// A finding if nothing on the hub keeps the target's audience for its pairs. It is no matter where the target trusts another issuer.
+fn others_may_mint(pairing: &FenceReader, target: &TargetCluster) -> Option<Finding> {
+    let gap = pairing.gap().filter(|_| target.issuer == TokenIssuer::Hub)?;
+    let message = format!("whoever may create tokens on the hub may have one for this target's audience, past allow[]: {gap}");
+    Some(Finding::so(Reason::PairingUnfenced, message))
 }
 
 /// A finding if the target took a token of the canary, whom no rule of a fenced target lets in.
@@ -235,7 +247,8 @@ async fn write(
     for (kind, finding) in findings {
         let truth = if finding.holds() { "True" } else { "False" };
         let news = standing(&record.status, kind) != Some((truth, finding.reason.as_str()));
-        if news && *kind != "Stalled" {
+        // A fence of the hub concerns every target at once; the log tells of it.
+        if news && !matches!(*kind, "Stalled" | "PairingUnfenced") {
             let subject = Subject::target(name, record.uid.as_str());
             event::tell(&parts.objects, &*parts.random, &subject, finding, now).await;
         }

@@ -16,7 +16,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use super::{Deliveries, DeliveryParts};
-use crate::author_fence::AuthorFenceWriter;
+use crate::fence::{FenceWriter, Standing};
 use crate::leadership::LeadershipWriter;
 use crate::object_store::{Collection, Faults, ObjectStore};
 use crate::policy_store::PolicyWriter;
@@ -118,8 +118,8 @@ async fn world() -> (SmallWorld, Arc<Seen>, Deliveries) {
     store.replace_all(Collection::TargetAccesses, ["one", "two"].map(|name| object("TargetAccess", name, &access)).to_vec());
     let policy = store.assemble().policy;
     assert_eq!((policy.targets.len(), policy.accesses.len()), (1, 2));
-    let (fence, leadership, targets) = (AuthorFenceWriter::default(), LeadershipWriter::default(), TargetWriter::default());
-    fence.set(Ok(()));
+    let (fence, leadership, targets) = (FenceWriter::author(), LeadershipWriter::default(), TargetWriter::default());
+    fence.set(Standing::InForce);
     leadership.set(Some(Duration::from_secs(1_000_000)));
     let states = policy.targets.iter().map(|(name, target)| {
         let state = TargetState { generation: target.generation, readiness: Readiness::Ready(None), client_certificate: false };

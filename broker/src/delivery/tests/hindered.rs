@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::bench::{Bench, SECRET, secret};
+use crate::fence::Standing;
 use crate::testing::Failing;
 
 #[tokio::test]
@@ -30,14 +31,14 @@ async fn without_the_author_fence_only_what_holds_no_token() {
     let mut bench = Bench::start().await;
     let both = json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }, { "name": "m", "type": "FluxConfigMap" }] });
     bench.begin_anew(both);
-    bench.fence.set(Err("it is not there".to_owned()));
+    bench.fence.set(Standing::Gap("it is not there".to_owned()));
     let minted = bench.world.hub.token_requests();
     bench.settle(&bench.process()).await;
     assert_eq!(bench.condition("Delivered").1, "AuthorUnchecked");
     assert_eq!(bench.objects.all("/configmaps/").len(), 1);
     assert_eq!((bench.objects.object(SECRET), bench.audit.tokens()), (None, 0));
     assert_eq!((bench.probe.asked(), bench.world.hub.token_requests()), (0, minted), "nor is the target asked with one");
-    bench.fence.set(Ok(()));
+    bench.fence.set(Standing::InForce);
     bench.settle(&bench.process()).await;
     bench.assert_ready("authors are checked");
 }
