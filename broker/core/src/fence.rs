@@ -1,7 +1,7 @@
 //! Whether an admission policy of `examples/fences` is in force: as shipped, and bound to everything.
 //!
 //! Without `keyferry-author`, whoever may write a TargetAccess mints by it; without `keyferry-pairing`, whoever may create tokens mints for
-//! every target. An object of that name proves nothing: validations can be emptied, conditions
+//! every target; without `keyferry-labels`, whoever may edit a namespace has a selector hold it. An object of that name proves nothing: validations can be emptied, conditions
 //! added, namespaces left out. So the whole spec is compared, and what is not known counts as a gap. What no object can show stays open:
 //! an apiserver that runs without its ValidatingAdmissionPolicy plugin, and accesses that were written while a policy was not there.
 
@@ -17,6 +17,8 @@ pub struct Fence {
 
 const AUTHOR_MANIFEST: &str = include_str!("../../../examples/fences/author.yaml");
 
+const LABELS_MANIFEST: &str = include_str!("../../../examples/fences/labels.yaml");
+
 /// Who writes a TargetAccess may mint for its ServiceAccount.
 pub const AUTHOR: Fence = Fence { name: "keyferry-author", policy: AUTHOR_MANIFEST, binding: AUTHOR_MANIFEST };
 
@@ -26,6 +28,9 @@ pub const PAIRING: Fence = Fence {
     policy: include_str!("../../../examples/fences/pairing.yaml"),
     binding: include_str!("../../../examples/fences/pairing-binding.yaml"),
 };
+
+/// Labels by which a TargetCluster selects namespaces are changed by whoever has the verb for it.
+pub const LABELS: Fence = Fence { name: "keyferry-labels", policy: LABELS_MANIFEST, binding: LABELS_MANIFEST };
 
 /// Deeper than anything that the API knows in a policy.
 const DEEPEST: usize = 12;
@@ -166,7 +171,7 @@ fn is_nothing(name: &str, value: &Value, depth: usize) -> bool {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{AUTHOR, BINDING, Fence, FenceGap, PAIRING, POLICY, shipped};
+    use super::{AUTHOR, BINDING, Fence, FenceGap, LABELS, PAIRING, POLICY, shipped};
 
     const NAME: &str = "keyferry-author";
 
@@ -290,6 +295,15 @@ mod tests {
         let going = with(&binding, "/metadata/deletionTimestamp", json!("2026-01-02T03:04:05Z"));
         assert_eq!(check(&policy, &going), Err(FenceGap::BeingDeleted { kind: BINDING, name: NAME }));
         assert!(check(&json!({}), &json!([])).is_err());
+    }
+
+    #[test]
+    fn the_labels_fence_watches_every_way_to_a_label() {
+        let (policy, binding) = installed_of(&LABELS);
+        assert_eq!(LABELS.check(&policy, &binding), Ok(()));
+        let fewer = with(&policy, "/spec/matchConstraints/resourceRules/0/resources", json!(["namespaces"]));
+        assert!(matches!(LABELS.check(&fewer, &binding), Err(FenceGap::Differs { kind: POLICY, name: "keyferry-labels", .. })));
+        assert_eq!(LABELS.check(&Value::Null, &binding), Err(FenceGap::Missing { kind: POLICY, name: "keyferry-labels" }));
     }
 
     #[test]

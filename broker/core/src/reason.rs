@@ -101,6 +101,8 @@ reasons! {
     KeyRevoked,
     /// The token's key was published too lately for every target to know it.
     KeySettling,
+    /// The admission policy that guards the labels of a selector is missing or weakened: whoever may edit a namespace may have it selected.
+    LabelsUnfenced,
     /// The hub could not carry out the TokenRequest.
     MintFailed,
     /// The hub refuses Keyferry the TokenRequest.

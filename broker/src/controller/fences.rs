@@ -1,5 +1,6 @@
 //! The admission policies that Keyferry rests on, looked at again and again. Without `keyferry-author` no token is written to an object;
-//! without `keyferry-pairing` others may mint for a target's audience, which the targets' statuses tell.
+//! without `keyferry-pairing` others may mint for a target's audience, and without `keyferry-labels` tenants may have themselves selected,
+//! which the targets' statuses tell.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,8 @@ pub struct Fences {
     pub author: FenceWriter,
     /// Of `keyferry-pairing`.
     pub pairing: FenceWriter,
+    /// Of `keyferry-labels`.
+    pub labels: FenceWriter,
     /// Tries what `keyferry-pairing` does.
     pub trial: PairingTrial,
     /// Reads the policies.
@@ -49,6 +52,9 @@ impl Fences {
     async fn look(&mut self) {
         if let Some(found) = compared(&*self.objects, self.author.fence()).await {
             self.take(&self.author, found, Reason::AuthorUnchecked, "no token is written to an object");
+        }
+        if let Some(found) = compared(&*self.objects, self.labels.fence()).await {
+            self.take(&self.labels, found, Reason::LabelsUnfenced, "whoever may edit a namespace may have a namespaceSelector hold it");
         }
         let mut found = compared(&*self.objects, self.pairing.fence()).await;
         let now = self.clock.now();

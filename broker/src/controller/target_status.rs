@@ -7,7 +7,7 @@ use std::time::Duration;
 use keyferry_core::access_status::patch;
 use keyferry_core::authorise;
 use keyferry_core::condition::{Finding, conditions, standing};
-use keyferry_core::config::{CertificateSource, Generation, Record, TargetCluster, TokenIssuer};
+use keyferry_core::config::{AllowRule, CertificateSource, Generation, Record, TargetCluster, TokenIssuer};
 use keyferry_core::name::ObjectName;
 use keyferry_core::reason::Reason;
 use serde_json::json;
@@ -55,6 +55,8 @@ pub struct TargetStatusParts {
     pub guard: AudienceGuard,
     /// Whether targets' audiences are kept for their pairs.
     pub pairing: FenceReader,
+    /// Whether the labels are guarded by which targets select namespaces.
+    pub labels: FenceReader,
     /// Whether this replica leads.
     pub leadership: LeadershipReader,
     /// Time.
@@ -141,12 +143,14 @@ async fn bring(parts: &TargetStatusParts, name: &ObjectName, tried: &HashMap<Obj
         _ => None,
     };
     let unpaired = target.and_then(|target| others_may_mint(&parts.pairing, target));
+    let unguarded = target.and_then(|target| others_may_be_selected(&parts.labels, target));
     let optional = [
         ("Stalled", &stalled),
         ("AudienceConflict", &conflict),
         ("ClientCertificateIgnored", &client_certificate),
         ("TargetNotFenced", &open),
         ("PairingUnfenced", &unpaired),
+        ("LabelsUnfenced", &unguarded),
     ];
     let mut findings = vec![("Ready", &ready)];
     findings.extend(optional.into_iter().filter_map(|(kind, finding)| Some((kind, finding.as_ref()?))));
@@ -174,6 +178,13 @@ fn others_may_mint(pairing: &FenceReader, target: &TargetCluster) -> Option<Find
     let gap = pairing.gap().filter(|_| target.issuer == TokenIssuer::Hub)?;
     let message = format!("whoever may create tokens on the hub may have one for this target's audience, past allow[]: {gap}");
     Some(Finding::so(Reason::PairingUnfenced, message))
+}
+
+/// A finding if a selector of the target goes by labels that nothing on the hub is known to guard.
+fn others_may_be_selected(labels: &FenceReader, target: &TargetCluster) -> Option<Finding> {
+    let gap = labels.gap().filter(|_| target.allow.iter().any(AllowRule::needs_guarded_labels))?;
+    let message = format!("a namespaceSelector of allow[] goes by labels that whoever may edit a namespace may set: {gap}");
+    Some(Finding::so(Reason::LabelsUnfenced, message))
 }
 
 /// A finding if the target took a token of the canary, whom no rule of a fenced target lets in.
@@ -248,10 +259,65 @@ async fn write(
         let truth = if finding.holds() { "True" } else { "False" };
         let news = standing(&record.status, kind) != Some((truth, finding.reason.as_str()));
         // A fence of the hub concerns every target at once; the log tells of it.
-        if news && !matches!(*kind, "Stalled" | "PairingUnfenced") {
+        if news && !matches!(*kind, "Stalled" | "PairingUnfenced" | "LabelsUnfenced") {
             let subject = Subject::target(name, record.uid.as_str());
             event::tell(&parts.objects, &*parts.random, &subject, finding, now).await;
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use keyferry_core::config;
+    use keyferry_core::reason::Reason;
+
+    use super::*;
+    use crate::fence::{FenceWriter, Standing};
+
+    fn target(further: &str) -> TargetCluster {
+        let text = format!(
+            "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\npublicURL: https://keyferry.example.com\n\
+             ownIssuers: {{enabled: true}}\n\
+             discovery: {{tls: {{certFile: a, keyFile: b}}}}\napi: {{tls: {{certFile: a, keyFile: b}}}}\n---\n\
+             apiVersion: keyferry.dev/v1alpha1\nkind: TargetCluster\nmetadata: {{name: prod}}\nspec:\n  \
+             address: https://prod.example.com\n  audience: prod\n{further}"
+        );
+        config::read(&text).unwrap().policy.targets.into_values().next().unwrap()
+    }
+
+    fn allowing(namespaces: &str) -> TargetCluster {
+        target(&format!("  allow: [{{{namespaces}, serviceAccounts: [a]}}]\n"))
+    }
+
+    #[test]
+    fn a_missing_pairing_concerns_who_trusts_the_hubs_issuer() {
+        let fence = FenceWriter::pairing();
+        let of = |target: &TargetCluster| others_may_mint(&fence.reader(), target).map(|finding| (finding.holds(), finding.reason));
+        assert_eq!(of(&target("")), None, "nobody has looked yet");
+        fence.set(Standing::Gap("it is gone".to_owned()));
+        assert_eq!(of(&target("")), Some((true, Reason::PairingUnfenced)));
+        assert_eq!(of(&target("  issuer: Keyferry\n")), None);
+        fence.set(Standing::InForce);
+        assert_eq!(of(&target("")), None);
+    }
+
+    #[test]
+    fn missing_guards_of_labels_concern_who_goes_by_them() {
+        let fence = FenceWriter::labels();
+        fence.set(Standing::Gap("it is gone".to_owned()));
+        let of = |namespaces: &str| others_may_be_selected(&fence.reader(), &allowing(namespaces)).map(|finding| finding.reason);
+        assert_eq!(of("namespaces: [a]"), None);
+        assert_eq!(of("namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: a}}"), None, "the apiserver itself sets this one");
+        assert_eq!(of("namespaceSelector: {matchLabels: {access.keyferry.dev/team: a}}"), Some(Reason::LabelsUnfenced));
+        let mixed = "namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: a}, \
+                     matchExpressions: [{key: access.keyferry.dev/out, operator: DoesNotExist}]}";
+        assert_eq!(of(mixed), Some(Reason::LabelsUnfenced));
+        fence.set(Standing::InForce);
+        assert_eq!(
+            others_may_be_selected(&fence.reader(), &allowing("namespaceSelector: {matchLabels: {access.keyferry.dev/team: a}}")),
+            None
+        );
+    }
 }

@@ -78,6 +78,7 @@ impl Bench {
         let fences = Fences {
             author,
             pairing,
+            labels: FenceWriter::labels(),
             trial: PairingTrial::new(Arc::<OneAnswer>::clone(&hub), live, canary),
             objects: Arc::<FakeObjects>::clone(&objects),
             leadership: leadership.reader(),

@@ -34,7 +34,8 @@ impl Shared {
         let random: Arc<dyn Random> = Arc::new(SystemRandomness::default());
         let (store, live, clock) = (|| Arc::clone(&on_hub.store), || Arc::clone(&self.live), || Arc::clone(&self.clock));
         let (author, pairing_fence) = (FenceWriter::author(), FenceWriter::pairing());
-        let (fence_reader, pairing_reader) = (author.reader(), pairing_fence.reader());
+        let labels = FenceWriter::labels();
+        let (fence_reader, pairing_reader, labels_reader) = (author.reader(), pairing_fence.reader(), labels.reader());
         let deliveries = Deliveries::new(DeliveryParts {
             policy: self.policy.clone(),
             store: store(),
@@ -68,6 +69,7 @@ impl Shared {
         let fences = Fences {
             author,
             pairing: pairing_fence,
+            labels,
             trial: PairingTrial::new(Arc::clone(&self.hub), live(), canary.clone()),
             objects: Arc::clone(&objects),
             leadership: self.leadership.clone(),
@@ -94,6 +96,7 @@ impl Shared {
             probe,
             guard: self.guard(),
             pairing: pairing_reader,
+            labels: labels_reader,
             leadership: self.leadership.clone(),
             clock: clock(),
             random,
