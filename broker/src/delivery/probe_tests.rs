@@ -61,9 +61,9 @@ impl HubObjects for Seen {
         Box::pin(async { Ok(None) })
     }
 
-    fn create<'a>(&'a self, _: &'a str, _: &'a ObjectBody) -> BoxFuture<'a, Result<(), HubError>> {
+    fn create<'a>(&'a self, _: &'a str, _: &'a ObjectBody) -> BoxFuture<'a, Result<String, HubError>> {
         self.created.fetch_add(1, Ordering::SeqCst);
-        Box::pin(async { Ok(()) })
+        Box::pin(async { Ok("uid".to_owned()) })
     }
 
     fn replace<'a>(&'a self, _: &'a str, _: &'a ObjectBody) -> BoxFuture<'a, Result<(), HubError>> {

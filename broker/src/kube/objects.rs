@@ -29,6 +29,16 @@ struct Answer {
     _kind: IgnoredAny,
 }
 
+#[derive(Deserialize)]
+struct Created {
+    metadata: CreatedMetadata,
+}
+
+#[derive(Deserialize)]
+struct CreatedMetadata {
+    uid: String,
+}
+
 fn managed(path: &str) -> String {
     format!("{path}?fieldManager={FIELD_MANAGER}")
 }
@@ -44,8 +54,11 @@ impl HubObjects for KubeObjects {
         })
     }
 
-    fn create<'a>(&'a self, collection: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<(), HubError>> {
-        Box::pin(async move { self.client.create::<_, Answer>(&managed(collection), object, WHAT).await.map(drop) })
+    fn create<'a>(&'a self, collection: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<String, HubError>> {
+        Box::pin(async move {
+            let created: Created = self.client.create(&managed(collection), object, WHAT).await?;
+            Ok(created.metadata.uid)
+        })
     }
 
     fn replace<'a>(&'a self, path: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<(), HubError>> {

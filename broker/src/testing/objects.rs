@@ -158,15 +158,16 @@ impl Shelf {
         Ok(object)
     }
 
-    fn create(&mut self, collection: &str, mut object: Value) -> Result<(), HubError> {
+    fn create(&mut self, collection: &str, mut object: Value) -> Result<String, HubError> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let path = format!("{collection}/{name}");
         if self.objects.contains_key(&path) {
             return Err(HubError::Conflict("there is one".to_owned()));
         }
         self.stamp(&mut object, None, Some(FIELD_MANAGER));
+        let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         self.keep(path, object);
-        Ok(())
+        Ok(uid)
     }
 
     fn replace(&mut self, path: &str, mut object: Value) -> Result<(), HubError> {
@@ -219,7 +220,7 @@ impl HubObjects for FakeObjects {
         Box::pin(self.call("get", path, move |shelf| Ok(shelf.objects.get(path).cloned().map(ReadObject::new))))
     }
 
-    fn create<'a>(&'a self, collection: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<(), HubError>> {
+    fn create<'a>(&'a self, collection: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<String, HubError>> {
         Box::pin(self.call("create", collection, move |shelf| shelf.create(collection, json!(object))))
     }
 
@@ -239,7 +240,7 @@ impl HubObjects for FakeObjects {
     }
 
     fn post<'a>(&'a self, collection: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
-        Box::pin(self.call("post", collection, move |shelf| shelf.create(collection, object.clone())))
+        Box::pin(self.call("post", collection, move |shelf| shelf.create(collection, object.clone()).map(drop)))
     }
 
     fn put<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
@@ -253,7 +254,7 @@ impl HubObjects for FakeObjects {
 
     fn apply_status<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
         Box::pin(self.call("apply", path, move |shelf| {
-            let mut held = shelf.meet(path, &Value::Null)?;
+            let mut held = shelf.meet(path, &object["metadata"])?;
             held["status"] = object["status"].clone();
             shelf.renew(&mut held);
             shelf.objects.insert(path.to_owned(), held);

@@ -84,3 +84,34 @@ async fn steady_state_costs_nothing() {
     assert_eq!(events.iter().filter(|event| event["reason"] == "Ready").count(), 1, "one Event on what became of it");
     assert!(events.iter().all(|event| event["type"] == "Normal"));
 }
+
+#[tokio::test]
+async fn a_status_is_for_the_object_that_was_written_and_for_no_other() {
+    const PROFILE: &str = "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/tenant-a/clusterprofiles/apps";
+    let mut bench = Bench::start().await;
+    let spec = json!({ "deliveries": [{ "name": "p", "type": "ClusterProfile", "objectName": "apps" }], "probe": "Off" });
+    bench.begin_anew(spec);
+    bench.put_target(&json!({
+        "allow": [{ "namespaces": ["tenant-a"], "serviceAccounts": ["reconciler"], "deliveries": ["ClusterProfile"] }],
+    }));
+    let objects = std::sync::Arc::clone(&bench.objects);
+    bench.objects.on_call(Some(Box::new(move |call| {
+        if call == format!("apply {PROFILE}") {
+            // Between the write and the status somebody deletes it, and another one takes its place.
+            objects.put_foreign(
+                PROFILE,
+                json!({ "kind": "ClusterProfile", "metadata": { "name": "apps" }, "spec": { "displayName": "theirs" } }),
+            );
+        }
+    })));
+    let process = bench.process();
+    bench.look(&process).await;
+    bench.look(&process).await;
+    assert_eq!(bench.condition("Delivered").1, "DeliveryFailed", "it was not seen yet whose it is");
+    let theirs = bench.objects.object(PROFILE).unwrap();
+    assert_eq!((theirs["spec"]["displayName"].as_str(), &theirs["status"]), (Some("theirs"), &Value::Null), "{theirs}");
+    bench.objects.on_call(None);
+    bench.settle(&process).await;
+    assert_eq!(bench.condition("Delivered"), ("False".to_owned(), "ObjectNotOurs".to_owned()));
+    assert_eq!(bench.objects.object(PROFILE).unwrap(), theirs);
+}
