@@ -1,5 +1,7 @@
 //! The hub's TargetClusters and TargetAccesses as last seen, and a sign for everybody whom a change of them concerns.
 
+mod listing;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,6 +10,9 @@ use keyferry_core::config::{Assembled, Policy, Record, ServerConfiguration, Stor
 use keyferry_core::name::{AccessName, ObjectName};
 use serde_json::Value;
 use tokio::sync::watch;
+
+pub use self::listing::Listing;
+use self::listing::{Listed, Seen};
 
 /// Which kind of object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,19 +54,41 @@ impl ObjectStore {
         ObjectStore { server, objects: Mutex::default(), written: Mutex::default(), changed: watch::Sender::new(0) }
     }
 
-    /// Takes in a whole list; what is not in it is gone.
-    pub fn replace_all(&self, collection: Collection, all: Vec<Value>) {
-        let mut objects = self.objects();
-        match collection {
-            Collection::TargetClusters => {
-                objects.targets = all.iter().filter_map(|object| StoredTarget::read(object, &self.server)).collect();
+    /// Notes an object of a list that is not complete yet. Nothing changes by it.
+    pub fn note(&self, listing: &mut Listing, object: &Value) {
+        match &mut listing.0 {
+            Listed::Targets(listed) => {
+                let Some((name, target)) = StoredTarget::read(object, &self.server) else { return };
+                let seen = Seen::beside(self.objects().targets.get(&name), target);
+                listed.insert(name, seen);
             }
-            Collection::TargetAccesses => {
-                objects.accesses = all.iter().filter_map(StoredAccess::read).collect();
+            Listed::Accesses(listed) => {
+                let Some((name, access)) = StoredAccess::read(object) else { return };
+                let seen = Seen::beside(self.objects().accesses.get(&name), access);
+                listed.insert(name, seen);
+            }
+        }
+    }
+
+    /// Takes in a whole list; what is not in it is gone.
+    pub fn replace_all(&self, listing: Listing) {
+        let mut objects = self.objects();
+        match listing.0 {
+            Listed::Targets(listed) => objects.targets = listing::taken(listed, std::mem::take(&mut objects.targets)),
+            Listed::Accesses(listed) => {
+                objects.accesses = listing::taken(listed, std::mem::take(&mut objects.accesses));
                 self.unseen().clear();
             }
         }
         self.tell();
+    }
+
+    /// Takes in a list of these objects.
+    #[cfg(test)]
+    pub(crate) fn list(&self, collection: Collection, all: &[Value]) {
+        let mut listing = Listing::of(collection);
+        all.iter().for_each(|object| self.note(&mut listing, object));
+        self.replace_all(listing);
     }
 
     /// Takes in one object. A change of its status alone concerns nobody.

@@ -114,8 +114,8 @@ async fn world() -> (SmallWorld, Arc<Seen>, Deliveries) {
         "targetClusterRef": { "name": "prod" }, "serviceAccountName": "reconciler", "deletionPolicy": "Immediate",
         "deliveries": [{ "name": "secret", "type": "KubeConfigSecret" }],
     });
-    store.replace_all(Collection::TargetClusters, vec![object("TargetCluster", "prod", &target)]);
-    store.replace_all(Collection::TargetAccesses, ["one", "two"].map(|name| object("TargetAccess", name, &access)).to_vec());
+    store.list(Collection::TargetClusters, &[object("TargetCluster", "prod", &target)]);
+    store.list(Collection::TargetAccesses, &["one", "two"].map(|name| object("TargetAccess", name, &access)));
     let policy = store.assemble().policy;
     assert_eq!((policy.targets.len(), policy.accesses.len()), (1, 2));
     let (fence, leadership, targets) = (FenceWriter::author(), LeadershipWriter::default(), TargetWriter::default());

@@ -37,7 +37,7 @@ pub struct Record {
 }
 
 /// A TargetCluster of the hub.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredTarget {
     /// What the API says of it.
     pub record: Record,
@@ -47,7 +47,7 @@ pub struct StoredTarget {
 }
 
 /// A TargetAccess of the hub.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredAccess {
     /// What the API says of it.
     pub record: Record,

@@ -118,8 +118,8 @@ impl Bench {
 
     /// What the watches bring, and what follows from it.
     pub(super) fn watch(&self) {
-        self.store.replace_all(Collection::TargetClusters, self.objects.all("/targetclusters/"));
-        self.store.replace_all(Collection::TargetAccesses, self.objects.all("/targetaccesses/"));
+        self.store.list(Collection::TargetClusters, &self.objects.all("/targetclusters/"));
+        self.store.list(Collection::TargetAccesses, &self.objects.all("/targetaccesses/"));
         let assembled = self.store.assemble();
         let state = |target: &config::TargetCluster| {
             let readiness = Readiness::Ready(match &target.certificate {
