@@ -63,11 +63,11 @@ impl HubObjects for Seen {
 
     fn create<'a>(&'a self, _: &'a str, _: &'a ObjectBody) -> BoxFuture<'a, Result<String, HubError>> {
         self.created.fetch_add(1, Ordering::SeqCst);
-        Box::pin(async { Ok("uid".to_owned()) })
+        Box::pin(async { Ok("1".to_owned()) })
     }
 
-    fn replace<'a>(&'a self, _: &'a str, _: &'a ObjectBody) -> BoxFuture<'a, Result<(), HubError>> {
-        Box::pin(async { Ok(()) })
+    fn replace<'a>(&'a self, _: &'a str, _: &'a ObjectBody) -> BoxFuture<'a, Result<String, HubError>> {
+        Box::pin(async { Ok("2".to_owned()) })
     }
 
     fn delete<'a>(&'a self, _: &'a str, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<(), HubError>> {

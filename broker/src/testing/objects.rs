@@ -165,16 +165,17 @@ impl Shelf {
             return Err(HubError::Conflict("there is one".to_owned()));
         }
         self.stamp(&mut object, None, Some(FIELD_MANAGER));
-        let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        let version = version(&object);
         self.keep(path, object);
-        Ok(uid)
+        Ok(version)
     }
 
-    fn replace(&mut self, path: &str, mut object: Value) -> Result<(), HubError> {
+    fn replace(&mut self, path: &str, mut object: Value) -> Result<String, HubError> {
         let held = self.meet(path, &object["metadata"])?;
         self.stamp(&mut object, Some(&held["metadata"]["uid"]), Some(FIELD_MANAGER));
+        let version = version(&object);
         self.keep(path.to_owned(), object);
-        Ok(())
+        Ok(version)
     }
 
     fn patch(&mut self, path: &str, change: &Value) -> Result<(), HubError> {
@@ -195,6 +196,10 @@ impl Shelf {
         }
         Ok(())
     }
+}
+
+fn version(object: &Value) -> String {
+    object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned()
 }
 
 /// RFC 7396.
@@ -224,7 +229,7 @@ impl HubObjects for FakeObjects {
         Box::pin(self.call("create", collection, move |shelf| shelf.create(collection, json!(object))))
     }
 
-    fn replace<'a>(&'a self, path: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<(), HubError>> {
+    fn replace<'a>(&'a self, path: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<String, HubError>> {
         Box::pin(self.call("replace", path, move |shelf| shelf.replace(path, json!(object))))
     }
 
@@ -244,7 +249,7 @@ impl HubObjects for FakeObjects {
     }
 
     fn put<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
-        Box::pin(self.call("put", path, move |shelf| shelf.replace(path, object.clone())))
+        Box::pin(self.call("put", path, move |shelf| shelf.replace(path, object.clone()).map(drop)))
     }
 
     fn patch<'a>(&'a self, path: &'a str, change: &'a Value) -> BoxFuture<'a, Result<Value, HubError>> {
@@ -254,7 +259,9 @@ impl HubObjects for FakeObjects {
 
     fn apply_status<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
         Box::pin(self.call("apply", path, move |shelf| {
-            let mut held = shelf.meet(path, &object["metadata"])?;
+            // By way of a status the hub looks at no other metadata, the UID included.
+            let names = json!({ "resourceVersion": object["metadata"]["resourceVersion"] });
+            let mut held = shelf.meet(path, &names)?;
             held["status"] = object["status"].clone();
             shelf.renew(&mut held);
             shelf.objects.insert(path.to_owned(), held);

@@ -41,7 +41,7 @@ pub(crate) async fn a_foreign_profile_stays_and_ours_carries_the_way(world: Arc<
 
     // A status for an object that has gone meets no other of its name.
     let mut stale = json!({ "apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ClusterProfile" });
-    stale["metadata"] = json!({ "name": "apps", "namespace": "inventory", "uid": before["metadata"]["uid"] });
+    stale["metadata"] = json!({ "name": "apps", "namespace": "inventory", "resourceVersion": before["metadata"]["resourceVersion"] });
     stale["status"] = json!({ "accessProviders": [{ "name": "stale", "cluster": { "server": "https://stale.example" } }] });
     let refused = world.hub.admin().apply(&format!("{path}/status"), &stale).await.err().and_then(|error| error.status());
     assert_eq!(refused, Some(409));
