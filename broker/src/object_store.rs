@@ -64,7 +64,9 @@ impl ObjectStore {
             }
             Listed::Accesses(listed) => {
                 let Some((name, access)) = StoredAccess::read(object) else { return };
-                let seen = Seen::beside(self.objects().accesses.get(&name), access);
+                let objects = self.objects();
+                let known = objects.accesses.get(&name);
+                let seen = Seen::beside(known, access.after(known));
                 listed.insert(name, seen);
             }
         }
@@ -107,7 +109,9 @@ impl ObjectStore {
                 if self.is_older_than_written(&name, &access.record) {
                     return;
                 }
-                let unchanged = same(objects.accesses.get(&name).map(|known| &known.record), &access.record);
+                let known = objects.accesses.get(&name);
+                let unchanged = same(known.map(|known| &known.record), &access.record);
+                let access = access.after(known);
                 objects.accesses.insert(name, access);
                 unchanged
             }
@@ -142,6 +146,7 @@ impl ObjectStore {
         let (name, access) = StoredAccess::read(object)?;
         let mut objects = self.objects();
         let known = objects.accesses.get(&name).filter(|known| known.record.uid == access.record.uid);
+        let access = access.after(known);
         // One that the watch has shown to be gone does not come back.
         let versions = known.and_then(|known| Some((version(&known.record)?, version(&access.record)?)));
         if let Some((seen, now)) = versions

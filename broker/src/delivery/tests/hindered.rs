@@ -86,6 +86,32 @@ async fn steady_state_costs_nothing() {
 }
 
 #[tokio::test]
+async fn a_mistake_takes_nothing_back_that_policy_would_grant() {
+    let mut bench = Bench::start().await;
+    bench.begin_anew(secret());
+    let process = bench.process();
+    bench.settle(&process).await;
+    bench.assert_ready("before");
+    let (written, minted) = (bench.objects.object(SECRET).unwrap(), bench.world.hub.token_requests());
+    let twice = json!({
+        "probe": "Off",
+        "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }, { "name": "t", "type": "KubeConfigSecret", "objectName": "apps-kubeconfig" }],
+    });
+    bench.put_access(twice.clone());
+    bench.settle(&process).await;
+    assert_eq!(bench.condition("Ready"), ("False".to_owned(), "SpecInvalid".to_owned()));
+    assert_eq!((bench.objects.object(SECRET).unwrap(), bench.world.hub.token_requests()), (written, minted), "a slip cuts off nobody");
+    // Another mistake leaves what was known before the first one.
+    bench.put_access(json!({ "probe": "Off", "deliveries": [twice["deliveries"][0], twice["deliveries"][0]] }));
+    bench.settle(&process).await;
+    assert!(bench.objects.object(SECRET).is_some());
+    bench.put_target(&json!({ "allow": [{ "namespaces": ["tenant-b"], "serviceAccounts": ["reconciler"] }] }));
+    bench.settle(&process).await;
+    assert_eq!(bench.objects.object(SECRET), None, "and a mistake shields nobody");
+    assert_eq!(bench.world.hub.token_requests(), minted);
+}
+
+#[tokio::test]
 async fn a_status_is_for_the_object_that_was_written_and_for_no_other() {
     const PROFILE: &str = "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/tenant-a/clusterprofiles/apps";
     let mut bench = Bench::start().await;
