@@ -100,9 +100,11 @@ impl Deliveries {
             outcome => drop(self.parts.store.written(&outcome?)),
         }
         let truth = if ready.holds() { "True" } else { "False" };
-        if standing(&record.status, "Ready") != Some((truth, ready.reason.as_str())) {
+        let now = self.parts.clock.now();
+        let news = standing(&record.status, "Ready") != Some((truth, ready.reason.as_str()));
+        if news && self.events.take(&name.namespace, now.mono) {
             let subject = Subject::access(name, record.uid.as_str());
-            event::tell(&self.parts.objects, &*self.parts.random, &subject, ready, self.parts.clock.now().wall).await;
+            event::tell(&self.parts.objects, &*self.parts.random, &subject, ready, now.wall).await;
         }
         Ok(())
     }
