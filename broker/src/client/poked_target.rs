@@ -56,6 +56,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
+    use crate::clock::{Clock, SystemClock};
     use crate::embedded::{Authority, EmbeddedHub, EmbeddedTarget, HubOptions, TargetOptions};
 
     async fn world() -> (EmbeddedHub, EmbeddedTarget, SecretString) {
@@ -120,7 +121,7 @@ mod tests {
             at(&target, elsewhere, None, Some(url.clone())),
         ] {
             assert!(matches!(poked.takes(&token).await, ProbeAnswer::Accepted(_)));
-            assert_eq!(poked.poke(&issuer, &audience, Timestamp::now()).await, ProbeAnswer::Refused);
+            assert_eq!(poked.poke(&issuer, &audience, SystemClock::start().now().wall).await, ProbeAnswer::Refused);
         }
         assert_eq!(proxied.load(Ordering::SeqCst), 2);
         let wrong = at(&target, target.url(), Some("another.example.test"), None);
