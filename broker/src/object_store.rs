@@ -85,14 +85,6 @@ impl ObjectStore {
         self.tell();
     }
 
-    /// Takes in a list of these objects.
-    #[cfg(test)]
-    pub(crate) fn list(&self, collection: Collection, all: &[Value]) {
-        let mut listing = Listing::of(collection);
-        all.iter().for_each(|object| self.note(&mut listing, object));
-        self.replace_all(listing);
-    }
-
     /// Takes in one object. A change of its status alone concerns nobody.
     pub fn set(&self, collection: Collection, object: &Value) {
         let mut objects = self.objects();

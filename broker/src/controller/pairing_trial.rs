@@ -61,7 +61,8 @@ impl PairingTrial {
                 self.misses = self.misses.saturating_add(1);
                 (self.misses >= ENOUGH).then(|| Standing::Gap(gap.to_owned()))
             }
-            // What cannot be tried goes by the objects.
+            // What cannot be tried goes by the objects, unless they were found to be wrong.
+            Tried::Undecided if self.misses > 0 => None,
             Tried::Held | Tried::Undecided => {
                 self.held_at = Some(now);
                 self.misses = 0;

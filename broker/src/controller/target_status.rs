@@ -1,5 +1,7 @@
 //! The status of TargetClusters, and whether a target lets in somebody whom none of its rules names. Only the leader writes it.
 
+mod unfenced;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +9,7 @@ use std::time::Duration;
 use keyferry_core::access_status::patch;
 use keyferry_core::authorise;
 use keyferry_core::condition::{Finding, conditions, standing};
-use keyferry_core::config::{AllowRule, CertificateSource, Generation, Record, TargetCluster, TokenIssuer};
+use keyferry_core::config::{CertificateSource, Generation, Record, TargetCluster, TokenIssuer};
 use keyferry_core::name::ObjectName;
 use keyferry_core::reason::Reason;
 use serde_json::json;
@@ -142,8 +144,8 @@ async fn bring(parts: &TargetStatusParts, name: &ObjectName, tried: &HashMap<Obj
         Some(target) if ready.holds() => lets_in_anybody(target, tried),
         _ => None,
     };
-    let unpaired = target.and_then(|target| others_may_mint(&parts.pairing, target));
-    let unguarded = target.and_then(|target| others_may_be_selected(&parts.labels, target));
+    let unpaired = target.and_then(|target| unfenced::others_may_mint(&parts.pairing, target));
+    let unguarded = target.and_then(|target| unfenced::others_may_be_selected(&parts.labels, target));
     let optional = [
         ("Stalled", &stalled),
         ("AudienceConflict", &conflict),
@@ -171,20 +173,6 @@ fn readiness(parts: &TargetStatusParts, target: &TargetCluster) -> Finding {
         Readiness::Ready(_) => Finding::well("it can be used by whom allow[] names"),
         Readiness::NotReady { reason, message } => Finding::not(reason, message),
     }
-}
-
-/// A finding if nothing on the hub keeps the target's audience for its pairs. It is no matter where the target trusts another issuer.
-fn others_may_mint(pairing: &FenceReader, target: &TargetCluster) -> Option<Finding> {
-    let gap = pairing.gap().filter(|_| target.issuer == TokenIssuer::Hub)?;
-    let message = format!("whoever may create tokens on the hub may have one for this target's audience, past allow[]: {gap}");
-    Some(Finding::so(Reason::PairingUnfenced, message))
-}
-
-/// A finding if a selector of the target goes by labels that nothing on the hub is known to guard.
-fn others_may_be_selected(labels: &FenceReader, target: &TargetCluster) -> Option<Finding> {
-    let gap = labels.gap().filter(|_| target.allow.iter().any(AllowRule::needs_guarded_labels))?;
-    let message = format!("a namespaceSelector of allow[] goes by labels that whoever may edit a namespace may set: {gap}");
-    Some(Finding::so(Reason::LabelsUnfenced, message))
 }
 
 /// A finding if the target took a token of the canary, whom no rule of a fenced target lets in.
@@ -265,59 +253,4 @@ async fn write(
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use keyferry_core::config;
-    use keyferry_core::reason::Reason;
-
-    use super::*;
-    use crate::fence::{FenceWriter, Standing};
-
-    fn target(further: &str) -> TargetCluster {
-        let text = format!(
-            "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\npublicURL: https://keyferry.example.com\n\
-             ownIssuers: {{enabled: true}}\n\
-             discovery: {{tls: {{certFile: a, keyFile: b}}}}\napi: {{tls: {{certFile: a, keyFile: b}}}}\n---\n\
-             apiVersion: keyferry.dev/v1alpha1\nkind: TargetCluster\nmetadata: {{name: prod}}\nspec:\n  \
-             address: https://prod.example.com\n  audience: prod\n{further}"
-        );
-        config::read(&text).unwrap().policy.targets.into_values().next().unwrap()
-    }
-
-    fn allowing(namespaces: &str) -> TargetCluster {
-        target(&format!("  allow: [{{{namespaces}, serviceAccounts: [a]}}]\n"))
-    }
-
-    #[test]
-    fn a_missing_pairing_concerns_who_trusts_the_hubs_issuer() {
-        let fence = FenceWriter::pairing();
-        let of = |target: &TargetCluster| others_may_mint(&fence.reader(), target).map(|finding| (finding.holds(), finding.reason));
-        assert_eq!(of(&target("")), None, "nobody has looked yet");
-        fence.set(Standing::Gap("it is gone".to_owned()));
-        assert_eq!(of(&target("")), Some((true, Reason::PairingUnfenced)));
-        assert_eq!(of(&target("  issuer: Keyferry\n")), None);
-        fence.set(Standing::InForce);
-        assert_eq!(of(&target("")), None);
-    }
-
-    #[test]
-    fn missing_guards_of_labels_concern_who_goes_by_them() {
-        let fence = FenceWriter::labels();
-        fence.set(Standing::Gap("it is gone".to_owned()));
-        let of = |namespaces: &str| others_may_be_selected(&fence.reader(), &allowing(namespaces)).map(|finding| finding.reason);
-        assert_eq!(of("namespaces: [a]"), None);
-        assert_eq!(of("namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: a}}"), None, "the apiserver itself sets this one");
-        assert_eq!(of("namespaceSelector: {matchLabels: {access.keyferry.dev/team: a}}"), Some(Reason::LabelsUnfenced));
-        let mixed = "namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: a}, \
-                     matchExpressions: [{key: access.keyferry.dev/out, operator: DoesNotExist}]}";
-        assert_eq!(of(mixed), Some(Reason::LabelsUnfenced));
-        fence.set(Standing::InForce);
-        assert_eq!(
-            others_may_be_selected(&fence.reader(), &allowing("namespaceSelector: {matchLabels: {access.keyferry.dev/team: a}}")),
-            None
-        );
-    }
 }

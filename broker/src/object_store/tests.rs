@@ -5,6 +5,15 @@ use serde_json::json;
 
 use super::*;
 
+impl ObjectStore {
+    /// Takes in a list of these objects.
+    pub(crate) fn list(&self, collection: Collection, all: &[Value]) {
+        let mut listing = Listing::of(collection);
+        all.iter().for_each(|object| self.note(&mut listing, object));
+        self.replace_all(listing);
+    }
+}
+
 fn store() -> ObjectStore {
     let text = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\npublicURL: https://keys.example.com\n\
                 objects: CustomResources\n\

@@ -125,6 +125,9 @@ async fn a_policy_that_lets_through_is_a_gap_though_its_objects_are_as_shipped()
     bench.looks(1).await;
     assert!(bench.pairing.gap().unwrap().contains("minted a token for an audience that nobody may have"));
     assert!(bench.told());
+    *bench.hub.refusal.lock().unwrap() = Some(HubError::Unreachable("away".to_owned()));
+    bench.looks(9).await;
+    assert!(bench.pairing.gap().is_some(), "silence mends nothing");
     *bench.hub.refusal.lock().unwrap() = Some(HubError::Forbidden(REFUSAL.to_owned()));
     bench.looks(1).await;
     assert_eq!(bench.pairing.checked(), Ok(()));
