@@ -23,8 +23,9 @@ use keyferry_core::reason::Reason;
 use self::drain::Kept;
 use self::probe::Probes;
 use self::write::Written;
-use crate::author_fence::AuthorFenceReader;
 use crate::clock::Clock;
+use crate::event::EventBudgets;
+use crate::fence::FenceReader;
 use crate::leadership::LeadershipReader;
 use crate::live::LiveObjects;
 use crate::metrics::Metrics;
@@ -59,7 +60,7 @@ pub struct DeliveryParts {
     /// The mint.
     pub mint: Mint,
     /// Whether authors of accesses are checked.
-    pub fence: AuthorFenceReader,
+    pub fence: FenceReader,
     /// Reads and writes.
     pub objects: Arc<dyn HubObjects>,
     /// Asks targets.
@@ -82,6 +83,7 @@ pub struct DeliveryParts {
 pub struct Deliveries {
     parts: DeliveryParts,
     probes: Probes,
+    events: EventBudgets,
 }
 
 /// When an access is to be looked at again.
@@ -126,7 +128,7 @@ struct Outcome {
 impl Deliveries {
     /// Deliveries by these parts.
     pub fn new(parts: DeliveryParts) -> Deliveries {
-        Deliveries { parts, probes: Probes::default() }
+        Deliveries { parts, probes: Probes::default(), events: EventBudgets::default() }
     }
 
     /// Another replica leads: what was found here grows old, and metrics must not go on telling it.

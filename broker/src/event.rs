@@ -1,10 +1,12 @@
 //! Events (events.k8s.io/v1) on what became of an object. They are for people: one that cannot be written is no failure.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use keyferry_core::condition::Finding;
-use keyferry_core::name::{AccessName, ObjectName};
+use keyferry_core::name::{AccessName, Namespace, ObjectName};
 use serde_json::{Value, json};
 
 use crate::ports::HubObjects;
@@ -12,6 +14,35 @@ use crate::random::Random;
 
 /// The most bytes of a note that the API takes.
 const MOST: usize = 1000;
+
+/// Events of one namespace that may come at once.
+const AT_ONCE: u32 = 100;
+/// How long until one more may come.
+const ONE_MORE_AFTER: Duration = Duration::from_secs(2);
+/// Namespaces that are remembered before those are forgotten that have all of theirs again.
+const REMEMBERED: usize = 1_000;
+
+/// How many Events each namespace's accesses may still cause. What a tenant breaks a thousand times over costs the hub no thousand writes, and
+/// nobody else an Event; the statuses say it all the same.
+#[derive(Debug, Default)]
+pub struct EventBudgets(Mutex<HashMap<Namespace, Duration>>);
+
+impl EventBudgets {
+    /// Whether one more may be written, which then counts; `now` is monotonic.
+    pub fn take(&self, namespace: &Namespace, now: Duration) -> bool {
+        let mut spent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if spent.len() >= REMEMBERED {
+            spent.retain(|_, until| *until > now);
+        }
+        // Until when the namespace has all of its Events again: each adds its share, and never more than for all of them.
+        let until = spent.get(namespace).copied().unwrap_or_default().max(now) + ONE_MORE_AFTER;
+        let fits = until <= now + ONE_MORE_AFTER * AT_ONCE;
+        if fits {
+            spent.insert(namespace.clone(), until);
+        }
+        fits
+    }
+}
 
 /// The object that an Event is about.
 pub struct Subject {
@@ -50,5 +81,32 @@ pub async fn tell(objects: &Arc<dyn HubObjects>, random: &dyn Random, about: &Su
     let collection = format!("/apis/events.k8s.io/v1/namespaces/{}/events", about.namespace);
     if let Err(error) = objects.post(&collection, &event).await {
         tracing::debug!(%error, "an Event could not be written");
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_namespaces_flood_takes_nobody_elses_events() {
+        let (budgets, now) = (EventBudgets::default(), Duration::from_secs(1000));
+        let [flood, other] = ["flood", "other"].map(|name| Namespace::new(name).unwrap());
+        let through = |namespace: &Namespace, now| (0..5_000).filter(|_| budgets.take(namespace, now)).count();
+        assert_eq!(through(&flood, now), 100);
+        assert!(budgets.take(&other, now));
+        assert_eq!(through(&flood, now + Duration::from_secs(1)), 0, "nothing comes back before its time");
+        assert_eq!(through(&flood, now + Duration::from_secs(20)), 10, "one every two seconds");
+        assert_eq!(through(&flood, now + Duration::from_secs(3600)), 100, "and no more than at the start");
+    }
+
+    #[test]
+    fn namespaces_that_have_all_of_theirs_are_forgotten() {
+        let budgets = EventBudgets::default();
+        for number in 0_u32..10_000 {
+            assert!(budgets.take(&Namespace::new(format!("n{number}")).unwrap(), Duration::from_secs(10) * number));
+        }
+        assert!(budgets.0.lock().unwrap().len() <= REMEMBERED);
     }
 }

@@ -35,6 +35,7 @@ pub struct Metrics {
     published_at: Gauge<i64, AtomicI64>,
     published_keys: PublishedKeys,
     accesses: Accesses,
+    fences: Family<Labels, Gauge<i64, AtomicI64>>,
     own_key_reads: Family<Labels, Counter<u64, AtomicU64>>,
     own_key_writes: Family<Labels, Counter<u64, AtomicU64>>,
     reloads: Family<Labels, Counter<u64, AtomicU64>>,
@@ -74,6 +75,8 @@ impl Default for Metrics {
         );
         let published_keys = PublishedKeys::register(&mut registry);
         let accesses = Accesses::register(&mut registry);
+        let fences = Family::default();
+        registry.register("fence_in_force", "Whether an admission policy of the hub that Keyferry rests on is in force", fences.clone());
         let key_alarms = Family::default();
         registry.register("key_alarms", "What no rotation makes of the hub's keys or of their record, by reason", key_alarms.clone());
         let own_key_reads = Family::default();
@@ -101,6 +104,7 @@ impl Default for Metrics {
             published_at,
             published_keys,
             accesses,
+            fences,
             reloads,
             key_alarms,
             own_key_reads,
@@ -191,6 +195,11 @@ impl Metrics {
     /// Another process leads: what this one knew of accesses grows old.
     pub fn accesses_gone(&self) {
         self.accesses.forget_all();
+    }
+
+    /// Whether an admission policy is in force, by its name.
+    pub fn fence(&self, name: &'static str, in_force: bool) {
+        self.fences.get_or_create(&vec![("fence", name)]).set(i64::from(in_force));
     }
 
     /// The configuration file was read again.

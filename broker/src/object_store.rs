@@ -1,5 +1,7 @@
 //! The hub's TargetClusters and TargetAccesses as last seen, and a sign for everybody whom a change of them concerns.
 
+mod listing;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,6 +10,9 @@ use keyferry_core::config::{Assembled, Policy, Record, ServerConfiguration, Stor
 use keyferry_core::name::{AccessName, ObjectName};
 use serde_json::Value;
 use tokio::sync::watch;
+
+pub use self::listing::Listing;
+use self::listing::{Listed, Seen};
 
 /// Which kind of object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,15 +54,31 @@ impl ObjectStore {
         ObjectStore { server, objects: Mutex::default(), written: Mutex::default(), changed: watch::Sender::new(0) }
     }
 
-    /// Takes in a whole list; what is not in it is gone.
-    pub fn replace_all(&self, collection: Collection, all: Vec<Value>) {
-        let mut objects = self.objects();
-        match collection {
-            Collection::TargetClusters => {
-                objects.targets = all.iter().filter_map(|object| StoredTarget::read(object, &self.server)).collect();
+    /// Notes an object of a list that is not complete yet. Nothing changes by it.
+    pub fn note(&self, listing: &mut Listing, object: &Value) {
+        match &mut listing.0 {
+            Listed::Targets(listed) => {
+                let Some((name, target)) = StoredTarget::read(object, &self.server) else { return };
+                let seen = Seen::beside(self.objects().targets.get(&name), target);
+                listed.insert(name, seen);
             }
-            Collection::TargetAccesses => {
-                objects.accesses = all.iter().filter_map(StoredAccess::read).collect();
+            Listed::Accesses(listed) => {
+                let Some((name, access)) = StoredAccess::read(object) else { return };
+                let objects = self.objects();
+                let known = objects.accesses.get(&name);
+                let seen = Seen::beside(known, access.after(known));
+                listed.insert(name, seen);
+            }
+        }
+    }
+
+    /// Takes in a whole list; what is not in it is gone.
+    pub fn replace_all(&self, listing: Listing) {
+        let mut objects = self.objects();
+        match listing.0 {
+            Listed::Targets(listed) => objects.targets = listing::taken(listed, std::mem::take(&mut objects.targets)),
+            Listed::Accesses(listed) => {
+                objects.accesses = listing::taken(listed, std::mem::take(&mut objects.accesses));
                 self.unseen().clear();
             }
         }
@@ -80,7 +101,9 @@ impl ObjectStore {
                 if self.is_older_than_written(&name, &access.record) {
                     return;
                 }
-                let unchanged = same(objects.accesses.get(&name).map(|known| &known.record), &access.record);
+                let known = objects.accesses.get(&name);
+                let unchanged = same(known.map(|known| &known.record), &access.record);
+                let access = access.after(known);
                 objects.accesses.insert(name, access);
                 unchanged
             }
@@ -115,6 +138,7 @@ impl ObjectStore {
         let (name, access) = StoredAccess::read(object)?;
         let mut objects = self.objects();
         let known = objects.accesses.get(&name).filter(|known| known.record.uid == access.record.uid);
+        let access = access.after(known);
         // One that the watch has shown to be gone does not come back.
         let versions = known.and_then(|known| Some((version(&known.record)?, version(&access.record)?)));
         if let Some((seen, now)) = versions

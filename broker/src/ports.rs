@@ -202,11 +202,11 @@ pub trait HubObjects: Send + Sync {
     /// The object at a path, if there is one. A kind that the hub does not have is no object.
     fn get<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<ReadObject>, HubError>>;
 
-    /// Creates an object of a collection.
-    fn create<'a>(&'a self, collection: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<(), HubError>>;
+    /// Creates an object of a collection; its resourceVersion.
+    fn create<'a>(&'a self, collection: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<String, HubError>>;
 
-    /// Replaces the object whose UID and resourceVersion `object` carries.
-    fn replace<'a>(&'a self, path: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<(), HubError>>;
+    /// Replaces the object whose UID and resourceVersion `object` carries; the resourceVersion that it has then.
+    fn replace<'a>(&'a self, path: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<String, HubError>>;
 
     /// Deletes the object of this UID and resourceVersion; one that is gone is deleted.
     fn delete<'a>(&'a self, path: &'a str, uid: &'a str, version: &'a str) -> BoxFuture<'a, Result<(), HubError>>;
@@ -220,7 +220,8 @@ pub trait HubObjects: Send + Sync {
     /// Changes an object that holds nothing secret, or its status, by a merge patch; the object as it stands then.
     fn patch<'a>(&'a self, path: &'a str, change: &'a Value) -> BoxFuture<'a, Result<Value, HubError>>;
 
-    /// Applies a status by server-side apply, as the field manager of everything that the controller writes.
+    /// Applies a status by server-side apply, as the field manager of everything that the controller writes, to the object whose
+    /// resourceVersion `object` carries: the hub refuses it for another of that name.
     fn apply_status<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>>;
 }
 

@@ -15,6 +15,11 @@ const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// More groups than a status is to hold.
 const MOST_GROUPS: usize = 64;
 
+/// Whoever shows nothing.
+const ANONYMOUS: &str = "system:anonymous";
+const NO_APISERVER: &str = "it answered, but not as an apiserver does";
+const NO_TOKEN: &str = "it answered as to somebody without a token: something on the way takes the Authorization header off";
+
 /// Asks over HTTPS.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HttpsProbe;
@@ -32,13 +37,34 @@ async fn ask(target: &ProbedTarget, token: &SecretString) -> Result<ProbeAnswer,
     let (client, base) = client(target).await?;
     let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
     let request = client.post(format!("{base}/apis/authentication.k8s.io/v1/selfsubjectreviews"));
-    let response = request.bearer_auth(token.expose_secret()).json(&review).send().await.map_err(|error| fault(&error))?;
-    match response.status().as_u16() {
-        200..=299 => Ok(ProbeAnswer::Accepted(identity(response).await?)),
+    let mut response = request.bearer_auth(token.expose_secret()).json(&review).send().await.map_err(|error| fault(&error))?;
+    let status = response.status().as_u16();
+    // A refusal needs no words.
+    let body = if status == 401 { Vec::new() } else { body(&mut response).await? };
+    judged(status, &body)
+}
+
+/// What an answer says of the token. kube-apiserver answers a bearer token that it does not take with 401 always, and never goes on as
+/// `system:anonymous`; whoever gets a 403 of it was known before, which is all that is asked here. But a 403 may be of something on the way, that
+/// let the token through to nobody; and where a proxy takes the header off, the apiserver speaks of `system:anonymous`.
+fn judged(status: u16, body: &[u8]) -> Result<ProbeAnswer, &'static str> {
+    match status {
+        200..=299 => match identity(body)? {
+            identity if identity.username == ANONYMOUS => Err(NO_TOKEN),
+            identity => Ok(ProbeAnswer::Accepted(identity)),
+        },
         401 => Ok(ProbeAnswer::Refused),
-        // Whoever is forbidden something was known before.
-        403 => Ok(ProbeAnswer::Accepted(TargetIdentity { username: String::new(), uid: String::new(), groups: Vec::new() })),
-        _ => Err("it answered, but not as an apiserver does"),
+        403 => {
+            let answer = serde_json::from_slice::<Forbidden>(body).map_err(|_| NO_APISERVER)?;
+            if answer.kind != "Status" || answer.api_version != "v1" || answer.reason != "Forbidden" {
+                return Err(NO_APISERVER);
+            }
+            if answer.message.contains(&format!("User \"{ANONYMOUS}\"")) {
+                return Err(NO_TOKEN);
+            }
+            Ok(ProbeAnswer::Accepted(TargetIdentity { username: String::new(), uid: String::new(), groups: Vec::new() }))
+        }
+        _ => Err(NO_APISERVER),
     }
 }
 
@@ -98,17 +124,75 @@ struct UserInfo {
     groups: Vec<String>,
 }
 
-async fn identity(mut response: reqwest::Response) -> Result<TargetIdentity, &'static str> {
-    const UNREADABLE: &str = "its answer cannot be read";
+/// `metav1.Status`, as far as it is read.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Forbidden {
+    kind: String,
+    api_version: String,
+    reason: String,
+    message: String,
+}
+
+async fn body(response: &mut reqwest::Response) -> Result<Vec<u8>, &'static str> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| fault(&error))? {
         if body.len() + chunk.len() > MAX_ANSWER_BYTES {
-            return Err(UNREADABLE);
+            return Err("its answer is too long");
         }
         body.extend_from_slice(&chunk);
     }
-    let UserInfo { username, uid, mut groups } = serde_json::from_slice::<Answer>(&body).map_err(|_| UNREADABLE)?.status.user_info;
+    Ok(body)
+}
+
+fn identity(body: &[u8]) -> Result<TargetIdentity, &'static str> {
+    let answer = serde_json::from_slice::<Answer>(body).map_err(|_| "its answer cannot be read")?;
+    let UserInfo { username, uid, mut groups } = answer.status.user_info;
     groups.truncate(MOST_GROUPS);
     let short = |text: String| text.chars().filter(|character| !character.is_control()).take(512).collect();
     Ok(TargetIdentity { username: short(username), uid: short(uid), groups: groups.into_iter().map(short).collect() })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn status(reason: &str, message: &str) -> Vec<u8> {
+        json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": reason, "message": message })
+            .to_string()
+            .into_bytes()
+    }
+
+    fn review(username: &str) -> Vec<u8> {
+        json!({ "kind": "SelfSubjectReview", "status": { "userInfo": { "username": username } } }).to_string().into_bytes()
+    }
+
+    const MAY_NOT: &str = "cannot create resource \"selfsubjectreviews\" in API group \"authentication.k8s.io\" at the cluster scope";
+
+    #[test]
+    fn who_is_known_is_accepted_whatever_it_may_do() {
+        assert!(matches!(judged(201, &review("hub:a")), Ok(ProbeAnswer::Accepted(identity)) if identity.username == "hub:a"));
+        let known = format!("selfsubjectreviews.authentication.k8s.io is forbidden: User \"hub:system:serviceaccount:a:b\" {MAY_NOT}");
+        assert!(matches!(judged(403, &status("Forbidden", &known)), Ok(ProbeAnswer::Accepted(_))));
+        assert_eq!(judged(401, &status("Unauthorized", "Unauthorized")), Ok(ProbeAnswer::Refused));
+    }
+
+    #[test]
+    fn what_no_apiserver_says_of_a_token_is_no_answer() {
+        let page = b"<html><body>403 Forbidden</body></html>";
+        for body in [page.as_slice(), b"", b"{}", b"{\"message\": \"blocked\"}", &status("Blocked", "no"), &review("hub:a")] {
+            assert_eq!(judged(403, body), Err(NO_APISERVER), "{}", String::from_utf8_lossy(body));
+        }
+        for status in [302, 404, 407, 500, 503] {
+            assert_eq!(judged(status, &review("hub:a")), Err(NO_APISERVER));
+        }
+    }
+
+    #[test]
+    fn a_header_that_was_taken_off_is_no_answer() {
+        let anonymous = format!("selfsubjectreviews.authentication.k8s.io is forbidden: User \"system:anonymous\" {MAY_NOT}");
+        assert_eq!(judged(403, &status("Forbidden", &anonymous)), Err(NO_TOKEN));
+        assert_eq!(judged(201, &review("system:anonymous")), Err(NO_TOKEN));
+    }
 }

@@ -36,6 +36,7 @@ fn series() -> BTreeMap<String, BTreeSet<String>> {
     let access = AccessName { namespace: Namespace::new("tenant-a").unwrap(), name: ObjectName::new("prod").unwrap() };
     metrics.access(&access, true, Some(1));
     metrics.probe(&access, Some(true));
+    metrics.fence("keyferry-pairing", true);
     metrics.reload(true);
     metrics.hub_clock_skew(0);
     metrics.cached_tokens(0);

@@ -53,7 +53,7 @@ impl Delivered<'_> {
         let mut object = serde_json::to_value(&body)?;
         if object["kind"] == "ClusterProfile" {
             let named = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-            object["status"] = cluster_profile_status(&snapshot, &named)["status"].take();
+            object["status"] = cluster_profile_status(&snapshot, &named, "")["status"].take();
         }
         Ok(object)
     }

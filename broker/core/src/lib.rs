@@ -9,7 +9,6 @@
 pub mod access_status;
 pub mod audience;
 pub mod audit;
-pub mod author_fence;
 pub mod authorise;
 pub mod bound_token;
 pub mod ca_bundle;
@@ -21,6 +20,7 @@ pub mod delivery;
 pub mod discovery;
 pub mod exchange;
 pub mod exec_credential;
+pub mod fence;
 pub mod import;
 pub mod issuer;
 pub mod json;

@@ -10,10 +10,14 @@ use crate::service_account::ServiceAccount;
 
 /// The name of the one AudiencePairing.
 pub const NAME: &str = "keyferry";
+/// Where it is.
+pub const COLLECTION: &str = "/apis/keyferry.dev/v1alpha1/audiencepairings";
+/// An audience that is listed for nobody, the canary included: that a token for it is refused shows that the policy holds.
+pub const NOBODYS: &str = "keyferry.dev/nobody";
 
 /// By audience, who may have a token for it. Each of `audiences` stands there, also those of targets that cannot be used as they are, so
 /// that nobody else gets one; the canary, which tries audiences and is let in nowhere, has them all. While a target or an access is
-/// suspended nobody has the audience by it: whoever mints for himself, as Flux does, is to be held too.
+/// suspended nobody has the audience by it: whoever mints for himself, as Flux does, is to be held too. [`NOBODYS`] is nobody's.
 pub fn pairs(
     policy: &Policy,
     hub: &dyn HubView,
@@ -33,6 +37,8 @@ pub fn pairs(
             accounts.insert(pair.service_account().account.to_string());
         }
     }
+    // Last, so that no target makes it somebody's.
+    pairs.insert(NOBODYS.to_owned(), BTreeSet::new());
     pairs
 }
 
@@ -53,7 +59,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
     use std::sync::Arc;
 
-    use super::pairs;
+    use super::{NOBODYS, pairs};
     use crate::authorise::HubView;
     use crate::config;
     use crate::name::{Namespace, ObjectName};
@@ -73,17 +79,27 @@ mod tests {
     }
 
     fn listed(target: &str, access: &str) -> BTreeSet<String> {
+        all(target, access, "prod")["prod"].clone()
+    }
+
+    fn all(target: &str, access: &str, audience: &str) -> BTreeMap<String, BTreeSet<String>> {
         let text = format!(
             "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\npublicURL: https://keyferry.example.com\n\
              discovery: {{tls: {{certFile: a, keyFile: b}}}}\napi: {{tls: {{certFile: a, keyFile: b}}}}\n---\n\
              apiVersion: keyferry.dev/v1alpha1\nkind: TargetCluster\nmetadata: {{name: prod}}\nspec:\n  address: https://prod.example.com\n  \
-             audience: prod\n  allow: [{{namespaces: [tenant-a], serviceAccounts: [reconciler]}}]\n{target}---\n\
+             audience: {audience}\n  allow: [{{namespaces: [tenant-a], serviceAccounts: [reconciler]}}]\n{target}---\n\
              apiVersion: keyferry.dev/v1alpha1\nkind: TargetAccess\nmetadata: {{name: prod, namespace: tenant-a}}\nspec:\n  \
              targetClusterRef: {{name: prod}}\n  serviceAccountName: reconciler\n{access}"
         );
         let policy = config::read(&text).unwrap().policy;
         let canary = ServiceAccount { namespace: Namespace::new("keyferry-system").unwrap(), name: ObjectName::new("canary").unwrap() };
-        pairs(&policy, &Hub, ["prod".to_owned()], &canary)["prod"].clone()
+        pairs(&policy, &Hub, [audience.to_owned()], &canary)
+    }
+
+    #[test]
+    fn the_audience_of_nobody_stays_nobodys() {
+        assert_eq!(all("", "", "prod")[NOBODYS], BTreeSet::new());
+        assert_eq!(all("", "", NOBODYS)[NOBODYS], BTreeSet::new(), "even where a target claims it");
     }
 
     #[test]

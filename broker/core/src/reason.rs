@@ -101,6 +101,8 @@ reasons! {
     KeyRevoked,
     /// The token's key was published too lately for every target to know it.
     KeySettling,
+    /// The admission policy that guards the labels of a selector is missing or weakened: whoever may edit a namespace may have it selected.
+    LabelsUnfenced,
     /// The hub could not carry out the TokenRequest.
     MintFailed,
     /// The hub refuses Keyferry the TokenRequest.
@@ -115,6 +117,8 @@ reasons! {
     NotExpressible,
     /// An object of that name is there and was not made for this access.
     ObjectNotOurs,
+    /// The admission policy that keeps a target's audience for its pairs is missing or weakened: others may mint for it.
+    PairingUnfenced,
     /// The target refused a token of this access.
     ProbeRefused,
     /// The target did not answer when a token of this access was tried there.

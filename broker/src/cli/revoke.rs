@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use jiff::Timestamp;
+use keyferry_core::ca_bundle::CaBundle;
 use keyferry_core::config::{CertificateSource, Configuration, Overrides, TargetCluster, TokenIssuer};
 use keyferry_core::issuer::Issuer;
 use keyferry_core::jwt::UnverifiedJwt;
@@ -13,12 +14,12 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::{HubArgs, keys, ui};
 use crate::client::key_records::KeyRecordsClient;
-use crate::client::target_probe::{TargetProbe, Verdict};
+use crate::client::poked_target::PokedTarget;
 use crate::clock::{Clock, SystemClock};
 use crate::controller::config_file;
 use crate::kube::certificate_secret::KubeCertificateSecrets;
 use crate::kube::client::HubClient;
-use crate::ports::CertificateSecrets;
+use crate::ports::{CertificateSecrets, ProbeAnswer, ProbedTarget};
 
 /// How often a target is poked: within its last 30 s a cached key set can be replaced.
 const POKES_EVERY: Duration = Duration::from_secs(5);
@@ -47,7 +48,7 @@ pub(super) struct RevokeArgs {
 
 struct Case {
     target: TargetCluster,
-    probe: Option<TargetProbe>,
+    probe: Option<PokedTarget>,
     witness: Option<SecretString>,
     outcome: &'static str,
     /// Whether it refused a poke when its copy of the keys could no longer be an old one.
@@ -57,10 +58,10 @@ struct Case {
 impl Case {
     async fn poke(&mut self, issuer: &Issuer, now: Timestamp, late: bool) {
         let Some(probe) = &self.probe else { return };
-        let refused = probe.poke(issuer, &self.target.audience, now).await == Verdict::Refused;
+        let refused = probe.poke(issuer, &self.target.audience, now).await == ProbeAnswer::Refused;
         self.reached_late |= refused && late;
         if let Some(witness) = &self.witness
-            && probe.takes(witness).await == Verdict::Refused
+            && probe.takes(witness).await == ProbeAnswer::Refused
         {
             self.outcome = "forgotten: it refuses the witness";
         }
@@ -81,14 +82,14 @@ async fn revoke(args: &RevokeArgs) -> Result<ExitCode, String> {
         .map(|path| config_file::read(path, Overrides::of_a_reader()))
         .transpose()
         .map_err(|error| error.to_string())?;
+    let clock = SystemClock::start();
     let mut cases = match &configuration {
-        Some(configuration) => cases(args, configuration).await?,
+        Some(configuration) => cases(args, configuration, clock.now().wall).await?,
         None => Vec::new(),
     };
-    let clock = SystemClock::start();
     for case in &mut cases {
         if let (Some(probe), Some(witness)) = (&case.probe, &case.witness)
-            && probe.takes(witness).await != Verdict::Accepted
+            && !matches!(probe.takes(witness).await, ProbeAnswer::Accepted(_))
         {
             return Err(format!(
                 "trying the witness at {}: it is not taken, so it could prove nothing; nothing was revoked",
@@ -123,7 +124,7 @@ async fn revoke(args: &RevokeArgs) -> Result<ExitCode, String> {
     Ok(report(&cases))
 }
 
-async fn cases(args: &RevokeArgs, configuration: &Configuration) -> Result<Vec<Case>, String> {
+async fn cases(args: &RevokeArgs, configuration: &Configuration, now: Timestamp) -> Result<Vec<Case>, String> {
     let mut witnesses = Vec::new();
     for path in &args.witness {
         let text = std::fs::read_to_string(path).map_err(|error| format!("reading the witness {}: {error}", path.display()))?;
@@ -145,26 +146,29 @@ async fn cases(args: &RevokeArgs, configuration: &Configuration) -> Result<Vec<C
                 || audiences.as_array().is_some_and(|all| all.iter().any(|one| one.as_str() == Some(audience)))
         };
         let witness = witnesses.iter().find(|(audiences, _)| names(audiences)).map(|(_, token)| token.clone());
-        let probe = probe(args, configuration, target).await;
-        let outcome = if probe.is_some() { "" } else { "not poked: it is behind a proxy, another name, or its CA cannot be read" };
+        let probe = probe(args, configuration, target, now).await;
+        let outcome = if probe.is_some() { "" } else { "not poked: its CA cannot be read" };
         cases.push(Case { target: target.clone(), probe, witness, outcome, reached_late: false });
     }
     Ok(cases)
 }
 
-async fn probe(args: &RevokeArgs, configuration: &Configuration, target: &TargetCluster) -> Option<TargetProbe> {
-    if target.proxy_url.is_some() || target.tls_server_name.is_some() {
-        return None;
-    }
-    match &target.certificate {
-        CertificateSource::System => TargetProbe::new(&target.address, None),
-        CertificateSource::Inline(pem) => TargetProbe::new(&target.address, Some(pem.as_bytes())),
+async fn probe(args: &RevokeArgs, configuration: &Configuration, target: &TargetCluster, now: Timestamp) -> Option<PokedTarget> {
+    let ca_pem = match &target.certificate {
+        CertificateSource::System => None,
+        CertificateSource::Inline(pem) => Some(pem.clone().into_bytes()),
         CertificateSource::Secret(name) => {
             let client = HubClient::new(args.hub.access().config().await.ok()?).ok()?;
             let secrets = KubeCertificateSecrets::new(client, configuration.server.cluster_resource_namespace.clone());
-            TargetProbe::new(&target.address, Some(&secrets.certificate(name).await.ok()?.pem?))
+            Some(secrets.certificate(name).await.ok()?.pem?)
         }
-    }
+    };
+    let ca_pem = match ca_pem {
+        Some(pem) => Some(CaBundle::from_pem(&pem, now).ok()?.to_pem().into()),
+        None => None,
+    };
+    let (tls_server_name, proxy_url) = (target.tls_server_name.clone(), target.proxy_url.clone());
+    Some(PokedTarget::new(ProbedTarget { address: target.address.clone(), tls_server_name, proxy_url, ca_pem }))
 }
 
 fn report(cases: &[Case]) -> ExitCode {

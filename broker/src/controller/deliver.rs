@@ -15,9 +15,9 @@ use keyferry_core::service_account::ServiceAccount;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use crate::author_fence::AuthorFenceReader;
 use crate::clock::Clock;
 use crate::delivery::{Deliveries, FINALIZER, Next};
+use crate::fence::FenceReader;
 use crate::leadership::LeadershipReader;
 use crate::live::LiveObjects;
 use crate::object_store::ObjectStore;
@@ -48,7 +48,7 @@ pub struct DeliverParts {
     /// The targets' CA certificates.
     pub targets: TargetReader,
     /// Whether authors are checked.
-    pub fence: AuthorFenceReader,
+    pub fence: FenceReader,
     /// Whether this replica leads.
     pub leadership: LeadershipReader,
     /// Time.
@@ -167,7 +167,8 @@ fn inputs(parts: &DeliverParts) -> HashMap<AccessName, Inputs> {
         let (ours, others): (Vec<&String>, Vec<&String>) = record.finalizers.iter().partition(|one| *one == FINALIZER);
         others.hash(&mut hasher);
         parts.live.namespace_labels(&name.namespace).hash(&mut hasher);
-        if let Ok(access) = &stored.read {
+        // With a mistake, too, it rests on what it was before: that may be granted no more.
+        if let Some(access) = stored.meant() {
             let account = ServiceAccount { namespace: name.namespace.clone(), name: access.service_account.clone() };
             parts.live.service_account(&account).map(|uid| uid.as_str().to_owned()).hash(&mut hasher);
             if let Some(target) = policy.targets.get(&access.target) {

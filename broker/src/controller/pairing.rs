@@ -19,7 +19,6 @@ use crate::ports::{HubError, HubObjects};
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How often the object is read though the pairs are the same: somebody may have changed it.
 const READ_AGAIN: Duration = Duration::from_secs(60);
-const COLLECTION: &str = "/apis/keyferry.dev/v1alpha1/audiencepairings";
 
 /// What it is made of.
 pub struct PairingParts {
@@ -69,9 +68,9 @@ pub async fn follow(parts: PairingParts) {
 }
 
 async fn write(parts: &PairingParts, pairs: &BTreeMap<String, BTreeSet<String>>) -> Result<(), HubError> {
-    let path = format!("{COLLECTION}/{}", pairing::NAME);
+    let path = format!("{}/{}", pairing::COLLECTION, pairing::NAME);
     let Some(read) = parts.objects.get(&path).await? else {
-        return parts.objects.post(COLLECTION, &pairing::object(pairs, None)).await;
+        return parts.objects.post(pairing::COLLECTION, &pairing::object(pairs, None)).await;
     };
     if read.value().get("pairs") == Some(&json!(pairs)) {
         return Ok(());

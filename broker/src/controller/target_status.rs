@@ -1,5 +1,7 @@
 //! The status of TargetClusters, and whether a target lets in somebody whom none of its rules names. Only the leader writes it.
 
+mod unfenced;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +18,7 @@ use tokio::task::JoinSet;
 use crate::audience_guard::AudienceGuard;
 use crate::clock::Clock;
 use crate::event::{self, Subject};
+use crate::fence::FenceReader;
 use crate::leadership::LeadershipReader;
 use crate::object_store::{Faults, ObjectStore};
 use crate::policy_store::PolicyReader;
@@ -52,6 +55,10 @@ pub struct TargetStatusParts {
     pub probe: Arc<dyn TargetProbe>,
     /// Mints for the canary.
     pub guard: AudienceGuard,
+    /// Whether targets' audiences are kept for their pairs.
+    pub pairing: FenceReader,
+    /// Whether the labels are guarded by which targets select namespaces.
+    pub labels: FenceReader,
     /// Whether this replica leads.
     pub leadership: LeadershipReader,
     /// Time.
@@ -137,11 +144,15 @@ async fn bring(parts: &TargetStatusParts, name: &ObjectName, tried: &HashMap<Obj
         Some(target) if ready.holds() => lets_in_anybody(target, tried),
         _ => None,
     };
+    let unpaired = target.and_then(|target| unfenced::others_may_mint(&parts.pairing, target));
+    let unguarded = target.and_then(|target| unfenced::others_may_be_selected(&parts.labels, target));
     let optional = [
         ("Stalled", &stalled),
         ("AudienceConflict", &conflict),
         ("ClientCertificateIgnored", &client_certificate),
         ("TargetNotFenced", &open),
+        ("PairingUnfenced", &unpaired),
+        ("LabelsUnfenced", &unguarded),
     ];
     let mut findings = vec![("Ready", &ready)];
     findings.extend(optional.into_iter().filter_map(|(kind, finding)| Some((kind, finding.as_ref()?))));
@@ -235,7 +246,8 @@ async fn write(
     for (kind, finding) in findings {
         let truth = if finding.holds() { "True" } else { "False" };
         let news = standing(&record.status, kind) != Some((truth, finding.reason.as_str()));
-        if news && *kind != "Stalled" {
+        // A fence of the hub concerns every target at once; the log tells of it.
+        if news && !matches!(*kind, "Stalled" | "PairingUnfenced" | "LabelsUnfenced") {
             let subject = Subject::target(name, record.uid.as_str());
             event::tell(&parts.objects, &*parts.random, &subject, finding, now).await;
         }

@@ -48,7 +48,7 @@ impl Deliveries {
         }
         let now = self.parts.clock.now().wall;
         let until = match self.drains_until(name, stored, since).await? {
-            until if until > now && self.take_back(stored).await? => since,
+            until if until > now && self.nothing_stays(stored).await? => since,
             until => until,
         };
         if until <= now {
@@ -61,11 +61,17 @@ impl Deliveries {
         Ok(Next::After(Duration::try_from(until.duration_since(now)).unwrap_or_default().min(super::LOOK_AGAIN)))
     }
 
-    /// Deletes what policy would not grant the access any more if it were not going; whether nothing is left that may stay.
-    async fn take_back(&self, stored: &StoredAccess) -> Result<bool, HubError> {
-        let (Ok(access), Some(owner)) = (&stored.read, stored.read.as_ref().ok().and_then(|access| access.uid.as_ref())) else {
-            return Ok(false);
-        };
+    async fn nothing_stays(&self, stored: &StoredAccess) -> Result<bool, HubError> {
+        match stored.meant() {
+            Some(access) => self.take_back(access).await,
+            None => Ok(false),
+        }
+    }
+
+    /// Deletes what policy would not grant an access any more that has no part in it, because it goes or has got a mistake; whether nothing
+    /// is left that may stay.
+    pub(super) async fn take_back(&self, access: &TargetAccess) -> Result<bool, HubError> {
+        let Some(owner) = &access.uid else { return Ok(false) };
         let mut policy = (*self.parts.policy.current()).clone();
         policy.accesses.insert(access.name.clone(), access.clone());
         let writing = || access.deliveries.iter().filter(|delivery| delivery.object_name.is_some());

@@ -16,7 +16,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use super::{Deliveries, DeliveryParts};
-use crate::author_fence::AuthorFenceWriter;
+use crate::fence::{FenceWriter, Standing};
 use crate::leadership::LeadershipWriter;
 use crate::object_store::{Collection, Faults, ObjectStore};
 use crate::policy_store::PolicyWriter;
@@ -61,13 +61,13 @@ impl HubObjects for Seen {
         Box::pin(async { Ok(None) })
     }
 
-    fn create<'a>(&'a self, _: &'a str, _: &'a ObjectBody) -> BoxFuture<'a, Result<(), HubError>> {
+    fn create<'a>(&'a self, _: &'a str, _: &'a ObjectBody) -> BoxFuture<'a, Result<String, HubError>> {
         self.created.fetch_add(1, Ordering::SeqCst);
-        Box::pin(async { Ok(()) })
+        Box::pin(async { Ok("1".to_owned()) })
     }
 
-    fn replace<'a>(&'a self, _: &'a str, _: &'a ObjectBody) -> BoxFuture<'a, Result<(), HubError>> {
-        Box::pin(async { Ok(()) })
+    fn replace<'a>(&'a self, _: &'a str, _: &'a ObjectBody) -> BoxFuture<'a, Result<String, HubError>> {
+        Box::pin(async { Ok("2".to_owned()) })
     }
 
     fn delete<'a>(&'a self, _: &'a str, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<(), HubError>> {
@@ -114,12 +114,12 @@ async fn world() -> (SmallWorld, Arc<Seen>, Deliveries) {
         "targetClusterRef": { "name": "prod" }, "serviceAccountName": "reconciler", "deletionPolicy": "Immediate",
         "deliveries": [{ "name": "secret", "type": "KubeConfigSecret" }],
     });
-    store.replace_all(Collection::TargetClusters, vec![object("TargetCluster", "prod", &target)]);
-    store.replace_all(Collection::TargetAccesses, ["one", "two"].map(|name| object("TargetAccess", name, &access)).to_vec());
+    store.list(Collection::TargetClusters, &[object("TargetCluster", "prod", &target)]);
+    store.list(Collection::TargetAccesses, &["one", "two"].map(|name| object("TargetAccess", name, &access)));
     let policy = store.assemble().policy;
     assert_eq!((policy.targets.len(), policy.accesses.len()), (1, 2));
-    let (fence, leadership, targets) = (AuthorFenceWriter::default(), LeadershipWriter::default(), TargetWriter::default());
-    fence.set(Ok(()));
+    let (fence, leadership, targets) = (FenceWriter::author(), LeadershipWriter::default(), TargetWriter::default());
+    fence.set(Standing::InForce);
     leadership.set(Some(Duration::from_secs(1_000_000)));
     let states = policy.targets.iter().map(|(name, target)| {
         let state = TargetState { generation: target.generation, readiness: Readiness::Ready(None), client_certificate: false };

@@ -50,7 +50,8 @@ impl Deliveries {
         self.put(name, stored, &status, &ready).await
     }
 
-    /// An access with a mistake has no part in the policy; what it delivered before stays until it ends.
+    /// An access with a mistake has no part in the policy. What it delivered before stays until it ends, since a slip of the pen is to cut
+    /// off nobody, but only as long as policy would grant it to what the access was before.
     pub(super) async fn report_fault(&self, name: &AccessName, stored: &StoredAccess) -> Result<Next, HubError> {
         let faults = self.parts.faults.current();
         let Some(fault) = faults.accesses.get(name) else { return Ok(Next::Retry) };
@@ -58,6 +59,13 @@ impl Deliveries {
         let status = self.with_conditions(stored, &[("Ready", &ready), ("Stalled", &stalled)]);
         self.parts.metrics.access(name, false, None);
         self.put(name, stored, &status, &ready).await?;
+        if let Some(before) = &stored.before {
+            // A target that policy has not taken in yet takes nothing back.
+            if !self.parts.store.is_taken_in(&before.target, &self.parts.policy.current(), &faults) {
+                return Ok(Next::Retry);
+            }
+            self.take_back(before).await?;
+        }
         Ok(Next::OnChange)
     }
 
@@ -92,9 +100,11 @@ impl Deliveries {
             outcome => drop(self.parts.store.written(&outcome?)),
         }
         let truth = if ready.holds() { "True" } else { "False" };
-        if standing(&record.status, "Ready") != Some((truth, ready.reason.as_str())) {
+        let now = self.parts.clock.now();
+        let news = standing(&record.status, "Ready") != Some((truth, ready.reason.as_str()));
+        if news && self.events.take(&name.namespace, now.mono) {
             let subject = Subject::access(name, record.uid.as_str());
-            event::tell(&self.parts.objects, &*self.parts.random, &subject, ready, self.parts.clock.now().wall).await;
+            event::tell(&self.parts.objects, &*self.parts.random, &subject, ready, now.wall).await;
         }
         Ok(())
     }

@@ -127,13 +127,13 @@ impl Deliveries {
         if !self.leads() {
             return Err(Hindrance::new(Reason::DeliveryFailed, "another replica leads by now"));
         }
-        match held {
+        let version = match held {
             None => self.parts.objects.create(&place.collection(), &body).await,
             Some(held) => self.parts.objects.replace(&place.path(), &body.replacing(held.uid(), held.version(), held.object())).await,
         }
         .map_err(|error| refusal(&error))?;
         tracing::info!(access = %round.name, object = %place, "an object was written");
-        self.apply_profile(&snapshot, delivery, &place).await
+        self.apply_profile(&snapshot, delivery, &place, &version).await
     }
 
     /// The target's CA, if the target can be used now.
@@ -230,20 +230,32 @@ impl Deliveries {
         if delivery.delivery_type != DeliveryType::ClusterProfile {
             return Ok(());
         }
-        let wanted = delivery::cluster_profile_status(snapshot, place.name.as_str());
+        let wanted = delivery::cluster_profile_status(snapshot, place.name.as_str(), held.version());
         let ours = |object: &serde_json::Value| {
             let providers = object.pointer("/status/accessProviders").and_then(|list| list.as_array()).cloned().unwrap_or_default();
             providers.into_iter().find(|provider| provider["name"] == "keyferry")
         };
-        if ours(held.object()) == ours(&wanted) { Ok(()) } else { self.apply_profile(snapshot, delivery, place).await }
+        if ours(held.object()) == ours(&wanted) { Ok(()) } else { self.apply_profile(snapshot, delivery, place, held.version()).await }
     }
 
-    async fn apply_profile(&self, snapshot: &Snapshot<'_>, delivery: &Delivery, place: &ObjectPlace) -> Result<(), Hindrance> {
+    /// The status of the object of this version. Another one that somebody made in its place is not ours, and is looked at anew.
+    async fn apply_profile(
+        &self,
+        snapshot: &Snapshot<'_>,
+        delivery: &Delivery,
+        place: &ObjectPlace,
+        version: &str,
+    ) -> Result<(), Hindrance> {
         if delivery.delivery_type != DeliveryType::ClusterProfile {
             return Ok(());
         }
-        let status = delivery::cluster_profile_status(snapshot, place.name.as_str());
-        self.parts.objects.apply_status(&place.path(), &status).await.map_err(|error| refusal(&error))
+        let status = delivery::cluster_profile_status(snapshot, place.name.as_str(), version);
+        self.parts.objects.apply_status(&place.path(), &status).await.map_err(|error| match error {
+            HubError::NotFound(_) | HubError::Conflict(_) => {
+                Hindrance::new(Reason::DeliveryFailed, format!("{place} was changed or deleted before its status was written"))
+            }
+            error => refusal(&error),
+        })
     }
 }
 

@@ -29,6 +29,17 @@ struct Answer {
     _kind: IgnoredAny,
 }
 
+#[derive(Deserialize)]
+struct Written {
+    metadata: WrittenMetadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenMetadata {
+    resource_version: String,
+}
+
 fn managed(path: &str) -> String {
     format!("{path}?fieldManager={FIELD_MANAGER}")
 }
@@ -44,12 +55,18 @@ impl HubObjects for KubeObjects {
         })
     }
 
-    fn create<'a>(&'a self, collection: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<(), HubError>> {
-        Box::pin(async move { self.client.create::<_, Answer>(&managed(collection), object, WHAT).await.map(drop) })
+    fn create<'a>(&'a self, collection: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<String, HubError>> {
+        Box::pin(async move {
+            let written: Written = self.client.create(&managed(collection), object, WHAT).await?;
+            Ok(written.metadata.resource_version)
+        })
     }
 
-    fn replace<'a>(&'a self, path: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<(), HubError>> {
-        Box::pin(async move { self.client.replace::<_, Answer>(&managed(path), object, WHAT).await.map(drop) })
+    fn replace<'a>(&'a self, path: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<String, HubError>> {
+        Box::pin(async move {
+            let written: Written = self.client.replace(&managed(path), object, WHAT).await?;
+            Ok(written.metadata.resource_version)
+        })
     }
 
     fn delete<'a>(&'a self, path: &'a str, uid: &'a str, version: &'a str) -> BoxFuture<'a, Result<(), HubError>> {

@@ -5,6 +5,15 @@ use serde_json::json;
 
 use super::*;
 
+impl ObjectStore {
+    /// Takes in a list of these objects.
+    pub(crate) fn list(&self, collection: Collection, all: &[Value]) {
+        let mut listing = Listing::of(collection);
+        all.iter().for_each(|object| self.note(&mut listing, object));
+        self.replace_all(listing);
+    }
+}
+
 fn store() -> ObjectStore {
     let text = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\npublicURL: https://keys.example.com\n\
                 objects: CustomResources\n\
@@ -63,7 +72,7 @@ fn a_whole_list_counts_in_any_case() {
     let store = store();
     store.set(Collection::TargetAccesses, &access("5", "seen"));
     store.written(&access("700", "written"));
-    store.replace_all(Collection::TargetAccesses, vec![access("6", "restored")]);
+    store.list(Collection::TargetAccesses, &[access("6", "restored")]);
     assert_eq!(phase(&store).as_deref(), Some("restored"));
     store.set(Collection::TargetAccesses, &access("8", "later"));
     assert_eq!(phase(&store).as_deref(), Some("later"));
@@ -90,10 +99,68 @@ fn a_target_that_no_assembly_has_seen_refuses_nobody_yet() {
             "metadata": { "name": "prod", "uid": "u", "generation": 1, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z" },
             "spec": { "address": address, "audience": "prod" },
         });
-        store.replace_all(Collection::TargetClusters, vec![target]);
+        store.list(Collection::TargetClusters, &[target]);
         assert!(!store.is_taken_in(&name, &Policy::default(), &Faults::default().current()));
         let assembled = store.assemble();
         assert_eq!(assembled.policy.targets.contains_key(&name), has_part);
         assert!(store.is_taken_in(&name, &assembled.policy, &assembled));
     }
+}
+
+fn named(name: &str, version: &str) -> Value {
+    let mut object = access(version, "seen");
+    object["metadata"]["name"] = json!(name);
+    object["metadata"]["uid"] = json!(format!("uid-of-{name}"));
+    object
+}
+
+/// How many objects a list holds of its own.
+fn held(listing: &Listing) -> usize {
+    let Listed::Accesses(listed) = &listing.0 else { return 0 };
+    listed.values().filter(|seen| matches!(seen, Seen::New(_))).count()
+}
+
+#[test]
+fn a_list_holds_nothing_twice_and_counts_at_its_end() {
+    let store = store();
+    let names = || store.each_access(|name, _| name.name.to_string());
+    store.list(Collection::TargetAccesses, &["a", "b", "c"].map(|name| named(name, "5")));
+    let mut changes = store.changes();
+    changes.mark_unchanged();
+    let mut listing = Listing::of(Collection::TargetAccesses);
+    store.note(&mut listing, &named("a", "5"));
+    store.note(&mut listing, &named("b", "6"));
+    store.note(&mut listing, &named("d", "7"));
+    assert_eq!(held(&listing), 2, "a is as it was");
+    assert_eq!((names(), changes.has_changed().unwrap()), (["a", "b", "c"].map(str::to_owned).to_vec(), false), "the list is not complete");
+    store.replace_all(listing);
+    assert_eq!(names(), ["a", "b", "d"]);
+    assert!(changes.has_changed().unwrap());
+    let version = |name: &str| store.access(&AccessName::parse(&format!("tenant-a/{name}")).unwrap()).unwrap().record.version;
+    assert_eq!(["a", "b", "d"].map(version), ["5", "6", "7"]);
+}
+
+#[test]
+fn another_spec_of_the_same_version_counts() {
+    let store = store();
+    store.list(Collection::TargetAccesses, &[named("a", "5")]);
+    // A hub that was restored gives versions anew.
+    let mut restored = named("a", "5");
+    restored["spec"]["suspend"] = json!(true);
+    store.list(Collection::TargetAccesses, &[restored]);
+    let stored = store.access(&AccessName::parse("tenant-a/a").unwrap()).unwrap();
+    assert!(stored.read.unwrap().suspend);
+}
+
+#[test]
+fn what_was_written_during_a_list_stays() {
+    let store = store();
+    store.set(Collection::TargetAccesses, &access("5", "seen"));
+    let mut listing = Listing::of(Collection::TargetAccesses);
+    store.note(&mut listing, &access("5", "seen"));
+    store.written(&access("7", "written"));
+    store.replace_all(listing);
+    assert_eq!(phase(&store).as_deref(), Some("written"), "the list is older than the write");
+    store.set(Collection::TargetAccesses, &access("6", "between"));
+    assert_eq!(phase(&store).as_deref(), Some("between"), "and then the watch counts");
 }

@@ -158,22 +158,24 @@ impl Shelf {
         Ok(object)
     }
 
-    fn create(&mut self, collection: &str, mut object: Value) -> Result<(), HubError> {
+    fn create(&mut self, collection: &str, mut object: Value) -> Result<String, HubError> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let path = format!("{collection}/{name}");
         if self.objects.contains_key(&path) {
             return Err(HubError::Conflict("there is one".to_owned()));
         }
         self.stamp(&mut object, None, Some(FIELD_MANAGER));
+        let version = version(&object);
         self.keep(path, object);
-        Ok(())
+        Ok(version)
     }
 
-    fn replace(&mut self, path: &str, mut object: Value) -> Result<(), HubError> {
+    fn replace(&mut self, path: &str, mut object: Value) -> Result<String, HubError> {
         let held = self.meet(path, &object["metadata"])?;
         self.stamp(&mut object, Some(&held["metadata"]["uid"]), Some(FIELD_MANAGER));
+        let version = version(&object);
         self.keep(path.to_owned(), object);
-        Ok(())
+        Ok(version)
     }
 
     fn patch(&mut self, path: &str, change: &Value) -> Result<(), HubError> {
@@ -194,6 +196,10 @@ impl Shelf {
         }
         Ok(())
     }
+}
+
+fn version(object: &Value) -> String {
+    object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned()
 }
 
 /// RFC 7396.
@@ -219,11 +225,11 @@ impl HubObjects for FakeObjects {
         Box::pin(self.call("get", path, move |shelf| Ok(shelf.objects.get(path).cloned().map(ReadObject::new))))
     }
 
-    fn create<'a>(&'a self, collection: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<(), HubError>> {
+    fn create<'a>(&'a self, collection: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<String, HubError>> {
         Box::pin(self.call("create", collection, move |shelf| shelf.create(collection, json!(object))))
     }
 
-    fn replace<'a>(&'a self, path: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<(), HubError>> {
+    fn replace<'a>(&'a self, path: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<String, HubError>> {
         Box::pin(self.call("replace", path, move |shelf| shelf.replace(path, json!(object))))
     }
 
@@ -239,11 +245,11 @@ impl HubObjects for FakeObjects {
     }
 
     fn post<'a>(&'a self, collection: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
-        Box::pin(self.call("post", collection, move |shelf| shelf.create(collection, object.clone())))
+        Box::pin(self.call("post", collection, move |shelf| shelf.create(collection, object.clone()).map(drop)))
     }
 
     fn put<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
-        Box::pin(self.call("put", path, move |shelf| shelf.replace(path, object.clone())))
+        Box::pin(self.call("put", path, move |shelf| shelf.replace(path, object.clone()).map(drop)))
     }
 
     fn patch<'a>(&'a self, path: &'a str, change: &'a Value) -> BoxFuture<'a, Result<Value, HubError>> {
@@ -253,7 +259,9 @@ impl HubObjects for FakeObjects {
 
     fn apply_status<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
         Box::pin(self.call("apply", path, move |shelf| {
-            let mut held = shelf.meet(path, &Value::Null)?;
+            // By way of a status the hub looks at no other metadata, the UID included.
+            let names = json!({ "resourceVersion": object["metadata"]["resourceVersion"] });
+            let mut held = shelf.meet(path, &names)?;
             held["status"] = object["status"].clone();
             shelf.renew(&mut held);
             shelf.objects.insert(path.to_owned(), held);

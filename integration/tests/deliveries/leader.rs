@@ -32,6 +32,31 @@ pub(crate) async fn without_the_author_policy_no_token_is_written(world: Arc<OnH
     Ok(())
 }
 
+/// Nothing is withheld without them, but whoever looks at a target learns that others may mint for its audience, or have themselves selected.
+pub(crate) async fn without_its_fences_a_target_says_so(world: Arc<OnHub>) -> TestResult {
+    let mut spec = world.target_spec(1);
+    spec["audience"] = json!("https://unpaired.keyferry.test");
+    spec["allow"] =
+        json!([{ "namespaceSelector": { "matchLabels": { "access.keyferry.dev/team": "a" } }, "serviceAccounts": ["reconciler"] }]);
+    world.put_target("unpaired", &spec).await?;
+    world.until_target("unpaired", "Ready", "True", "Ready").await?;
+    for fence in ["keyferry-pairing", "keyferry-labels"] {
+        let binding = format!("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/{fence}");
+        world.hub.admin().delete(&binding).await?;
+    }
+    world.until_target("unpaired", "PairingUnfenced", "True", "PairingUnfenced").await?;
+    world.until_target("unpaired", "LabelsUnfenced", "True", "LabelsUnfenced").await?;
+    world.until_target("unpaired", "Ready", "True", "Ready").await?;
+    for file in ["pairing-binding", "labels"] {
+        let manifest = shipped("examples/fences").join(format!("{file}.yaml")).display().to_string();
+        let applied = world.hub.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", &manifest]).await?;
+        assert!(applied.status.success(), "{applied:?}");
+    }
+    let path = "/apis/keyferry.dev/v1alpha1/targetclusters/unpaired";
+    world.until(path, "fenced again", |object| !object["status"].to_string().contains("Unfenced")).await?;
+    Ok(())
+}
+
 /// The leader is stopped for longer than its Lease, an access goes meanwhile, and then it goes on: nothing comes back.
 pub(crate) async fn a_leader_that_wakes_too_late_writes_nothing(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "late", &EVERY_SHAPE).await?;

@@ -39,6 +39,14 @@ pub(crate) async fn a_foreign_profile_stays_and_ours_carries_the_way(world: Arc<
     assert_eq!(extension["name"], "client.authentication.k8s.io/exec");
     assert_eq!(extension["extension"]["clusterName"], "inventory/apps");
 
+    // A status for an object that has gone meets no other of its name.
+    let mut stale = json!({ "apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ClusterProfile" });
+    stale["metadata"] = json!({ "name": "apps", "namespace": "inventory", "resourceVersion": before["metadata"]["resourceVersion"] });
+    stale["status"] = json!({ "accessProviders": [{ "name": "stale", "cluster": { "server": "https://stale.example" } }] });
+    let refused = world.hub.admin().apply(&format!("{path}/status"), &stale).await.err().and_then(|error| error.status());
+    assert_eq!(refused, Some(409));
+    assert_eq!(provider(&world.hub.admin().get(&path).await?, "stale"), Value::Null);
+
     // Another manager adds a provider, and somebody leads ours elsewhere: the one stays, the other is mended.
     let theirs = json!({ "name": "another", "cluster": { "server": "https://theirs.example" } });
     let mut edited = ours.clone();

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use keyferry_core::fence;
 use keyferry_integration::runner::TestResult;
 use serde_json::{Value, json};
 
 use super::people;
-use super::stage::{Stage, must_be_denied, must_pass};
+use super::stage::{ADMISSION, Stage, must_be_denied, must_pass};
 
 const POLICY: &str = "keyferry-labels";
 const GUARDED: &str = "access.keyferry.dev/team";
@@ -21,6 +22,11 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
         let verb = json!({ "apiGroups": [""], "resources": ["namespaces"], "resourceNames": ["labelled"], "verbs": ["label-access"] });
         let labeller = people::with_cluster_rules(hub, "labeller", json!([namespaces, verb])).await?;
         let path = "/api/v1/namespaces";
+
+        // As Keyferry sees it.
+        let keyferry = people::keyferry(hub).await?;
+        let found = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"].map(|kind| format!("{ADMISSION}/{kind}/{POLICY}"));
+        fence::LABELS.check(&keyferry.get(&found[0]).await?, &keyferry.get(&found[1]).await?)?;
 
         must_be_denied("creation", editor.create(path, &namespace("mine", json!({ GUARDED: "a" }))).await, POLICY)?;
         let mut unnamed = namespace("", json!({ GUARDED: "a" }));

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use keyferry_core::fence;
+use keyferry_core::pairing::NOBODYS;
 use keyferry_integration::runner::TestResult;
 use serde_json::json;
 
 use super::people;
-use super::stage::{AUDIENCE, KEYFERRY, PAIRING, SECOND, Stage, denied_by, mint, must_be_denied, must_pass, token_request};
+use super::stage::{ADMISSION, AUDIENCE, KEYFERRY, PAIRING, SECOND, Stage, denied_by, mint, must_be_denied, must_pass, token_request};
 
 const POLICY: &str = "keyferry-pairing";
 
@@ -40,6 +42,12 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
         let own = must_pass("no audience", mint(root, "tenant-a", "other", &[]).await)?;
         assert_eq!(own["spec"]["audiences"], json!([format!("https://{}.keyferry.test", hub.name())]));
         must_pass("two audiences of others", mint(root, "tenant-a", "other", &["vault", "sts"]).await)?;
+        // By this Keyferry sees that the policy holds.
+        let keyferry = &who[3].1;
+        must_be_denied("nobody's", mint(keyferry, "keyferry-system", "keyferry-canary", &[NOBODYS]).await, POLICY)?;
+        let paths = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"].map(|kind| format!("{ADMISSION}/{kind}/{POLICY}"));
+        let (policy, binding) = (keyferry.get(&paths[0]).await?, keyferry.get(&paths[1]).await?);
+        fence::PAIRING.check(&policy, &binding)?;
         must_pass("the canary", mint(root, "keyferry-system", "keyferry-canary", &[AUDIENCE]).await)?;
     }
     Ok(())

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use keyferry_core::pairing;
 use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
 use keyferry_integration::fleet::{Fleet, FleetSpec};
 use keyferry_integration::parts::Minor;
@@ -102,7 +103,7 @@ fn own_audiences_in(hub: &ControlPlane) -> Result<PathBuf, TestError> {
 /// The pairing as Keyferry's leader writes it, by Keyferry's own account, with further audiences for the same account.
 pub(super) async fn write_pairing(hub: &ControlPlane, more: &[String]) -> Result<(), TestError> {
     let pair = json!(["keyferry-system/keyferry-canary", "tenant-a/reconciler"]);
-    let mut pairs = json!({ AUDIENCE: pair, SECOND: pair });
+    let mut pairs = json!({ AUDIENCE: pair, SECOND: pair, pairing::NOBODYS: [] });
     for audience in more {
         let others: Vec<String> = (0..20).map(|number| format!("tenant-{number}/reconciler")).collect();
         pairs[audience] = json!(others.into_iter().chain(["tenant-a/reconciler".to_owned()]).collect::<Vec<_>>());

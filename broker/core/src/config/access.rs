@@ -131,7 +131,7 @@ pub enum Probe {
 }
 
 /// A TargetAccess, checked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetAccess {
     /// Its namespace and name, which are also its UID in a file.
     pub name: AccessName,

@@ -20,6 +20,13 @@ pub struct AllowRule {
     pub deliveries: BTreeSet<DeliveryType>,
 }
 
+impl AllowRule {
+    /// Whether it selects namespaces by labels that an admission policy must guard.
+    pub fn needs_guarded_labels(&self) -> bool {
+        matches!(&self.namespaces, NamespaceRule::Selected(selector) if selector.needs_guarded_labels())
+    }
+}
+
 /// The namespaces of an [`AllowRule`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamespaceRule {

@@ -56,6 +56,14 @@ impl NamespaceSelector {
             })
     }
 
+    /// Whether it goes by labels that nothing but an admission policy keeps from whoever may edit a namespace.
+    pub fn needs_guarded_labels(&self) -> bool {
+        let key = |term: &Term| match term {
+            Term::In(key, _) | Term::NotIn(key, _) | Term::Exists(key) | Term::DoesNotExist(key) => key.starts_with(GUARDED_PREFIX),
+        };
+        self.terms.iter().any(key)
+    }
+
     pub(super) fn read(selector: LabelSelector, path: &str, check: &mut Check<'_>) -> Option<NamespaceSelector> {
         let written = selector.match_labels.len() + selector.match_expressions.len();
         let mut terms = Vec::new();

@@ -3,6 +3,7 @@
 //! One object's mistake takes that object out of the policy and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -37,7 +38,7 @@ pub struct Record {
 }
 
 /// A TargetCluster of the hub.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredTarget {
     /// What the API says of it.
     pub record: Record,
@@ -47,12 +48,14 @@ pub struct StoredTarget {
 }
 
 /// A TargetAccess of the hub.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredAccess {
     /// What the API says of it.
     pub record: Record,
     /// What it means, or its mistakes.
     pub read: Result<TargetAccess, Vec<Mistake>>,
+    /// What it meant when it last had no mistake, where it has one now and that was seen.
+    pub before: Option<Arc<TargetAccess>>,
 }
 
 /// Why an object has no part in the policy.
@@ -149,7 +152,20 @@ impl StoredAccess {
         let (mut policy, mut mistakes) = (Policy::default(), Vec::new());
         access::read(&document, &mut policy, &mut mistakes);
         let read = policy.accesses.remove(&name).filter(|_| mistakes.is_empty()).ok_or(mistakes);
-        Some((name, StoredAccess { record, read }))
+        Some((name, StoredAccess { record, read, before: None }))
+    }
+
+    /// The same, after what was known of the object: what it meant before a mistake is still what its objects were written by.
+    #[must_use]
+    pub fn after(mut self, known: Option<&StoredAccess>) -> StoredAccess {
+        let known = known.filter(|known| self.read.is_err() && known.record.uid == self.record.uid);
+        self.before = known.and_then(|known| known.meant().map(|access| known.before.clone().unwrap_or_else(|| Arc::new(access.clone()))));
+        self
+    }
+
+    /// What it means, or meant when it last had no mistake.
+    pub fn meant(&self) -> Option<&TargetAccess> {
+        self.read.as_ref().ok().or(self.before.as_deref())
     }
 }
 

@@ -22,7 +22,7 @@ use crate::own_issuer::{self, INERT_AUDIENCE};
 pub(super) const API_VERSION: &str = "keyferry.dev/v1alpha1";
 
 /// A TargetCluster, checked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetCluster {
     /// Its name, which is also its UID in a file.
     pub name: ObjectName,

@@ -14,8 +14,9 @@ pub(super) fn object(snapshot: &Snapshot<'_>) -> Value {
     })
 }
 
-/// Our item of `status.accessProviders`, as an apply configuration for the status of the object of this name.
-pub fn status(snapshot: &Snapshot<'_>, name: &str) -> Value {
+/// Our item of `status.accessProviders`, as an apply configuration for the status of the object of this name, as it stood at this
+/// resourceVersion, and of no other that has taken its place. A UID would not do: by way of a status the apiserver looks at no other metadata.
+pub fn status(snapshot: &Snapshot<'_>, name: &str, version: &str) -> Value {
     let target = snapshot.target;
     let mut cluster = json!({
         "server": target.address,
@@ -33,7 +34,7 @@ pub fn status(snapshot: &Snapshot<'_>, name: &str) -> Value {
     json!({
         "apiVersion": "multicluster.x-k8s.io/v1alpha1",
         "kind": "ClusterProfile",
-        "metadata": { "name": name, "namespace": snapshot.access.name.namespace.as_str() },
+        "metadata": { "name": name, "resourceVersion": version, "namespace": snapshot.access.name.namespace.as_str() },
         "status": { "accessProviders": [{ "name": "keyferry", "cluster": cluster }] },
     })
 }

@@ -146,7 +146,8 @@ fn argo_cd_gets_the_plugin_or_a_token() {
 fn a_cluster_profile_holds_no_credential() {
     let world = world(json!({}), json!([{ "name": "p", "type": "ClusterProfile" }]));
     assert_eq!(world.rendered(None)["spec"]["clusterManager"]["name"], "keyferry");
-    let status = cluster_profile_status(&world.snapshot(), "prod");
+    let status = cluster_profile_status(&world.snapshot(), "prod", "7");
+    assert_eq!(status["metadata"]["resourceVersion"], "7");
     let provider = &status["status"]["accessProviders"][0];
     assert_eq!(provider["cluster"]["certificate-authority-data"], STANDARD.encode(CA));
     assert_eq!(provider["cluster"]["extensions"][0]["extension"]["clusterName"], "tenant-a/apps");

@@ -9,8 +9,8 @@ use keyferry_core::name::AccessName;
 use serde_json::json;
 
 use super::{AT_ONCE, BETWEEN, DeliverParts, OF_ONE_NAMESPACE, Place, due as to_start, notice, sees};
-use crate::author_fence::AuthorFenceWriter;
 use crate::clock::Clock;
+use crate::fence::FenceWriter;
 use crate::leadership::LeadershipWriter;
 use crate::live::{LiveObjects, Watched};
 use crate::object_store::{Collection, ObjectStore};
@@ -40,7 +40,7 @@ fn parts(clock: &Arc<FakeClock>) -> DeliverParts {
         store: Arc::new(ObjectStore::new(server)),
         live: Arc::new(live),
         targets: TargetReader::default(),
-        fence: AuthorFenceWriter::default().reader(),
+        fence: FenceWriter::author().reader(),
         leadership: LeadershipWriter::default().reader(),
         clock: Arc::<FakeClock>::clone(clock),
     }

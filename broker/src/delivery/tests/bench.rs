@@ -11,8 +11,8 @@ use keyferry_core::name::AccessName;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
-use crate::author_fence::AuthorFenceWriter;
 use crate::delivery::{Deliveries, DeliveryParts, Next};
+use crate::fence::{FenceWriter, Standing};
 use crate::leadership::LeadershipWriter;
 use crate::metrics::Metrics;
 use crate::object_store::{Collection, Faults, ObjectStore};
@@ -34,7 +34,7 @@ pub(super) struct Bench {
     pub(super) audit: Arc<FakeAudit>,
     pub(super) probe: Arc<FakeProbe>,
     pub(super) policy: Arc<PolicyWriter>,
-    pub(super) fence: AuthorFenceWriter,
+    pub(super) fence: FenceWriter,
     pub(super) leadership: Arc<LeadershipWriter>,
     store: Arc<ObjectStore>,
     faults: Faults,
@@ -52,13 +52,13 @@ impl Bench {
             audit: Arc::default(),
             probe: Arc::default(),
             policy: Arc::new(PolicyWriter::new(config::Policy::default())),
-            fence: AuthorFenceWriter::default(),
+            fence: FenceWriter::author(),
             leadership: Arc::default(),
             store: Arc::new(ObjectStore::new(server)),
             faults: Faults::default(),
             targets: TargetWriter::default(),
         };
-        bench.fence.set(Ok(()));
+        bench.fence.set(Standing::InForce);
         bench.leadership.set(Some(Duration::from_secs(1_000_000_000)));
         bench
     }
@@ -118,8 +118,8 @@ impl Bench {
 
     /// What the watches bring, and what follows from it.
     pub(super) fn watch(&self) {
-        self.store.replace_all(Collection::TargetClusters, self.objects.all("/targetclusters/"));
-        self.store.replace_all(Collection::TargetAccesses, self.objects.all("/targetaccesses/"));
+        self.store.list(Collection::TargetClusters, &self.objects.all("/targetclusters/"));
+        self.store.list(Collection::TargetAccesses, &self.objects.all("/targetaccesses/"));
         let assembled = self.store.assemble();
         let state = |target: &config::TargetCluster| {
             let readiness = Readiness::Ready(match &target.certificate {

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::bench::{Bench, SECRET, secret};
+use crate::fence::Standing;
 use crate::testing::Failing;
 
 #[tokio::test]
@@ -30,14 +31,14 @@ async fn without_the_author_fence_only_what_holds_no_token() {
     let mut bench = Bench::start().await;
     let both = json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }, { "name": "m", "type": "FluxConfigMap" }] });
     bench.begin_anew(both);
-    bench.fence.set(Err("it is not there".to_owned()));
+    bench.fence.set(Standing::Gap("it is not there".to_owned()));
     let minted = bench.world.hub.token_requests();
     bench.settle(&bench.process()).await;
     assert_eq!(bench.condition("Delivered").1, "AuthorUnchecked");
     assert_eq!(bench.objects.all("/configmaps/").len(), 1);
     assert_eq!((bench.objects.object(SECRET), bench.audit.tokens()), (None, 0));
     assert_eq!((bench.probe.asked(), bench.world.hub.token_requests()), (0, minted), "nor is the target asked with one");
-    bench.fence.set(Ok(()));
+    bench.fence.set(Standing::InForce);
     bench.settle(&bench.process()).await;
     bench.assert_ready("authors are checked");
 }
@@ -82,4 +83,61 @@ async fn steady_state_costs_nothing() {
     let events: Vec<Value> = bench.objects.all("/events/");
     assert_eq!(events.iter().filter(|event| event["reason"] == "Ready").count(), 1, "one Event on what became of it");
     assert!(events.iter().all(|event| event["type"] == "Normal"));
+}
+
+#[tokio::test]
+async fn a_mistake_takes_nothing_back_that_policy_would_grant() {
+    let mut bench = Bench::start().await;
+    bench.begin_anew(secret());
+    let process = bench.process();
+    bench.settle(&process).await;
+    bench.assert_ready("before");
+    let (written, minted) = (bench.objects.object(SECRET).unwrap(), bench.world.hub.token_requests());
+    let twice = json!({
+        "probe": "Off",
+        "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }, { "name": "t", "type": "KubeConfigSecret", "objectName": "apps-kubeconfig" }],
+    });
+    bench.put_access(twice.clone());
+    bench.settle(&process).await;
+    assert_eq!(bench.condition("Ready"), ("False".to_owned(), "SpecInvalid".to_owned()));
+    assert_eq!((bench.objects.object(SECRET).unwrap(), bench.world.hub.token_requests()), (written, minted), "a slip cuts off nobody");
+    // Another mistake leaves what was known before the first one.
+    bench.put_access(json!({ "probe": "Off", "deliveries": [twice["deliveries"][0], twice["deliveries"][0]] }));
+    bench.settle(&process).await;
+    assert!(bench.objects.object(SECRET).is_some());
+    bench.put_target(&json!({ "allow": [{ "namespaces": ["tenant-b"], "serviceAccounts": ["reconciler"] }] }));
+    bench.settle(&process).await;
+    assert_eq!(bench.objects.object(SECRET), None, "and a mistake shields nobody");
+    assert_eq!(bench.world.hub.token_requests(), minted);
+}
+
+#[tokio::test]
+async fn a_status_is_for_the_object_that_was_written_and_for_no_other() {
+    const PROFILE: &str = "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/tenant-a/clusterprofiles/apps";
+    let mut bench = Bench::start().await;
+    let spec = json!({ "deliveries": [{ "name": "p", "type": "ClusterProfile", "objectName": "apps" }], "probe": "Off" });
+    bench.begin_anew(spec);
+    bench.put_target(&json!({
+        "allow": [{ "namespaces": ["tenant-a"], "serviceAccounts": ["reconciler"], "deliveries": ["ClusterProfile"] }],
+    }));
+    let objects = std::sync::Arc::clone(&bench.objects);
+    bench.objects.on_call(Some(Box::new(move |call| {
+        if call == format!("apply {PROFILE}") {
+            // Between the write and the status somebody deletes it, and another one takes its place.
+            objects.put_foreign(
+                PROFILE,
+                json!({ "kind": "ClusterProfile", "metadata": { "name": "apps" }, "spec": { "displayName": "theirs" } }),
+            );
+        }
+    })));
+    let process = bench.process();
+    bench.look(&process).await;
+    bench.look(&process).await;
+    assert_eq!(bench.condition("Delivered").1, "DeliveryFailed", "it was not seen yet whose it is");
+    let theirs = bench.objects.object(PROFILE).unwrap();
+    assert_eq!((theirs["spec"]["displayName"].as_str(), &theirs["status"]), (Some("theirs"), &Value::Null), "{theirs}");
+    bench.objects.on_call(None);
+    bench.settle(&process).await;
+    assert_eq!(bench.condition("Delivered"), ("False".to_owned(), "ObjectNotOurs".to_owned()));
+    assert_eq!(bench.objects.object(PROFILE).unwrap(), theirs);
 }

@@ -6,12 +6,13 @@ use keyferry_core::lifetime;
 use keyferry_core::service_account::ServiceAccount;
 
 use super::Shared;
-use crate::author_fence::AuthorFenceWriter;
-use crate::controller::author_fence;
 use crate::controller::deliver::{self, DeliverParts};
+use crate::controller::fences::{self, Fences};
 use crate::controller::pairing::{self, PairingParts};
+use crate::controller::pairing_trial::PairingTrial;
 use crate::controller::target_status::{self, TargetStatusParts};
 use crate::delivery::{Deliveries, DeliveryParts};
+use crate::fence::FenceWriter;
 use crate::kube::objects::KubeObjects;
 use crate::mint::Mint;
 use crate::object_store::{Faults, ObjectStore};
@@ -32,8 +33,9 @@ impl Shared {
         let probe: Arc<dyn TargetProbe> = Arc::new(HttpsProbe);
         let random: Arc<dyn Random> = Arc::new(SystemRandomness::default());
         let (store, live, clock) = (|| Arc::clone(&on_hub.store), || Arc::clone(&self.live), || Arc::clone(&self.clock));
-        let fence = AuthorFenceWriter::default();
-        let fence_reader = fence.reader();
+        let (author, pairing_fence) = (FenceWriter::author(), FenceWriter::pairing());
+        let labels = FenceWriter::labels();
+        let (fence_reader, pairing_reader, labels_reader) = (author.reader(), pairing_fence.reader(), labels.reader());
         let deliveries = Deliveries::new(DeliveryParts {
             policy: self.policy.clone(),
             store: store(),
@@ -64,6 +66,16 @@ impl Shared {
         };
         let canary =
             ServiceAccount { namespace: self.server.cluster_resource_namespace.clone(), name: self.server.canary_service_account.clone() };
+        let fences = Fences {
+            author,
+            pairing: pairing_fence,
+            labels,
+            trial: PairingTrial::new(Arc::clone(&self.hub), live(), canary.clone()),
+            objects: Arc::clone(&objects),
+            leadership: self.leadership.clone(),
+            clock: clock(),
+            metrics: self.metrics.clone(),
+        };
         let pairing = PairingParts {
             policy: self.policy.clone(),
             store: store(),
@@ -80,14 +92,16 @@ impl Shared {
             targets: self.targets.clone(),
             published: self.publisher.reader(),
             public_url: self.server.public_url.to_string(),
-            objects: Arc::clone(&objects),
+            objects,
             probe,
             guard: self.guard(),
+            pairing: pairing_reader,
+            labels: labels_reader,
             leadership: self.leadership.clone(),
             clock: clock(),
             random,
         };
-        self.background.spawn(author_fence::follow(objects, fence));
+        self.background.spawn(fences::follow(fences));
         self.background.spawn(pairing::follow(pairing));
         self.background.spawn(target_status::follow(status));
         self.background.spawn(deliver::follow(deliver, Arc::new(deliveries)));

@@ -1,75 +1,127 @@
-//! Whether the admission policy `keyferry-author` is in force: as shipped in `examples/fences/author.yaml`, and bound to everything.
+//! Whether an admission policy of `examples/fences` is in force: as shipped, and bound to everything.
 //!
-//! Without it, whoever may write a TargetAccess mints by it. An object of that name proves nothing: validations can be emptied, conditions
+//! Without `keyferry-author`, whoever may write a TargetAccess mints by it; without `keyferry-pairing`, whoever may create tokens mints for
+//! every target; without `keyferry-labels`, whoever may edit a namespace has a selector hold it. An object of that name proves nothing: validations can be emptied, conditions
 //! added, namespaces left out. So the whole spec is compared, and what is not known counts as a gap. What no object can show stays open:
-//! an apiserver that runs without its ValidatingAdmissionPolicy plugin, and accesses that were written while the policy was not there.
+//! an apiserver that runs without its ValidatingAdmissionPolicy plugin, and accesses that were written while a policy was not there.
 
 use serde_json::Value;
 
-/// The policy and its binding, as they are shipped.
-const SHIPPED: &str = include_str!("../../../examples/fences/author.yaml");
-/// The name of both.
-pub const NAME: &str = "keyferry-author";
+/// A policy and the binding of its name, as they are shipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fence {
+    name: &'static str,
+    policy: &'static str,
+    binding: &'static str,
+}
+
+const AUTHOR_MANIFEST: &str = include_str!("../../../examples/fences/author.yaml");
+
+const LABELS_MANIFEST: &str = include_str!("../../../examples/fences/labels.yaml");
+
+/// Who writes a TargetAccess may mint for its ServiceAccount.
+pub const AUTHOR: Fence = Fence { name: "keyferry-author", policy: AUTHOR_MANIFEST, binding: AUTHOR_MANIFEST };
+
+/// A target's audience is for its pairs alone, whoever mints.
+pub const PAIRING: Fence = Fence {
+    name: "keyferry-pairing",
+    policy: include_str!("../../../examples/fences/pairing.yaml"),
+    binding: include_str!("../../../examples/fences/pairing-binding.yaml"),
+};
+
+/// Labels by which a TargetCluster selects namespaces are changed by whoever has the verb for it.
+pub const LABELS: Fence = Fence { name: "keyferry-labels", policy: LABELS_MANIFEST, binding: LABELS_MANIFEST };
+
 /// Deeper than anything that the API knows in a policy.
 const DEEPEST: usize = 12;
 
-/// Why the author of a TargetAccess is not known to have been checked.
+/// Why a fence is not known to be in force.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AuthorFenceGap {
+pub enum FenceGap {
     /// There is none.
-    #[error("there is no {0} keyferry-author")]
-    Missing(&'static str),
+    #[error("there is no {kind} {name}")]
+    Missing {
+        /// The kind of the object.
+        kind: &'static str,
+        /// Its name.
+        name: &'static str,
+    },
     /// It will be gone in a moment.
-    #[error("the {0} keyferry-author is being deleted")]
-    BeingDeleted(&'static str),
+    #[error("the {kind} {name} is being deleted")]
+    BeingDeleted {
+        /// The kind of the object.
+        kind: &'static str,
+        /// Its name.
+        name: &'static str,
+    },
     /// The objects given are not those of that name.
-    #[error("the {0} is not named keyferry-author")]
-    OtherName(&'static str),
+    #[error("the {kind} is not named {name}")]
+    OtherName {
+        /// The kind of the object.
+        kind: &'static str,
+        /// The name that it should have.
+        name: &'static str,
+    },
     /// A field differs from what is shipped with this version.
-    #[error("{field} of the {kind} keyferry-author is not as shipped with this version")]
+    #[error("{field} of the {kind} {name} is not as shipped with this version")]
     Differs {
         /// The kind of the object.
         kind: &'static str,
+        /// Its name.
+        name: &'static str,
         /// The path of the field.
         field: String,
     },
     /// The binding audits or warns, and lets pass.
-    #[error("spec.validationActions of the ValidatingAdmissionPolicyBinding keyferry-author do not hold Deny")]
-    NotDenied,
+    #[error("spec.validationActions of the ValidatingAdmissionPolicyBinding {0} do not hold Deny")]
+    NotDenied(&'static str),
     /// The manifest in this program is broken, which a test excludes.
-    #[error("the shipped manifest of keyferry-author cannot be read")]
-    Unreadable,
+    #[error("the shipped manifest of {0} cannot be read")]
+    Unreadable(&'static str),
 }
 
 const POLICY: &str = "ValidatingAdmissionPolicy";
 const BINDING: &str = "ValidatingAdmissionPolicyBinding";
 
-/// Compares the two objects as the API gives them (`admissionregistration.k8s.io/v1`), or `null` where there is none, with the shipped ones.
-/// Metadata, texts of refusals and what the apiserver fills in make no difference.
-///
-/// # Errors
-/// [`AuthorFenceGap`] names the first thing that is missing or different.
-pub fn check(policy: &Value, binding: &Value) -> Result<(), AuthorFenceGap> {
-    let shipped: Vec<Value> = serde_saphyr::from_multiple(SHIPPED).map_err(|_| AuthorFenceGap::Unreadable)?;
-    for (kind, found) in [(POLICY, policy), (BINDING, binding)] {
-        let expected = shipped.iter().find(|object| object["kind"] == kind).ok_or(AuthorFenceGap::Unreadable)?;
-        present(kind, found)?;
-        if let Some(field) = difference("spec", &expected["spec"], &found["spec"], 0) {
-            return Err(AuthorFenceGap::Differs { kind, field });
-        }
+impl Fence {
+    /// The name of the policy, and of its binding.
+    pub fn name(&self) -> &'static str {
+        self.name
     }
-    let actions = binding["spec"]["validationActions"].as_array();
-    if actions.is_some_and(|actions| actions.iter().any(|action| action == "Deny")) { Ok(()) } else { Err(AuthorFenceGap::NotDenied) }
+
+    /// Compares the two objects as the API gives them (`admissionregistration.k8s.io/v1`), or `null` where there is none, with the shipped
+    /// ones. Metadata, texts of refusals and what the apiserver fills in make no difference.
+    ///
+    /// # Errors
+    /// [`FenceGap`] names the first thing that is missing or different.
+    pub fn check(&self, policy: &Value, binding: &Value) -> Result<(), FenceGap> {
+        let name = self.name;
+        for (kind, found, manifest) in [(POLICY, policy, self.policy), (BINDING, binding, self.binding)] {
+            let expected = shipped(kind, name, manifest).ok_or(FenceGap::Unreadable(name))?;
+            self.present(kind, found)?;
+            if let Some(field) = difference("spec", &expected["spec"], &found["spec"], 0) {
+                return Err(FenceGap::Differs { kind, name, field });
+            }
+        }
+        let actions = binding["spec"]["validationActions"].as_array();
+        if actions.is_some_and(|actions| actions.iter().any(|action| action == "Deny")) { Ok(()) } else { Err(FenceGap::NotDenied(name)) }
+    }
+
+    fn present(&self, kind: &'static str, found: &Value) -> Result<(), FenceGap> {
+        let name = self.name;
+        if found.is_null() {
+            return Err(FenceGap::Missing { kind, name });
+        }
+        if found["metadata"]["name"] != name || found.get("kind").is_some_and(|found| found != kind) {
+            return Err(FenceGap::OtherName { kind, name });
+        }
+        if found["metadata"]["deletionTimestamp"].is_null() { Ok(()) } else { Err(FenceGap::BeingDeleted { kind, name }) }
+    }
 }
 
-fn present(kind: &'static str, found: &Value) -> Result<(), AuthorFenceGap> {
-    if found.is_null() {
-        return Err(AuthorFenceGap::Missing(kind));
-    }
-    if found["metadata"]["name"] != NAME || found.get("kind").is_some_and(|found| found != kind) {
-        return Err(AuthorFenceGap::OtherName(kind));
-    }
-    if found["metadata"]["deletionTimestamp"].is_null() { Ok(()) } else { Err(AuthorFenceGap::BeingDeleted(kind)) }
+fn shipped(kind: &str, name: &str, manifest: &str) -> Option<Value> {
+    let objects: Vec<Value> = serde_saphyr::from_multiple(manifest).ok()?;
+    objects.into_iter().find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
 }
 
 /// The path of the first difference. The shipped value leads, so a deep foreign one costs nothing.
@@ -119,13 +171,22 @@ fn is_nothing(name: &str, value: &Value, depth: usize) -> bool {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{AuthorFenceGap, BINDING, POLICY, SHIPPED, check};
+    use super::{AUTHOR, BINDING, Fence, FenceGap, LABELS, PAIRING, POLICY, shipped};
+
+    const NAME: &str = "keyferry-author";
+
+    fn check(policy: &Value, binding: &Value) -> Result<(), FenceGap> {
+        AUTHOR.check(policy, binding)
+    }
+
+    fn installed() -> (Value, Value) {
+        installed_of(&AUTHOR)
+    }
 
     /// The two objects as an apiserver gives them back.
-    fn installed() -> (Value, Value) {
-        let mut shipped: Vec<Value> = serde_saphyr::from_multiple(SHIPPED).unwrap();
-        let (mut binding, mut policy) = (shipped.pop().unwrap(), shipped.pop().unwrap());
-        assert!(shipped.is_empty() && policy["kind"] == POLICY && binding["kind"] == BINDING);
+    fn installed_of(fence: &Fence) -> (Value, Value) {
+        let mut policy = shipped(POLICY, fence.name, fence.policy).unwrap();
+        let mut binding = shipped(BINDING, fence.name, fence.binding).unwrap();
         let constraints = &mut policy["spec"]["matchConstraints"];
         constraints["matchPolicy"] = json!("Equivalent");
         constraints["namespaceSelector"] = json!({});
@@ -193,7 +254,7 @@ mod tests {
         ];
         for (pointer, value) in cases {
             let gap = check(&with(&policy, pointer, value.clone()), &binding);
-            assert!(matches!(&gap, Err(AuthorFenceGap::Differs { kind: POLICY, .. })), "{pointer} = {value}: {gap:?}");
+            assert!(matches!(&gap, Err(FenceGap::Differs { kind: POLICY, .. })), "{pointer} = {value}: {gap:?}");
         }
         let gap = check(&with(&policy, "/spec/failurePolicy", json!("Ignore")), &binding).unwrap_err();
         assert_eq!(
@@ -216,23 +277,51 @@ mod tests {
         ];
         for (pointer, value) in cases {
             let gap = check(&policy, &with(&binding, pointer, value.clone()));
-            assert!(matches!(&gap, Err(AuthorFenceGap::Differs { kind: BINDING, .. })), "{pointer} = {value}: {gap:?}");
+            assert!(matches!(&gap, Err(FenceGap::Differs { kind: BINDING, .. })), "{pointer} = {value}: {gap:?}");
         }
         for actions in [json!([]), json!(["Audit"]), json!(["Warn", "Audit"]), json!("Deny"), Value::Null] {
-            assert_eq!(check(&policy, &with(&binding, "/spec/validationActions", actions)), Err(AuthorFenceGap::NotDenied));
+            assert_eq!(check(&policy, &with(&binding, "/spec/validationActions", actions)), Err(FenceGap::NotDenied(NAME)));
         }
     }
 
     #[test]
     fn what_is_absent_or_going_is_a_gap() {
         let (policy, binding) = installed();
-        assert_eq!(check(&Value::Null, &binding), Err(AuthorFenceGap::Missing(POLICY)));
-        assert_eq!(check(&policy, &Value::Null), Err(AuthorFenceGap::Missing(BINDING)));
-        assert_eq!(check(&binding, &policy), Err(AuthorFenceGap::OtherName(POLICY)));
+        assert_eq!(check(&Value::Null, &binding), Err(FenceGap::Missing { kind: POLICY, name: NAME }));
+        assert_eq!(check(&policy, &Value::Null), Err(FenceGap::Missing { kind: BINDING, name: NAME }));
+        assert_eq!(check(&binding, &policy), Err(FenceGap::OtherName { kind: POLICY, name: NAME }));
         let renamed = with(&policy, "/metadata/name", json!("keyferry-author-2"));
-        assert_eq!(check(&renamed, &binding), Err(AuthorFenceGap::OtherName(POLICY)));
+        assert_eq!(check(&renamed, &binding), Err(FenceGap::OtherName { kind: POLICY, name: NAME }));
         let going = with(&binding, "/metadata/deletionTimestamp", json!("2026-01-02T03:04:05Z"));
-        assert_eq!(check(&policy, &going), Err(AuthorFenceGap::BeingDeleted(BINDING)));
+        assert_eq!(check(&policy, &going), Err(FenceGap::BeingDeleted { kind: BINDING, name: NAME }));
         assert!(check(&json!({}), &json!([])).is_err());
+    }
+
+    #[test]
+    fn the_labels_fence_watches_every_way_to_a_label() {
+        let (policy, binding) = installed_of(&LABELS);
+        assert_eq!(LABELS.check(&policy, &binding), Ok(()));
+        let fewer = with(&policy, "/spec/matchConstraints/resourceRules/0/resources", json!(["namespaces"]));
+        assert!(matches!(LABELS.check(&fewer, &binding), Err(FenceGap::Differs { kind: POLICY, name: "keyferry-labels", .. })));
+        assert_eq!(LABELS.check(&Value::Null, &binding), Err(FenceGap::Missing { kind: POLICY, name: "keyferry-labels" }));
+    }
+
+    #[test]
+    fn the_pairing_is_bound_to_everything_by_the_binding_of_its_name() {
+        let (policy, binding) = installed_of(&PAIRING);
+        assert_eq!(PAIRING.check(&policy, &binding), Ok(()));
+        let cases = [
+            ("/spec/matchResources", json!({ "namespaceSelector": { "matchLabels": { "access.keyferry.dev/closed": "true" } } })),
+            ("/spec/paramRef", json!({ "name": "other", "parameterNotFoundAction": "Allow" })),
+            ("/spec/paramRef", json!({ "selector": {}, "parameterNotFoundAction": "Allow" })),
+        ];
+        for (pointer, value) in cases {
+            let gap = PAIRING.check(&policy, &with(&binding, pointer, value.clone()));
+            assert!(matches!(&gap, Err(FenceGap::Differs { kind: BINDING, name: "keyferry-pairing", .. })), "{pointer} = {value}: {gap:?}");
+        }
+        let gap = PAIRING.check(&with(&policy, "/spec/matchConditions", json!([{ "name": "none", "expression": "false" }])), &binding);
+        assert!(matches!(&gap, Err(FenceGap::Differs { kind: POLICY, .. })), "{gap:?}");
+        let (other, _) = installed();
+        assert_eq!(PAIRING.check(&other, &binding), Err(FenceGap::OtherName { kind: POLICY, name: "keyferry-pairing" }));
     }
 }

@@ -1,0 +1,166 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+use std::sync::Mutex;
+
+use futures::future::BoxFuture;
+use keyferry_core::audience::Audience;
+use keyferry_core::bound_token::MintAnswer;
+use keyferry_core::caller::{ReviewedUser, TokenReviewAnswer};
+use keyferry_core::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
+use keyferry_core::{fence, pairing};
+use secrecy::SecretString;
+use serde_json::json;
+
+use super::*;
+use crate::fence::FenceReader;
+use crate::leadership::LeadershipWriter;
+use crate::live::LiveObjects;
+use crate::ports::Hub;
+use crate::testing::{FakeClock, FakeObjects, account_of};
+
+const POLICY: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/keyferry-pairing";
+const BINDING: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/keyferry-pairing";
+const OBJECT: &str = "/apis/keyferry.dev/v1alpha1/audiencepairings/keyferry";
+const REFUSAL: &str = "serviceaccounts \"keyferry-canary\" is forbidden: ValidatingAdmissionPolicy 'keyferry-pairing' with binding \
+                       'keyferry-pairing' denied request: no TargetAccess gives it";
+
+/// A hub that answers a TokenRequest so, and notes for which audience.
+struct OneAnswer {
+    refusal: Mutex<Option<HubError>>,
+    asked: Mutex<Vec<String>>,
+}
+
+impl Hub for OneAnswer {
+    fn token_request<'a>(
+        &'a self,
+        identity: &'a ServiceAccountIdentity,
+        audience: &'a Audience,
+        _: Duration,
+    ) -> BoxFuture<'a, Result<MintAnswer, HubError>> {
+        self.asked.lock().unwrap().push(format!("{} {audience}", identity.account));
+        let token = || MintAnswer { token: "a.b.c".to_owned().into(), expires_at: jiff::Timestamp::MAX };
+        let answer = self.refusal.lock().unwrap().clone().map_or_else(|| Ok(token()), Err);
+        Box::pin(async { answer })
+    }
+
+    fn token_review<'a>(&'a self, _: &'a SecretString, _: Option<&'a Audience>) -> BoxFuture<'a, Result<TokenReviewAnswer, HubError>> {
+        Box::pin(async { Err(HubError::Busy) })
+    }
+
+    fn access_review<'a>(&'a self, _: &'a ReviewedUser, _: &'a ServiceAccount) -> BoxFuture<'a, Result<bool, HubError>> {
+        Box::pin(async { Err(HubError::Busy) })
+    }
+}
+
+struct Bench {
+    hub: Arc<OneAnswer>,
+    objects: Arc<FakeObjects>,
+    clock: Arc<FakeClock>,
+    leadership: LeadershipWriter,
+    pairing: FenceReader,
+    metrics: Metrics,
+    fences: Fences,
+}
+
+impl Bench {
+    /// A hub with `keyferry-pairing` as shipped, its object as Keyferry writes it, and a leader.
+    fn start() -> Bench {
+        let (objects, clock, leadership) = (Arc::<FakeObjects>::default(), FakeClock::start(), LeadershipWriter::default());
+        let fence = |text: &str| serde_saphyr::from_multiple::<Value>(text).unwrap().remove(0);
+        objects.put_foreign(POLICY, fence(include_str!("../../../../examples/fences/pairing.yaml")));
+        objects.put_foreign(BINDING, fence(include_str!("../../../../examples/fences/pairing-binding.yaml")));
+        objects.put_foreign(OBJECT, json!({ "metadata": { "name": "keyferry" }, "pairs": { pairing::NOBODYS: [] } }));
+        let hub = Arc::new(OneAnswer { refusal: Mutex::new(Some(HubError::Forbidden(REFUSAL.to_owned()))), asked: Mutex::default() });
+        let (live, canary) = (Arc::new(LiveObjects::default()), account_of("keyferry-system", "keyferry-canary"));
+        live.set_service_account(canary.clone(), Some(Uid::new("uid-canary").unwrap()));
+        leadership.set(Some(Duration::from_secs(1_000_000)));
+        let (author, pairing, metrics) = (FenceWriter::author(), FenceWriter::pairing(), Metrics::default());
+        let reader = pairing.reader();
+        let fences = Fences {
+            author,
+            pairing,
+            labels: FenceWriter::labels(),
+            trial: PairingTrial::new(Arc::<OneAnswer>::clone(&hub), live, canary),
+            objects: Arc::<FakeObjects>::clone(&objects),
+            leadership: leadership.reader(),
+            clock: Arc::<FakeClock>::clone(&clock),
+            metrics: metrics.clone(),
+        };
+        Bench { hub, objects, clock, leadership, pairing: reader, metrics, fences }
+    }
+
+    async fn looks(&mut self, times: usize) {
+        for _ in 0..times {
+            self.fences.look().await;
+            self.clock.advance(INTERVAL);
+        }
+    }
+
+    fn asked(&self) -> usize {
+        self.hub.asked.lock().unwrap().len()
+    }
+
+    fn told(&self) -> bool {
+        self.metrics.exposition().contains("keyferry_fence_in_force{fence=\"keyferry-pairing\"} 0")
+    }
+}
+
+#[tokio::test]
+async fn a_hub_that_refuses_what_is_nobodys_is_fenced() {
+    let mut bench = Bench::start();
+    assert!(bench.pairing.checked().is_err() && bench.pairing.gap().is_none(), "not known, which is no alarm");
+    bench.looks(1).await;
+    assert_eq!((bench.pairing.checked(), bench.asked()), (Ok(()), 1));
+    assert_eq!(bench.hub.asked.lock().unwrap()[0], "keyferry-system/keyferry-canary keyferry.dev/nobody");
+    bench.looks(6).await;
+    assert_eq!(bench.asked(), 2, "again after two minutes");
+    assert!(!bench.told());
+}
+
+#[tokio::test]
+async fn a_policy_that_lets_through_is_a_gap_though_its_objects_are_as_shipped() {
+    let mut bench = Bench::start();
+    *bench.hub.refusal.lock().unwrap() = None;
+    bench.looks(2).await;
+    assert_eq!(bench.pairing.gap(), None, "it may not have been seen yet");
+    bench.looks(1).await;
+    assert!(bench.pairing.gap().unwrap().contains("minted a token for an audience that nobody may have"));
+    assert!(bench.told());
+    *bench.hub.refusal.lock().unwrap() = Some(HubError::Unreachable("away".to_owned()));
+    bench.looks(9).await;
+    assert!(bench.pairing.gap().is_some(), "silence mends nothing");
+    *bench.hub.refusal.lock().unwrap() = Some(HubError::Forbidden(REFUSAL.to_owned()));
+    bench.looks(1).await;
+    assert_eq!(bench.pairing.checked(), Ok(()));
+}
+
+#[tokio::test]
+async fn without_its_object_the_policy_holds_nobody() {
+    let mut bench = Bench::start();
+    bench.objects.edit(OBJECT, |object| object["pairs"] = json!({ "https://prod.example.test": ["a/b"] }));
+    bench.looks(3).await;
+    assert!(bench.pairing.gap().unwrap().contains("AudiencePairing"));
+    assert_eq!(bench.asked(), 0, "a token for an audience that is not listed shows nothing");
+}
+
+#[tokio::test]
+async fn a_missing_or_narrowed_binding_is_a_gap_at_once_and_by_every_replica() {
+    let mut bench = Bench::start();
+    bench.leadership.set(None);
+    bench.looks(1).await;
+    assert_eq!((bench.pairing.checked(), bench.asked()), (Ok(()), 0), "only the leader tries");
+    let narrow = json!({ "namespaceSelector": { "matchLabels": { "a": "b" } } });
+    bench.objects.edit(BINDING, |binding| binding["spec"]["matchResources"] = narrow);
+    bench.looks(1).await;
+    assert!(bench.pairing.gap().unwrap().contains("spec.matchResources"), "{:?}", bench.pairing.gap());
+    assert_eq!(fence::PAIRING.name(), "keyferry-pairing");
+}
+
+#[tokio::test]
+async fn another_refusal_or_none_is_no_alarm() {
+    for refusal in [HubError::Forbidden("serviceaccounts/token".to_owned()), HubError::Unreachable("away".to_owned())] {
+        let mut bench = Bench::start();
+        *bench.hub.refusal.lock().unwrap() = Some(refusal);
+        bench.looks(5).await;
+        assert_eq!(bench.pairing.gap(), None);
+    }
+}

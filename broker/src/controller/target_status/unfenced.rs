@@ -1,0 +1,76 @@
+//! What a missing fence of the hub means for one target. Neither takes anything away: whoever looks at the target is to know.
+
+use keyferry_core::condition::Finding;
+use keyferry_core::config::{AllowRule, TargetCluster, TokenIssuer};
+use keyferry_core::reason::Reason;
+
+use crate::fence::FenceReader;
+
+/// A finding if nothing on the hub keeps the target's audience for its pairs. It is no matter where the target trusts another issuer.
+pub(super) fn others_may_mint(pairing: &FenceReader, target: &TargetCluster) -> Option<Finding> {
+    let gap = pairing.gap().filter(|_| target.issuer == TokenIssuer::Hub)?;
+    let message = format!("whoever may create tokens on the hub may have one for this target's audience, past allow[]: {gap}");
+    Some(Finding::so(Reason::PairingUnfenced, message))
+}
+
+/// A finding if a selector of the target goes by labels that nothing on the hub is known to guard.
+pub(super) fn others_may_be_selected(labels: &FenceReader, target: &TargetCluster) -> Option<Finding> {
+    let gap = labels.gap().filter(|_| target.allow.iter().any(AllowRule::needs_guarded_labels))?;
+    let message = format!("a namespaceSelector of allow[] goes by labels that whoever may edit a namespace may set: {gap}");
+    Some(Finding::so(Reason::LabelsUnfenced, message))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use keyferry_core::config;
+    use keyferry_core::reason::Reason;
+
+    use super::*;
+    use crate::fence::{FenceWriter, Standing};
+
+    fn target(further: &str) -> TargetCluster {
+        let text = format!(
+            "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\npublicURL: https://keyferry.example.com\n\
+             ownIssuers: {{enabled: true}}\n\
+             discovery: {{tls: {{certFile: a, keyFile: b}}}}\napi: {{tls: {{certFile: a, keyFile: b}}}}\n---\n\
+             apiVersion: keyferry.dev/v1alpha1\nkind: TargetCluster\nmetadata: {{name: prod}}\nspec:\n  \
+             address: https://prod.example.com\n  audience: prod\n{further}"
+        );
+        config::read(&text).unwrap().policy.targets.into_values().next().unwrap()
+    }
+
+    fn allowing(namespaces: &str) -> TargetCluster {
+        target(&format!("  allow: [{{{namespaces}, serviceAccounts: [a]}}]\n"))
+    }
+
+    #[test]
+    fn a_missing_pairing_concerns_who_trusts_the_hubs_issuer() {
+        let fence = FenceWriter::pairing();
+        let of = |target: &TargetCluster| others_may_mint(&fence.reader(), target).map(|finding| (finding.holds(), finding.reason));
+        assert_eq!(of(&target("")), None, "nobody has looked yet");
+        fence.set(Standing::Gap("it is gone".to_owned()));
+        assert_eq!(of(&target("")), Some((true, Reason::PairingUnfenced)));
+        assert_eq!(of(&target("  issuer: Keyferry\n")), None);
+        fence.set(Standing::InForce);
+        assert_eq!(of(&target("")), None);
+    }
+
+    #[test]
+    fn missing_guards_of_labels_concern_who_goes_by_them() {
+        let fence = FenceWriter::labels();
+        fence.set(Standing::Gap("it is gone".to_owned()));
+        let of = |namespaces: &str| others_may_be_selected(&fence.reader(), &allowing(namespaces)).map(|finding| finding.reason);
+        assert_eq!(of("namespaces: [a]"), None);
+        assert_eq!(of("namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: a}}"), None, "the apiserver itself sets this one");
+        assert_eq!(of("namespaceSelector: {matchLabels: {access.keyferry.dev/team: a}}"), Some(Reason::LabelsUnfenced));
+        let mixed = "namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: a}, \
+                     matchExpressions: [{key: access.keyferry.dev/out, operator: DoesNotExist}]}";
+        assert_eq!(of(mixed), Some(Reason::LabelsUnfenced));
+        fence.set(Standing::InForce);
+        assert_eq!(
+            others_may_be_selected(&fence.reader(), &allowing("namespaceSelector: {matchLabels: {access.keyferry.dev/team: a}}")),
+            None
+        );
+    }
+}
