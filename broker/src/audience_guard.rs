@@ -4,6 +4,7 @@
 //! minted for it and reviewed without naming an audience. If the hub then knows the token, the audience is its own.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use keyferry_core::audience::Audience;
@@ -41,6 +42,8 @@ pub struct AudienceGuard {
     publisher: Publisher,
     canary: ServiceAccount,
     findings: Cache<Audience, Finding>,
+    /// Whether any finding ever was against its audience. Nearly everywhere none is, and then no request needs to look for one.
+    any_hubs: Arc<AtomicBool>,
     flights: Flights<Audience, Result<(), Reason>>,
 }
 
@@ -54,7 +57,7 @@ impl AudienceGuard {
         canary: ServiceAccount,
     ) -> AudienceGuard {
         let findings = Cache::builder().max_capacity(20_000).time_to_live(FINDING_LIFETIME * 2).build();
-        AudienceGuard { hub, clock, live, publisher, canary, findings, flights: Flights::default() }
+        AudienceGuard { hub, clock, live, publisher, canary, findings, any_hubs: Arc::default(), flights: Flights::default() }
     }
 
     /// Whether tokens may be minted for `audience`.
@@ -70,7 +73,8 @@ impl AudienceGuard {
 
     /// Whether the last finding, however old, is that the hub accepts the audience.
     pub fn is_known_as_hubs(&self, audience: &Audience) -> bool {
-        self.findings.get(audience).is_some_and(|finding| finding.verdict == Err(Reason::AudienceIsHubs))
+        self.any_hubs.load(Ordering::Acquire)
+            && self.findings.get(audience).is_some_and(|finding| finding.verdict == Err(Reason::AudienceIsHubs))
     }
 
     /// Has the hub sign a token that nobody gets. A key that it signs with and that is new is published by that.
@@ -98,7 +102,7 @@ impl AudienceGuard {
     fn find_out(&self, audience: Audience) -> impl Future<Output = Result<(), Reason>> + use<> {
         let (hub, clock, findings) = (Arc::clone(&self.hub), Arc::clone(&self.clock), self.findings.clone());
         let uid = self.live.service_account(&self.canary);
-        let (canary, publisher) = (self.canary.clone(), self.publisher.clone());
+        let (canary, publisher, any_hubs) = (self.canary.clone(), self.publisher.clone(), Arc::clone(&self.any_hubs));
         async move {
             // Another try may have ended between the look at what was found and the start of this one.
             if let Some(landed) = findings.get(&audience).filter(|landed| !landed.until.passed(clock.now())) {
@@ -113,6 +117,7 @@ impl AudienceGuard {
             let until = Deadline::after(FINDING_LIFETIME, clock.now());
             findings.insert(audience.clone(), Finding { verdict, until });
             if verdict.is_err() {
+                any_hubs.store(true, Ordering::Release);
                 tracing::error!(reason = %Reason::AudienceIsHubs, %audience, "the hub's own apiserver accepts this audience; nothing is minted for it");
             }
             verdict

@@ -67,6 +67,10 @@ impl Authenticator {
             Some(Known::Rejected { reason, until }) if !until.passed(now) => return Err(*reason),
             _ => {}
         }
+        Box::pin(self.ask(token, rules, key, known)).await
+    }
+
+    async fn ask(&self, token: &SecretString, rules: &CallerRules, key: TokenKey, known: Option<Known>) -> Result<Authentication, Reason> {
         match self.flights.join(key, || Arc::clone(&self.reviewer).review(key, token.clone(), rules.clone())).await {
             Ok(Ok(caller)) => Ok(Authentication { caller, key, stale: false }),
             Ok(Err(Failure::Rejected(reason))) => Err(reason),

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keyferry_core::audit::AuditRecord;
+use keyferry_core::audit::{AuditRecord, TokenNote};
 use keyferry_core::authorise::{self, Grant, Pair, Requester, Review, Via};
 use keyferry_core::bound_token::BoundToken;
 use keyferry_core::caller::CallerRules;
@@ -115,7 +115,7 @@ struct Pending<'a> {
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
         let Some(mut record) = self.record.take() else { return };
-        record.time = self.parts.clock.now().wall.to_string();
+        record.time = self.parts.clock.now().wall;
         record.ended(decision(Reason::CallerGone), Reason::CallerGone);
         self.parts.metrics.request(decision(Reason::CallerGone), Reason::CallerGone);
         let audit = Arc::clone(&self.parts.audit);
@@ -152,28 +152,33 @@ impl Broker {
     /// # Errors
     /// [`Refusal`]. Every request leaves one audit record; if that cannot be written there is no hand-out.
     pub async fn hand_out(&self, request: Request) -> Result<HandOut, Refusal> {
-        let mut record = AuditRecord { request_id: request.request_id.clone(), route: request.route, ..AuditRecord::default() };
-        record.with_access(&request.access);
+        let (request_id, access) = (request.request_id.clone(), Some(request.access.clone()));
+        let record = AuditRecord { request_id, route: request.route, access, ..AuditRecord::default() };
         let mut pending = Pending { parts: &self.parts, record: Some(record) };
         let outcome = match &mut pending.record {
             Some(record) => self.decide(&request, record).await,
             None => Err(Reason::CallerGone.into()),
         };
         let mut record = pending.record.take().unwrap_or_default();
-        record.time = self.parts.clock.now().wall.to_string();
-        match &outcome {
-            Ok(granted) => {
-                record.with_grant(&granted.grant);
-                record.with_token(&granted.hand_out.token);
-                record.cache = Some(if granted.from_cache == FromCache::Hit { "hit" } else { "miss" });
+        record.time = self.parts.clock.now().wall;
+        let outcome = match outcome {
+            Ok(Granted { hand_out, grant, from_cache }) => {
+                record.grant = Some(grant);
+                record.token = Some(TokenNote::of(&hand_out.token));
+                record.cache = Some(if from_cache == FromCache::Hit { "hit" } else { "miss" });
                 record.ended("granted", Reason::Ready);
+                Ok(hand_out)
             }
-            Err(refusal) => record.ended(decision(refusal.reason), refusal.reason),
-        }
+            Err(refusal) => {
+                record.ended(decision(refusal.reason), refusal.reason);
+                Err(refusal)
+            }
+        };
         let recorded = self.parts.audit.record(&record).await;
-        let outcome = match (outcome, recorded) {
-            (Ok(_), Err(_)) => Err(Reason::AuditUnavailable.into()),
-            (outcome, _) => outcome.map(|granted| granted.hand_out),
+        let outcome = match recorded {
+            Ok(()) => outcome,
+            // A refusal stays what it is: to withhold it could not be any safer.
+            Err(_) => outcome.and(Err(Reason::AuditUnavailable.into())),
         };
         match &outcome {
             Ok(_) => self.parts.metrics.request("granted", Reason::Ready),
@@ -185,7 +190,7 @@ impl Broker {
     /// Records a request that nothing can be decided on: it is malformed, or brings no caller's token.
     pub async fn refuse(&self, route: &'static str, reason: Reason, request_id: &str) {
         let mut record = AuditRecord { request_id: request_id.to_owned(), route, ..AuditRecord::default() };
-        record.time = self.parts.clock.now().wall.to_string();
+        record.time = self.parts.clock.now().wall;
         record.ended(decision(reason), reason);
         // It is refused whether or not that can be recorded.
         let _ = self.parts.audit.record(&record).await;
@@ -194,11 +199,12 @@ impl Broker {
 
     async fn decide(&self, request: &Request, record: &mut AuditRecord) -> Result<Granted, Refusal> {
         let caller = self.authenticate(&request.caller_token).await?;
-        record.with_caller(&caller.caller);
+        record.caller = Some((*caller.caller).clone());
         record.stale = caller.stale;
         // Once more if the configuration changed to another grant on the way: what was minted is for the earlier one.
         match self.attempt(&caller, request, record).await {
-            Err(refusal) if refusal.reason == Reason::GrantSuperseded => self.attempt(&caller, request, record).await,
+            // In a box, as is all else that is seldom: what every request carries about is the usual way alone.
+            Err(refusal) if refusal.reason == Reason::GrantSuperseded => Box::pin(self.attempt(&caller, request, record)).await,
             outcome => outcome,
         }
     }
@@ -236,7 +242,7 @@ impl Broker {
             Refusal { retry_after, ..self.advised(reason, &pair) }
         })?;
         self.check_current()?;
-        authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, &grant)?;
+        authorise::still_holds(&self.parts.policy.look(), &*self.parts.live, &grant)?;
         let usable = token.usable(self.parts.clock.now()).ok_or(Reason::MintFailed)?;
         if usable < min_ttl {
             let detail = format!("min_ttl is more than the hub's tokens live: {} s are left of this one", usable.as_secs());

@@ -65,7 +65,11 @@ impl Delegations {
         if let Some(known) = known.filter(|known| !known.fresh.passed(self.clock.now())) {
             return Ok(Delegation { review: known.review, stale: false });
         }
-        match self.flights.join(key.clone(), || self.ask(key, caller)).await {
+        Box::pin(self.ask(key, caller, known)).await
+    }
+
+    async fn ask(&self, key: Key, caller: &Authentication, known: Option<Known>) -> Result<Delegation, Reason> {
+        match self.flights.join(key.clone(), || self.request(key, caller)).await {
             Ok(Ok(review)) => Ok(Delegation { review, stale: false }),
             Ok(Err(error)) if error.proves_unreachable() => match known {
                 Some(known) if !known.stale.passed(self.clock.now()) => Ok(Delegation { review: known.review, stale: true }),
@@ -80,7 +84,7 @@ impl Delegations {
         }
     }
 
-    fn ask(&self, key: Key, caller: &Authentication) -> impl Future<Output = Result<Review, HubError>> + use<> {
+    fn request(&self, key: Key, caller: &Authentication) -> impl Future<Output = Result<Review, HubError>> + use<> {
         let (hub, clock, known, max_stale) = (Arc::clone(&self.hub), Arc::clone(&self.clock), self.known.clone(), self.max_stale);
         let (caller, metrics) = (Arc::clone(&caller.caller), self.metrics.clone());
         async move {

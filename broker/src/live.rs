@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use keyferry_core::authorise::HubView;
 use keyferry_core::config::ObjectSource;
 use keyferry_core::moment::Moment;
@@ -41,6 +42,8 @@ pub struct LiveObjects {
     service_accounts: RwLock<HashMap<ServiceAccount, Uid>>,
     namespaces: RwLock<HashMap<Namespace, Arc<BTreeMap<String, String>>>>,
     watches: Mutex<BTreeMap<Watched, Health>>,
+    /// What the watches together amount to, for every request to look at without waiting for another.
+    health: ArcSwap<Health>,
 }
 
 impl Default for LiveObjects {
@@ -57,7 +60,12 @@ impl LiveObjects {
             ObjectSource::CustomResources => &[Watched::TargetClusters, Watched::TargetAccesses],
         };
         let watches = Watched::ALWAYS.iter().chain(objects).map(|watched| (*watched, Health::default())).collect();
-        LiveObjects { service_accounts: RwLock::default(), namespaces: RwLock::default(), watches: Mutex::new(watches) }
+        LiveObjects {
+            service_accounts: RwLock::default(),
+            namespaces: RwLock::default(),
+            watches: Mutex::new(watches),
+            health: ArcSwap::default(),
+        }
     }
 
     /// Takes in a whole list of ServiceAccounts; what is not in it is gone.
@@ -108,17 +116,22 @@ impl LiveObjects {
 
     /// Whether every watch has listed and none has been failing for longer than `limit`.
     pub fn is_current(&self, limit: Duration, now: Moment) -> bool {
-        let current = |health: &Health| health.listed && health.failing_since.is_none_or(|since| now.mono.saturating_sub(since) <= limit);
-        self.watches.lock().unwrap_or_else(PoisonError::into_inner).values().all(current)
+        let health = self.health.load();
+        health.listed && health.failing_since.is_none_or(|since| now.mono.saturating_sub(since) <= limit)
     }
 
     /// Whether every watch has listed at least once.
     pub fn is_complete(&self) -> bool {
-        self.watches.lock().unwrap_or_else(PoisonError::into_inner).values().all(|health| health.listed)
+        self.health.load().listed
     }
 
     fn with_health(&self, watched: Watched, act: impl FnOnce(&mut Health)) {
-        act(self.watches.lock().unwrap_or_else(PoisonError::into_inner).entry(watched).or_default());
+        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        act(watches.entry(watched).or_default());
+        let listed = watches.values().all(|health| health.listed);
+        let failing_since = watches.values().filter_map(|health| health.failing_since).min();
+        // Stored before the next one may begin, so that an older view never follows a newer one.
+        self.health.store(Arc::new(Health { listed, failing_since }));
     }
 }
 

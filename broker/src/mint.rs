@@ -146,6 +146,11 @@ impl Mint {
         if let Some(token) = self.held.get(&key, min_ttl, now, &gate) {
             return Ok(Minted { token, from_cache: FromCache::Hit });
         }
+        Box::pin(self.missed(grant, key, min_ttl, now)).await
+    }
+
+    /// What is not held is minted, for all who wait for it at once.
+    async fn missed(&self, grant: &Grant, key: MintKey, min_ttl: Duration, now: Moment) -> Result<Minted, Reason> {
         let asker = match grant.requester() {
             Requester::Caller(caller) => Some(caller.identity().uid.clone()),
             Requester::Operator | Requester::Delivery(_) => None,

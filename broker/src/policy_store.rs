@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use keyferry_core::config::Policy;
 use tokio::sync::watch;
 
@@ -23,6 +23,11 @@ impl PolicyReader {
     /// The policy in force now.
     pub fn current(&self) -> Arc<Policy> {
         self.current.load_full()
+    }
+
+    /// The same for a look that ends at once: it is not counted among those who hold it, so looks do not hinder each other.
+    pub fn look(&self) -> Guard<Arc<Policy>> {
+        self.current.load()
     }
 
     /// Told of every accepted change.

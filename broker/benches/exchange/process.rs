@@ -6,6 +6,10 @@ use std::time::{Duration, Instant};
 
 use crate::Outcome;
 
+/// The binary's: what serves in a benchmark's own process is measured as it is shipped.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// `USER_HZ` of Linux, the unit of the times in `/proc/<pid>/stat`.
 const TICKS_PER_SECOND: f64 = 100.0;
 

@@ -57,9 +57,12 @@ impl Requester {
     }
 }
 
-/// One allowed combination of requester, ServiceAccount, audience and destination.
+/// One allowed combination of requester, ServiceAccount, audience and destination. A copy is the same one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pair {
+pub struct Pair(Arc<Paired>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Paired {
     requester: Option<ServiceAccountIdentity>,
     /// The delivery that asks, where no caller does.
     written_by: Option<ObjectName>,
@@ -90,42 +93,42 @@ pub enum Via {
 impl Pair {
     /// The TargetAccess that was named.
     pub fn access(&self) -> &AccessName {
-        &self.access
+        &self.0.access
     }
 
     /// The TargetCluster it uses.
     pub fn target(&self) -> &ObjectName {
-        &self.target
+        &self.0.target
     }
 
     /// The ServiceAccount to mint for.
     pub fn service_account(&self) -> &ServiceAccountIdentity {
-        &self.service_account
+        &self.0.service_account
     }
 
     /// The one audience.
     pub fn audience(&self) -> &Audience {
-        &self.audience
+        &self.0.audience
     }
 
     /// Who signs.
     pub fn issuer(&self) -> TokenIssuer {
-        self.issuer
+        self.0.issuer
     }
 
     /// The lifetime to ask for.
     pub fn lifetime(&self) -> Duration {
-        self.lifetime
+        self.0.lifetime
     }
 
     /// Which entry of `allow[]` allowed it.
     pub fn rule(&self) -> usize {
-        self.rule
+        self.0.rule
     }
 
     /// Who speaks for the ServiceAccount.
     pub fn via(&self) -> Via {
-        self.via
+        self.0.via
     }
 }
 
@@ -180,7 +183,7 @@ pub fn check_live(requester: &Requester, hub: &dyn HubView) -> Result<(), Reason
 /// [`Reason::CallerIdentityChanged`] when the caller is not the live ServiceAccount.
 pub fn pair(policy: &Policy, hub: &dyn HubView, requester: &Requester, name: &AccessName, delivery: DeliveryType) -> Result<Pair, Reason> {
     check_live(requester, hub)?;
-    find(policy, hub, requester, name, delivery).ok_or(Reason::TargetNotGranted)
+    find(policy, hub, requester, name, delivery).map(Found::pair).ok_or(Reason::TargetNotGranted)
 }
 
 /// Whether policy pairs an access with its target for one of its own deliveries.
@@ -192,7 +195,26 @@ pub fn delivery_pair(policy: &Policy, hub: &dyn HubView, name: &AccessName, deli
     pair(policy, hub, &Requester::Delivery(delivery.clone()), name, shape)
 }
 
-fn find(policy: &Policy, hub: &dyn HubView, requester: &Requester, name: &AccessName, delivery: DeliveryType) -> Option<Pair> {
+/// What policy and the hub say to one request. Most of it is still the policy's own, so that a second look costs no copy.
+struct Found<'a> {
+    access: &'a TargetAccess,
+    target: &'a TargetCluster,
+    service_account: ServiceAccountIdentity,
+    requester: Option<&'a ServiceAccountIdentity>,
+    written_by: Option<&'a ObjectName>,
+    lifetime: Duration,
+    rule: usize,
+    delivery: DeliveryType,
+    via: Via,
+}
+
+fn find<'a>(
+    policy: &'a Policy,
+    hub: &dyn HubView,
+    requester: &'a Requester,
+    name: &AccessName,
+    delivery: DeliveryType,
+) -> Option<Found<'a>> {
     let access = policy.accesses.get(name)?;
     let target = policy.targets.get(&access.target)?;
     let account = ServiceAccount { namespace: name.namespace.clone(), name: access.service_account.clone() };
@@ -213,14 +235,64 @@ fn find(policy: &Policy, hub: &dyn HubView, requester: &Requester, name: &Access
             listed.then_some(Via::Delegate)?
         }
     };
-    let mut pair = make_pair(access, target, service_account, rule, delivery, via);
-    pair.requester = requester.identity().cloned();
-    if let Some(name) = requester.delivery() {
-        let delivery = access.delivery(name).filter(|named| named.delivery_type == delivery)?;
-        pair.written_by = Some(name.clone());
-        pair.lifetime = delivery_lifetime(delivery, target);
+    let lifetime = match requester.delivery() {
+        Some(name) => delivery_lifetime(access.delivery(name).filter(|named| named.delivery_type == delivery)?, target),
+        None => target.lifetime.default,
+    };
+    let (requester, written_by) = (requester.identity(), requester.delivery());
+    Some(Found { access, target, service_account, requester, written_by, lifetime, rule, delivery, via })
+}
+
+impl Found<'_> {
+    fn pair(self) -> Pair {
+        let Found { access, target, service_account, requester, written_by, lifetime, rule, delivery, via } = self;
+        Pair(Arc::new(Paired {
+            requester: requester.cloned(),
+            written_by: written_by.cloned(),
+            access: access.name.clone(),
+            access_generation: access.generation,
+            target: target.name.clone(),
+            target_generation: target.generation,
+            service_account,
+            audience: target.audience.clone(),
+            issuer: target.issuer,
+            lifetime,
+            rule,
+            delivery,
+            via,
+        }))
     }
-    Some(pair)
+
+    /// Whether it would make the same pair, whichever entry of `allow[]` allows it. Each member is named, so that none is forgotten.
+    fn makes(&self, pair: &Pair) -> bool {
+        let Paired {
+            requester,
+            written_by,
+            access,
+            access_generation,
+            target,
+            target_generation,
+            service_account,
+            audience,
+            issuer,
+            lifetime,
+            rule: _,
+            delivery,
+            via,
+        } = &*pair.0;
+        self.requester == requester.as_ref()
+            && self.written_by == written_by.as_ref()
+            && self.access.name == *access
+            && self.access.generation == *access_generation
+            && self.target.name == *target
+            && self.target.generation == *target_generation
+            && self.service_account == *service_account
+            && self.target.audience == *audience
+            && self.target.issuer == *issuer
+            && self.lifetime == *lifetime
+            && self.delivery == *delivery
+            && self.via == *via
+    }
 }
 
 /// A token at rest is to outlive the pauses of whoever reads it: half a day, unless access or target say less.
@@ -245,31 +317,6 @@ pub(crate) fn is_system(namespace: &Namespace) -> bool {
     SYSTEM_NAMESPACES.contains(&namespace.as_str())
 }
 
-fn make_pair(
-    access: &TargetAccess,
-    target: &TargetCluster,
-    service_account: ServiceAccountIdentity,
-    rule: usize,
-    delivery: DeliveryType,
-    via: Via,
-) -> Pair {
-    Pair {
-        requester: None,
-        written_by: None,
-        access: access.name.clone(),
-        access_generation: access.generation,
-        target: target.name.clone(),
-        target_generation: target.generation,
-        service_account,
-        audience: target.audience.clone(),
-        issuer: target.issuer,
-        lifetime: target.lifetime.default,
-        rule,
-        delivery,
-        via,
-    }
-}
-
 /// Turns a pair into a grant, once the hub has agreed where it must be asked.
 ///
 /// # Errors
@@ -277,6 +324,11 @@ fn make_pair(
 /// is not allowed by the hub; [`Reason::AuthorUnchecked`] for a delivery whose author nobody has checked; [`Reason::TargetSuspended`] when target or access is suspended: only now, since only who may use a target
 /// learns its state.
 pub fn grant(policy: &Policy, requester: Requester, pair: Pair, review: Review) -> Result<Grant, Reason> {
+    check_grantable(policy, &requester, &pair, review)?;
+    Ok(Grant { requester, pair })
+}
+
+fn check_grantable(policy: &Policy, requester: &Requester, Pair(pair): &Pair, review: Review) -> Result<(), Reason> {
     if requester.identity() != pair.requester.as_ref() || requester.delivery() != pair.written_by.as_ref() {
         return Err(Reason::TargetNotGranted);
     }
@@ -288,7 +340,7 @@ pub fn grant(policy: &Policy, requester: Requester, pair: Pair, review: Review) 
     }
     let suspended = policy.targets.get(&pair.target).is_none_or(|target| target.suspend)
         || policy.accesses.get(&pair.access).is_none_or(|access| access.suspend);
-    if suspended { Err(Reason::TargetSuspended) } else { Ok(Grant { requester, pair }) }
+    if suspended { Err(Reason::TargetSuspended) } else { Ok(()) }
 }
 
 /// Whether a grant is still what policy and the hub's live objects say. Asked again for every waiter at the moment of hand-out.
@@ -296,18 +348,19 @@ pub fn grant(policy: &Policy, requester: Requester, pair: Pair, review: Review) 
 /// # Errors
 /// The reason why not; [`Reason::GrantSuperseded`] when the request would be allowed, but for something else than was minted.
 pub fn still_holds(policy: &Policy, hub: &dyn HubView, grant: &Grant) -> Result<(), Reason> {
-    let now = pair(policy, hub, &grant.requester, &grant.pair.access, grant.pair.delivery)?;
-    let unchanged = Pair { rule: grant.pair.rule, ..now.clone() } == grant.pair;
-    if !unchanged {
+    let Grant { requester, pair } = grant;
+    check_live(requester, hub)?;
+    let now = find(policy, hub, requester, pair.access(), pair.0.delivery).ok_or(Reason::TargetNotGranted)?;
+    if !now.makes(pair) {
         return Err(Reason::GrantSuperseded);
     }
     // The review itself was at most seconds ago; its age is held by whoever asked the hub.
-    let review = match now.via {
+    let review = match pair.via() {
         Via::Delegate => Review::Allowed,
         Via::Author => Review::AuthorFenced,
         Via::Itself => Review::NotAsked,
     };
-    self::grant(policy, grant.requester.clone(), now, review).map(|_| ())
+    check_grantable(policy, requester, pair, review)
 }
 
 /// Whether a target that the hub signs for would have to refuse tokens of the hub's issuer, because the issuer is also its own.
@@ -324,4 +377,4 @@ pub fn issuer_collides(hub_issuer: &crate::issuer::Issuer, target: &TargetCluste
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,5 +1,6 @@
 //! The minted token, compared with what was asked for before anybody gets it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -27,7 +28,7 @@ pub struct MintAnswer {
 /// A token that was checked against the request it answers. It cannot be printed.
 pub struct BoundToken {
     token: SecretString,
-    token_id: String,
+    token_id: Arc<str>,
     kid: String,
     deadline: Deadline,
     lifetime: Duration,
@@ -138,7 +139,7 @@ pub fn check(answer: MintAnswer, expected: &MintExpectation<'_>, now: Moment) ->
     if lifetime < lifetime::MARGIN + lifetime::LEAST_USE {
         return Err(MintFault::TooShort);
     }
-    let token_id = claims.token_id.unwrap_or_default();
+    let token_id = claims.token_id.unwrap_or_default().into();
     Ok(BoundToken { token: answer.token, token_id, kid, deadline, lifetime, minted: now, skew_seconds: ahead(claims.issued_at) })
 }
 
@@ -151,6 +152,11 @@ impl BoundToken {
     /// Its `jti`, which joins our audit record to the hub's and the target's.
     pub fn token_id(&self) -> &str {
         &self.token_id
+    }
+
+    /// The same, to keep.
+    pub(crate) fn shared_id(&self) -> Arc<str> {
+        Arc::clone(&self.token_id)
     }
 
     /// The key that signed it.

@@ -103,11 +103,12 @@ fn parameters(form: &[u8]) -> Result<Parameters, ExchangeError> {
     if form.len() > MAX_FORM_BYTES {
         return Err(ExchangeError::InvalidRequest { parameter: "body", problem: "is larger than 64 KiB" });
     }
+    // Encoded or not, a form is ASCII or at least UTF-8 as it stands.
+    let form = std::str::from_utf8(form).map_err(|_| malformed)?;
     let mut read = Parameters::default();
-    for pair in form.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()) {
-        let mut halves = pair.splitn(2, |byte| *byte == b'=');
-        let key = decode(halves.next().unwrap_or_default()).ok_or(malformed)?;
-        let value = decode(halves.next().unwrap_or_default()).ok_or(malformed)?;
+    for pair in form.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let (key, value) = (decode(key).ok_or(malformed)?, decode(value).ok_or(malformed)?);
         if value.is_empty() {
             continue;
         }
@@ -142,23 +143,22 @@ fn parameters(form: &[u8]) -> Result<Parameters, ExchangeError> {
 }
 
 /// Percent-decoding that refuses what lenient decoders would repair.
-fn decode(text: &[u8]) -> Option<Cow<'_, str>> {
+fn decode(text: &str) -> Option<Cow<'_, str>> {
     // A JWT needs no encoding, and it is nearly all of the form.
-    let plain = std::str::from_utf8(text).ok().filter(|text| !text.contains('%') && !text.contains('+'));
-    if let Some(plain) = plain {
-        return (!plain.contains('\0')).then_some(Cow::Borrowed(plain));
+    if memchr::memchr3(b'%', b'+', 0, text.as_bytes()).is_none() {
+        return Some(Cow::Borrowed(text));
     }
     let mut decoded = Vec::with_capacity(text.len());
-    let mut rest = text.iter();
+    let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
         decoded.push(match byte {
             b'+' => b' ',
             b'%' => {
-                let high = char::from(*rest.next()?).to_digit(16)?;
-                let low = char::from(*rest.next()?).to_digit(16)?;
+                let high = char::from(rest.next()?).to_digit(16)?;
+                let low = char::from(rest.next()?).to_digit(16)?;
                 u8::try_from(high * 16 + low).ok()?
             }
-            plain => *plain,
+            plain => plain,
         });
     }
     String::from_utf8(decoded).ok().filter(|text| !text.contains('\0')).map(Cow::Owned)

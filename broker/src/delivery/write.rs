@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use keyferry_core::access_status::{DeliveryReport, TokenReport};
-use keyferry_core::audit::AuditRecord;
+use keyferry_core::audit::{AuditRecord, TokenNote};
 use keyferry_core::authorise::{self, Grant, Pair, Requester, Review};
 use keyferry_core::bound_token::BoundToken;
 use keyferry_core::config::{Delivery, DeliveryType, Probe, TargetCluster};
@@ -208,16 +208,16 @@ impl Deliveries {
         token: Option<(&Grant, &BoundToken)>,
     ) -> Result<(), Hindrance> {
         let mut record = AuditRecord { request_id: self.parts.random.request_id(), route, ..AuditRecord::default() };
-        record.time = self.parts.clock.now().wall.to_string();
+        record.time = self.parts.clock.now().wall;
         record.delivery = Some(format!("{} {}", delivery.delivery_type.as_str(), delivery.name));
         match token {
             Some((grant, token)) => {
-                record.with_grant(grant);
-                record.with_token(token);
+                record.grant = Some(grant.clone());
+                record.token = Some(TokenNote::of(token));
             }
             None => {
-                record.with_access(round.name);
-                record.target = Some(pair.target().to_string());
+                record.access = Some(round.name.clone());
+                record.target = Some(pair.target().clone());
             }
         }
         record.ended("granted", Reason::Ready);

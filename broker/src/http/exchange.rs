@@ -60,7 +60,7 @@ async fn exchange(broker: &Broker, form: exchange::ExchangeRequest, id: String) 
     };
     match broker.hand_out(request).await {
         Ok(HandOut { token, usable, target, policy, ca_pem }) => {
-            let target = policy.targets.get(&target).filter(|_| form.tell_cluster);
+            let target = form.tell_cluster.then(|| policy.targets.get(&target)).flatten();
             let answer = Answer {
                 access_token: token.secret().expose_secret(),
                 issued_token_type: TOKEN_TYPE_JWT,

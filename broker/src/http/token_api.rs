@@ -1,5 +1,6 @@
 //! The token API's listener: which paths there are, and what every request must fit into.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +9,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{Response, StatusCode};
 use axum::routing::any;
-use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::timeout::TimeoutLayer;
+use futures::FutureExt;
 
 use super::{exchange, kubeconfig, refusal};
 use crate::broker::Broker;
@@ -21,12 +21,13 @@ const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 /// The routes of the API listener.
 pub fn routes(broker: Arc<Broker>) -> Router {
     Router::new()
-        .route("/v1/token", any(exchange::answer))
-        .route("/v1/namespaces/{namespace}/accesses/{name}/kubeconfig", any(kubeconfig::answer))
+        .route("/v1/token", any(async |broker, request| bounded(exchange::answer(broker, request)).await))
+        .route(
+            "/v1/namespaces/{namespace}/accesses/{name}/kubeconfig",
+            any(async |broker, path, request| bounded(kubeconfig::answer(broker, path, request)).await),
+        )
         .fallback(not_found)
         .with_state(broker)
-        .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, REQUEST_DEADLINE))
-        .layer(CatchPanicLayer::custom(panicked))
 }
 
 /// What the API listener answers before it is known who calls: a caller that waited for it would wait for the hub.
@@ -34,12 +35,22 @@ pub fn closed() -> Router {
     Router::new().fallback(async || refusal::answer(&Reason::HubUnreachable.into(), refusal::Surface::Exchange, ""))
 }
 
+/// Lets an answer take its time and no longer, and a panic end one request and nothing else. Layers around the router would do the same,
+/// with an allocation for each of them and each request.
+async fn bounded(answer: impl Future<Output = Response<Body>>) -> Response<Body> {
+    match tokio::time::timeout(REQUEST_DEADLINE, AssertUnwindSafe(answer).catch_unwind()).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(_)) => panicked(),
+        Err(_) => refusal::malformed(StatusCode::REQUEST_TIMEOUT, "invalid_request", "the request took longer than 30 s", ""),
+    }
+}
+
 async fn not_found(_: Request) -> Response<Body> {
     refusal::malformed(StatusCode::NOT_FOUND, "not_found", "there is no such path", "")
 }
 
 /// A panic's message may hold anything, so it goes nowhere.
-fn panicked(_: Box<dyn std::any::Any + Send + 'static>) -> Response<Body> {
+fn panicked() -> Response<Body> {
     tracing::error!("a request handler panicked");
     refusal::malformed(StatusCode::INTERNAL_SERVER_ERROR, "server_error", "the request could not be handled", "")
 }

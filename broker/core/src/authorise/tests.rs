@@ -14,7 +14,7 @@ mod matrix;
 
 /// A hub of plain texts.
 #[derive(Clone, Default)]
-struct Hub {
+pub(crate) struct Hub {
     /// `<namespace>/<name>` and UID.
     accounts: BTreeMap<String, String>,
     /// Live namespaces and their labels.
@@ -62,11 +62,11 @@ fn policy(text: &str) -> Policy {
 }
 
 /// One target, one access in `tenant-a` that lists `notifier`.
-fn usual() -> Policy {
+pub(crate) fn usual() -> Policy {
     policy(&(target(&format!("  audience: prod\n{RULE}")) + &access("tenant-a", "prod", "  callers: [notifier]\n")))
 }
 
-fn hub() -> Hub {
+pub(crate) fn hub() -> Hub {
     let mut hub = Hub::default();
     for namespace in ["tenant-a", "tenant-b", "keyferry-system", "kube-system", "kube-public", "kube-node-lease"] {
         hub.namespaces.insert(namespace.to_owned(), [("access.keyferry.dev/prod".to_owned(), "yes".to_owned())].into());
@@ -77,7 +77,7 @@ fn hub() -> Hub {
     hub
 }
 
-fn caller(namespace: &str, name: &str) -> Requester {
+pub(crate) fn caller(namespace: &str, name: &str) -> Requester {
     Requester::Caller(verified(namespace, name, &format!("uid-{namespace}-{name}")))
 }
 
@@ -85,7 +85,7 @@ fn ask(policy: &Policy, hub: &Hub, requester: &Requester, access: &str) -> Resul
     pair(policy, hub, requester, &AccessName::parse(access).unwrap(), DeliveryType::HTTP)
 }
 
-fn granted(policy: &Policy, hub: &Hub, requester: Requester) -> Grant {
+pub(crate) fn granted(policy: &Policy, hub: &Hub, requester: Requester) -> Grant {
     let pair = ask(policy, hub, &requester, "tenant-a/prod").unwrap();
     let review = if pair.via() == Via::Delegate { Review::Allowed } else { Review::NotAsked };
     grant(policy, requester, pair, review).unwrap()
