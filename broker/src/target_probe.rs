@@ -71,6 +71,10 @@ fn judged(status: u16, body: &[u8]) -> Result<ProbeAnswer, &'static str> {
 /// A client of this one target, and the URL to ask it at.
 async fn client(target: &ProbedTarget) -> Result<(reqwest::Client, String), &'static str> {
     const UNUSABLE: &str = "its address, CA or proxy cannot be used";
+    // The client would ask the proxy for the name that the certificate has, and not for the address.
+    if target.proxy_url.is_some() && target.tls_server_name.is_some() {
+        return Err("through a proxyURL it cannot be asked by a tlsServerName");
+    }
     let mut url = url::Url::parse(&target.address).map_err(|_| UNUSABLE)?;
     let mut builder = reqwest::Client::builder()
         .https_only(true)

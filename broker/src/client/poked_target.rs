@@ -126,5 +126,8 @@ mod tests {
         assert_eq!(proxied.load(Ordering::SeqCst), 2);
         let wrong = at(&target, target.url(), Some("another.example.test"), None);
         assert!(matches!(wrong.takes(&token).await, ProbeAnswer::Unanswered(_)), "its certificate has no such name");
+        let both = at(&target, elsewhere, Some("localhost"), Some(url));
+        assert!(matches!(both.takes(&token).await, ProbeAnswer::Unanswered(why) if why.contains("tlsServerName")));
+        assert_eq!(proxied.load(Ordering::SeqCst), 2, "and nothing was sent anywhere");
     }
 }
