@@ -1,0 +1,161 @@
+//! A full, a torn, a stuck, a lost, a crowded and a rotated log.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use keyferry_core::audit::AuditRecord;
+
+use super::{AuditLog, PATIENCE};
+use crate::ports::{AuditError, AuditSink};
+
+struct Full;
+
+impl Write for Full {
+    fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+        Err(std::io::ErrorKind::StorageFull.into())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_is_an_error_for_whoever_waits() {
+    assert_eq!(AuditLog::to(Full).record(&AuditRecord::default()).await, Err(AuditError));
+}
+
+/// Takes ten bytes, then nothing, then everything.
+#[derive(Clone, Default)]
+struct Filling(Arc<Mutex<(Vec<u8>, u32)>>);
+
+impl Write for Filling {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        let mut state = self.0.lock().unwrap();
+        state.1 += 1;
+        let taken = match state.1 {
+            1 => text.len().min(10),
+            2 => return Err(std::io::ErrorKind::StorageFull.into()),
+            _ => text.len(),
+        };
+        state.0.extend_from_slice(&text[..taken]);
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_torn_line_swallows_no_record() {
+    let disk = Filling::default();
+    let log = AuditLog::to(disk.clone());
+    assert_eq!(log.record(&AuditRecord::default()).await, Err(AuditError));
+    log.record(&AuditRecord { request_id: "after".to_owned(), ..AuditRecord::default() }).await.unwrap();
+    let text = String::from_utf8(disk.0.lock().unwrap().0.clone()).unwrap();
+    let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert_eq!(last["requestId"], "after", "{text}");
+}
+
+/// Panics once it is written to.
+struct Broken;
+
+impl Write for Broken {
+    fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+        panic!("on purpose")
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_a_log_that_is_gone() {
+    let log = AuditLog::to(Broken);
+    assert_eq!(log.record(&AuditRecord::default()).await, Err(AuditError));
+    assert_eq!(log.record(&AuditRecord::default()).await, Err(AuditError), "and nobody waits for it later");
+}
+
+/// Takes nothing until it is let go.
+struct Stuck(std::sync::mpsc::Receiver<()>, Filling);
+
+impl Write for Stuck {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        let _ = self.0.recv();
+        self.1.0.lock().unwrap().0.extend_from_slice(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_log_that_stands_still_is_an_error_in_time_and_its_lines_come_later() {
+    let (go, stuck) = std::sync::mpsc::channel();
+    let disk = Filling::default();
+    let log = Arc::new(AuditLog::to(Stuck(stuck, disk.clone())));
+    let named = |id: &str| AuditRecord { request_id: id.to_owned(), ..AuditRecord::default() };
+    let (first, second) = (named("first"), named("second"));
+    let later = async {
+        tokio::time::sleep(PATIENCE / 2).await;
+        log.record(&second).await
+    };
+    let both = tokio::time::timeout(PATIENCE * 2, async { tokio::join!(log.record(&first), later) }).await;
+    assert_eq!(both.unwrap(), (Err(AuditError), Err(AuditError)), "whoever waits is told in time, the one behind too");
+    drop(go);
+    assert_eq!(log.record(&named("third")).await, Ok(()));
+    let text = String::from_utf8(disk.0.lock().unwrap().0.clone()).unwrap();
+    let ids: Vec<String> =
+        text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["requestId"].to_string()).collect();
+    assert_eq!(ids, [r#""first""#, r#""second""#, r#""third""#], "nothing is lost and nothing is mixed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_at_once_have_a_line_each() {
+    let disk = Filling(Arc::new(Mutex::new((Vec::new(), 2))));
+    let log = Arc::new(AuditLog::to(disk.clone()));
+    let record = |id: usize| {
+        let log = Arc::clone(&log);
+        async move { log.record(&AuditRecord { request_id: id.to_string(), ..AuditRecord::default() }).await }
+    };
+    let tasks: Vec<_> = (0..1000).map(|id| tokio::spawn(record(id))).collect();
+    for task in tasks {
+        task.await.unwrap().unwrap();
+    }
+    let state = disk.0.lock().unwrap();
+    let text = String::from_utf8(state.0.clone()).unwrap();
+    let ids: std::collections::BTreeSet<String> =
+        text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["requestId"].to_string()).collect();
+    assert_eq!((text.lines().count(), ids.len()), (1000, 1000));
+    assert!(state.1 < 1002, "some lines shared a write");
+}
+
+#[tokio::test]
+async fn a_rotated_file_is_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.log");
+    let log = AuditLog::file(&path).unwrap();
+    log.record(&AuditRecord::default()).await.unwrap();
+    std::fs::rename(&path, folder.path().join("audit.log.1")).unwrap();
+    log.record(&AuditRecord { request_id: "after".to_owned(), ..AuditRecord::default() }).await.unwrap();
+    assert!(std::fs::read_to_string(&path).unwrap().contains("after"));
+    std::fs::remove_file(&path).unwrap();
+    log.record(&AuditRecord::default()).await.unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
+}
+
+#[tokio::test]
+async fn a_record_is_in_the_file_when_its_writer_is_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.log");
+    let log = AuditLog::file(&path).unwrap();
+    let record = AuditRecord { delivery: Some("line\nbreak \u{1b}[31m".to_owned()), ..AuditRecord::default() };
+    log.record(&record).await.unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(text.lines().count(), 1, "control characters are encoded: {text}");
+    assert!(text.ends_with('\n') && !text.contains('\u{1b}'));
+}
