@@ -16,13 +16,16 @@ use tokio::time::timeout;
 use self::file::LogFile;
 use crate::ports::{AuditError, AuditSink};
 
-/// Lines waiting at most; more than that and the log has stopped moving.
-const QUEUE: usize = 4096;
+/// Lines waiting at most, some 12 MB; more than that and the log has stopped moving. A crowd that waited for one mint lays its lines down within
+/// a tenth of a second.
+const QUEUE: usize = 16_384;
 /// More than most lines need, and as much as the allocator hands out at once.
 const LINE_BYTES: usize = 1024;
 /// How often the carrier lets others lay down their lines first, as long as each time brings another one. More lines to a write cost less
-/// each; alone, a line goes at once.
+/// each; alone, a line goes at once, and a full load is not made to wait for more.
 const ROUNDS: usize = 8;
+/// Lines that make a full load.
+const LOAD: usize = 64;
 /// How long one write may take. Whoever waits for it is then refused, and whoever waits behind it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -145,7 +148,7 @@ async fn carry(desk: Arc<Desk>, thread: std::sync::mpsc::Sender<Order>) {
         let mut lines = 0;
         for _ in 0..ROUNDS {
             let gathered = desk.gathered().lines;
-            if gathered == lines {
+            if gathered == lines || gathered >= LOAD {
                 break;
             }
             lines = gathered;

@@ -122,7 +122,7 @@ async fn many_at_once_have_a_line_each() {
         let log = Arc::clone(&log);
         async move { log.record(&AuditRecord { request_id: id.to_string(), ..AuditRecord::default() }).await }
     };
-    let tasks: Vec<_> = (0..1000).map(|id| tokio::spawn(record(id))).collect();
+    let tasks: Vec<_> = (0..10_000).map(|id| tokio::spawn(record(id))).collect();
     for task in tasks {
         task.await.unwrap().unwrap();
     }
@@ -130,8 +130,8 @@ async fn many_at_once_have_a_line_each() {
     let text = String::from_utf8(state.0.clone()).unwrap();
     let ids: std::collections::BTreeSet<String> =
         text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["requestId"].to_string()).collect();
-    assert_eq!((text.lines().count(), ids.len()), (1000, 1000));
-    assert!(state.1 < 1002, "some lines shared a write");
+    assert_eq!((text.lines().count(), ids.len()), (10_000, 10_000));
+    assert!(state.1 < 10_002, "some lines shared a write");
 }
 
 #[tokio::test]
