@@ -41,8 +41,14 @@ async fn bounded(answer: impl Future<Output = Response<Body>>) -> Response<Body>
     match tokio::time::timeout(REQUEST_DEADLINE, AssertUnwindSafe(answer).catch_unwind()).await {
         Ok(Ok(response)) => response,
         Ok(Err(_)) => panicked(),
-        Err(_) => refusal::malformed(StatusCode::REQUEST_TIMEOUT, "invalid_request", "the request took longer than 30 s", ""),
+        Err(_) => too_late(),
     }
+}
+
+fn too_late() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::REQUEST_TIMEOUT;
+    response
 }
 
 async fn not_found(_: Request) -> Response<Body> {
@@ -53,4 +59,27 @@ async fn not_found(_: Request) -> Response<Body> {
 fn panicked() -> Response<Body> {
     tracing::error!("a request handler panicked");
     refusal::malformed(StatusCode::INTERNAL_SERVER_ERROR, "server_error", "the request could not be handled", "")
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::http::{Response, StatusCode};
+
+    use super::{REQUEST_DEADLINE, bounded};
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_has_its_time_and_no_more() {
+        let after = async |wait| {
+            tokio::time::sleep(wait).await;
+            Response::new(Body::empty())
+        };
+        assert_eq!(bounded(after(REQUEST_DEADLINE / 2)).await.status(), StatusCode::OK);
+        assert_eq!(bounded(after(REQUEST_DEADLINE * 2)).await.status(), StatusCode::REQUEST_TIMEOUT);
+    }
+
+    #[tokio::test]
+    async fn a_panic_ends_one_request() {
+        assert_eq!(bounded(async { panic!("on purpose") }).await.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    }
 }
