@@ -3,12 +3,11 @@
 mod review;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use aws_lc_rs::hmac;
-use keyferry_core::caller::{CallerRules, VerifiedCaller};
+use keyferry_core::caller::{CallerRules, PresentedToken, VerifiedCaller};
+use keyferry_core::issuer::Issuer;
 use keyferry_core::reason::Reason;
-use secrecy::{ExposeSecret, SecretString};
 
 use self::review::{Failure, Known, Reviewer};
 use crate::clock::Clock;
@@ -16,6 +15,7 @@ use crate::flight::Flights;
 use crate::metrics::Metrics;
 use crate::ports::Hub;
 use crate::publication::Publisher;
+use crate::settings::CallerSettings;
 
 /// A token's place in the caches: a keyed hash, so that no cache holds the token.
 pub type TokenKey = [u8; 32];
@@ -24,7 +24,7 @@ pub type TokenKey = [u8; 32];
 #[derive(Clone, Debug)]
 pub struct Authentication {
     /// Who.
-    pub caller: Arc<VerifiedCaller>,
+    pub caller: VerifiedCaller,
     /// Its token's place in the caches.
     pub key: TokenKey,
     /// Whether the hub could not be asked and an earlier answer of it stands.
@@ -34,8 +34,10 @@ pub struct Authentication {
 /// Authenticates callers.
 pub struct Authenticator {
     reviewer: Arc<Reviewer>,
+    publisher: Publisher,
+    callers: CallerSettings,
     hash_key: hmac::Key,
-    flights: Flights<TokenKey, Result<Arc<VerifiedCaller>, Failure>>,
+    flights: Flights<TokenKey, Result<VerifiedCaller, Failure>>,
 }
 
 impl Authenticator {
@@ -46,32 +48,44 @@ impl Authenticator {
         clock: Arc<dyn Clock>,
         metrics: Metrics,
         hash_key: [u8; 32],
-        max_stale: Duration,
+        callers: CallerSettings,
     ) -> Authenticator {
-        let reviewer = Arc::new(Reviewer::new(hub, publisher, clock, metrics, max_stale));
-        Authenticator { reviewer, hash_key: hmac::Key::new(hmac::HMAC_SHA256, &hash_key), flights: Flights::default() }
+        let reviewer = Arc::new(Reviewer::new(hub, publisher.clone(), clock, metrics, callers.max_stale));
+        let hash_key = hmac::Key::new(hmac::HMAC_SHA256, &hash_key);
+        Authenticator { reviewer, publisher, callers, hash_key, flights: Flights::default() }
     }
 
     /// Says who sent `token`.
     ///
     /// # Errors
     /// A `Caller…` reason, [`Reason::HubUnreachable`], [`Reason::ReviewForbidden`] or [`Reason::ReviewFailed`].
-    pub async fn authenticate(&self, token: &SecretString, rules: &CallerRules) -> Result<Authentication, Reason> {
+    pub async fn authenticate(&self, token: &PresentedToken<'_>) -> Result<Authentication, Reason> {
         let now = self.reviewer.now();
-        let key = self.key(token, rules);
+        let published = self.publisher.look();
+        let issuer = &published.as_ref().ok_or(Reason::HubUnreachable)?.issuer;
+        let key = self.key(token, issuer);
         let known = self.reviewer.known(&key);
         match &known {
             Some(Known::Accepted { caller, fresh, .. }) if !fresh.passed(now) => {
-                return Ok(Authentication { caller: Arc::clone(caller), key, stale: false });
+                return Ok(Authentication { caller: caller.clone(), key, stale: false });
             }
             Some(Known::Rejected { reason, until }) if !until.passed(now) => return Err(*reason),
             _ => {}
         }
+        let CallerSettings { audience, require_pod_bound, .. } = self.callers.clone();
+        let rules = CallerRules { issuer: issuer.clone(), audience, require_pod_bound };
+        drop(published);
         Box::pin(self.ask(token, rules, key, known)).await
     }
 
-    async fn ask(&self, token: &SecretString, rules: &CallerRules, key: TokenKey, known: Option<Known>) -> Result<Authentication, Reason> {
-        match self.flights.join(key, || Arc::clone(&self.reviewer).review(key, token.clone(), rules.clone())).await {
+    async fn ask(
+        &self,
+        token: &PresentedToken<'_>,
+        rules: CallerRules,
+        key: TokenKey,
+        known: Option<Known>,
+    ) -> Result<Authentication, Reason> {
+        match self.flights.join(key, || Arc::clone(&self.reviewer).review(key, token.keep(), rules)).await {
             Ok(Ok(caller)) => Ok(Authentication { caller, key, stale: false }),
             Ok(Err(Failure::Rejected(reason))) => Err(reason),
             Ok(Err(Failure::Hub(error))) if error.proves_unreachable() => self.stale(key, known),
@@ -94,9 +108,9 @@ impl Authenticator {
         }
     }
 
-    fn key(&self, token: &SecretString, rules: &CallerRules) -> TokenKey {
+    fn key(&self, token: &PresentedToken<'_>, issuer: &Issuer) -> TokenKey {
         let mut context = hmac::Context::with_key(&self.hash_key);
-        for part in [rules.audience.as_str(), rules.issuer.as_str(), token.expose_secret()] {
+        for part in [self.callers.audience.as_str(), issuer.as_str(), token.expose()] {
             context.update(&part.len().to_be_bytes());
             context.update(part.as_bytes());
         }

@@ -9,12 +9,13 @@ use std::time::Duration;
 use keyferry_core::audit::{AuditRecord, TokenNote};
 use keyferry_core::authorise::{self, Grant, Pair, Requester, Review, Via};
 use keyferry_core::bound_token::BoundToken;
-use keyferry_core::caller::CallerRules;
+use keyferry_core::caller::PresentedToken;
 use keyferry_core::config::{DeliveryType, Policy, TargetCluster};
 use keyferry_core::lifetime;
+use keyferry_core::moment::Moment;
 use keyferry_core::name::{AccessName, ObjectName};
 use keyferry_core::reason::Reason;
-use secrecy::SecretString;
+use keyferry_core::request_id::RequestId;
 
 use crate::advice;
 use crate::authenticate::{Authentication, Authenticator};
@@ -31,11 +32,11 @@ use crate::settings::{CallerSettings, OWN_ISSUER_MEND, SECOND_ISSUER_MEND};
 use crate::targets::{Readiness, TargetReader};
 
 /// One request on the token API.
-pub struct Request {
+pub struct Request<'a> {
     /// `exchange` or `kubeconfig`.
     pub route: &'static str,
     /// The caller's own token.
-    pub caller_token: SecretString,
+    pub caller_token: PresentedToken<'a>,
     /// What it asks for.
     pub access: AccessName,
     /// The least life that the answer must have.
@@ -43,7 +44,7 @@ pub struct Request {
     /// The shapes in which the answer may leave; one that policy allows is enough.
     pub deliveries: &'static [DeliveryType],
     /// Joins the answer to its audit record.
-    pub request_id: String,
+    pub request_id: RequestId,
 }
 
 /// What an authorised caller gets.
@@ -134,6 +135,7 @@ struct Granted {
     hand_out: HandOut,
     grant: Grant,
     from_cache: FromCache,
+    at: Moment,
 }
 
 impl Broker {
@@ -143,7 +145,7 @@ impl Broker {
     }
 
     /// An id for a request.
-    pub fn request_id(&self) -> String {
+    pub fn request_id(&self) -> RequestId {
         self.parts.random.request_id()
     }
 
@@ -151,18 +153,18 @@ impl Broker {
     ///
     /// # Errors
     /// [`Refusal`]. Every request leaves one audit record; if that cannot be written there is no hand-out.
-    pub async fn hand_out(&self, request: Request) -> Result<HandOut, Refusal> {
-        let (request_id, access) = (request.request_id.clone(), Some(request.access.clone()));
-        let record = AuditRecord { request_id, route: request.route, access, ..AuditRecord::default() };
+    pub async fn hand_out(&self, request: Request<'_>) -> Result<HandOut, Refusal> {
+        let Request { request_id, route, access, .. } = &request;
+        let record = AuditRecord { request_id: *request_id, route, access: Some(access.clone()), ..AuditRecord::default() };
         let mut pending = Pending { parts: &self.parts, record: Some(record) };
         let outcome = match &mut pending.record {
             Some(record) => self.decide(&request, record).await,
             None => Err(Reason::CallerGone.into()),
         };
         let mut record = pending.record.take().unwrap_or_default();
-        record.time = self.parts.clock.now().wall;
         let outcome = match outcome {
-            Ok(Granted { hand_out, grant, from_cache }) => {
+            Ok(Granted { hand_out, grant, from_cache, at }) => {
+                record.time = at.wall;
                 record.grant = Some(grant);
                 record.token = Some(TokenNote::of(&hand_out.token));
                 record.cache = Some(if from_cache == FromCache::Hit { "hit" } else { "miss" });
@@ -170,6 +172,7 @@ impl Broker {
                 Ok(hand_out)
             }
             Err(refusal) => {
+                record.time = self.parts.clock.now().wall;
                 record.ended(decision(refusal.reason), refusal.reason);
                 Err(refusal)
             }
@@ -188,8 +191,8 @@ impl Broker {
     }
 
     /// Records a request that nothing can be decided on: it is malformed, or brings no caller's token.
-    pub async fn refuse(&self, route: &'static str, reason: Reason, request_id: &str) {
-        let mut record = AuditRecord { request_id: request_id.to_owned(), route, ..AuditRecord::default() };
+    pub async fn refuse(&self, route: &'static str, reason: Reason, request_id: RequestId) {
+        let mut record = AuditRecord { request_id, route, ..AuditRecord::default() };
         record.time = self.parts.clock.now().wall;
         record.ended(decision(reason), reason);
         // It is refused whether or not that can be recorded.
@@ -197,9 +200,9 @@ impl Broker {
         self.parts.metrics.request(decision(reason), reason);
     }
 
-    async fn decide(&self, request: &Request, record: &mut AuditRecord) -> Result<Granted, Refusal> {
-        let caller = self.authenticate(&request.caller_token).await?;
-        record.caller = Some((*caller.caller).clone());
+    async fn decide(&self, request: &Request<'_>, record: &mut AuditRecord) -> Result<Granted, Refusal> {
+        let caller = self.parts.authenticator.authenticate(&request.caller_token).await?;
+        record.caller = Some(caller.caller.clone());
         record.stale = caller.stale;
         // Once more if the configuration changed to another grant on the way: what was minted is for the earlier one.
         match self.attempt(&caller, request, record).await {
@@ -209,17 +212,10 @@ impl Broker {
         }
     }
 
-    async fn authenticate(&self, token: &SecretString) -> Result<Authentication, Refusal> {
-        let published = self.parts.published.current().ok_or(Reason::HubUnreachable)?;
-        let CallerSettings { audience, require_pod_bound, .. } = &self.parts.callers;
-        let rules = CallerRules { issuer: published.issuer.clone(), audience: audience.clone(), require_pod_bound: *require_pod_bound };
-        Ok(self.parts.authenticator.authenticate(token, &rules).await?)
-    }
-
-    async fn attempt(&self, caller: &Authentication, request: &Request, record: &mut AuditRecord) -> Result<Granted, Refusal> {
-        let requester = Requester::Caller((*caller.caller).clone());
+    async fn attempt(&self, caller: &Authentication, request: &Request<'_>, record: &mut AuditRecord) -> Result<Granted, Refusal> {
+        let requester = Requester::Caller(caller.caller.clone());
         let policy = self.parts.policy.current();
-        self.check_current()?;
+        self.check_current(self.parts.clock.now())?;
         let pair = self.pair(&policy, &requester, request)?;
         let review = match pair.via() {
             Via::Itself | Via::Author => Review::NotAsked,
@@ -241,9 +237,10 @@ impl Broker {
             let retry_after = if reason == Reason::KeySettling { self.parts.mint.retry_after(&grant) } else { None };
             Refusal { retry_after, ..self.advised(reason, &pair) }
         })?;
-        self.check_current()?;
+        let now = self.parts.clock.now();
+        self.check_current(now)?;
         authorise::still_holds(&self.parts.policy.look(), &*self.parts.live, &grant)?;
-        let usable = token.usable(self.parts.clock.now()).ok_or(Reason::MintFailed)?;
+        let usable = token.usable(now).ok_or(Reason::MintFailed)?;
         if usable < min_ttl {
             let detail = format!("min_ttl is more than the hub's tokens live: {} s are left of this one", usable.as_secs());
             return Err(told(Reason::RequestInvalid, detail));
@@ -252,6 +249,7 @@ impl Broker {
             hand_out: HandOut { token, usable, target: pair.target().clone(), policy: Arc::clone(&policy), ca_pem },
             grant,
             from_cache,
+            at: now,
         })
     }
 
@@ -262,7 +260,7 @@ impl Broker {
     }
 
     /// The first of the request's shapes that policy allows.
-    fn pair(&self, policy: &Policy, requester: &Requester, request: &Request) -> Result<Pair, Reason> {
+    fn pair(&self, policy: &Policy, requester: &Requester, request: &Request<'_>) -> Result<Pair, Reason> {
         let mut outcome = Err(Reason::TargetNotGranted);
         for delivery in request.deliveries {
             outcome = authorise::pair(policy, &*self.parts.live, requester, &request.access, *delivery);
@@ -274,13 +272,14 @@ impl Broker {
     }
 
     /// Whether what the watches have seen is recent enough to decide on.
-    fn check_current(&self) -> Result<(), Reason> {
+    fn check_current(&self, now: Moment) -> Result<(), Reason> {
         let limit = self.parts.callers.max_stale;
-        if self.parts.live.is_current(limit, self.parts.clock.now()) { Ok(()) } else { Err(Reason::HubUnreachable) }
+        if self.parts.live.is_current(limit, now) { Ok(()) } else { Err(Reason::HubUnreachable) }
     }
 
     fn ready(&self, target: &TargetCluster) -> Result<Option<Arc<str>>, Refusal> {
-        let published = self.parts.published.current().ok_or(Reason::HubUnreachable)?;
+        let published = self.parts.published.look();
+        let published = published.as_ref().ok_or(Reason::HubUnreachable)?;
         if authorise::issuer_collides(&published.issuer, target) {
             let detail = format!("a target whose own issuer is {} refuses it; {SECOND_ISSUER_MEND}; {OWN_ISSUER_MEND}", published.issuer);
             return Err(told(Reason::IssuerCollision, detail));

@@ -86,7 +86,7 @@ impl Delegations {
 
     fn request(&self, key: Key, caller: &Authentication) -> impl Future<Output = Result<Review, HubError>> + use<> {
         let (hub, clock, known, max_stale) = (Arc::clone(&self.hub), Arc::clone(&self.clock), self.known.clone(), self.max_stale);
-        let (caller, metrics) = (Arc::clone(&caller.caller), self.metrics.clone());
+        let (caller, metrics) = (caller.caller.clone(), self.metrics.clone());
         async move {
             // Another review may have ended between the look at what is known and the start of this one.
             if let Some(landed) = known.get(&key).filter(|landed| !landed.fresh.passed(clock.now())) {

@@ -68,7 +68,7 @@ impl Subject {
 
 /// Writes one.
 pub async fn tell(objects: &Arc<dyn HubObjects>, random: &dyn Random, about: &Subject, finding: &Finding, now: Timestamp) {
-    let name = format!("keyferry.{}", random.request_id().to_ascii_lowercase());
+    let name = format!("keyferry.{}", random.request_id());
     let note: String = finding.message.chars().take(MOST).collect();
     let event = json!({
         "apiVersion": "events.k8s.io/v1", "kind": "Event",

@@ -53,14 +53,14 @@ impl MintKey {
 }
 
 /// Which held tokens may leave.
-enum Gate {
+enum Gate<'a> {
     /// Those of the hub's keys that are settled now.
-    Published(Arc<Published>),
+    Published(&'a Published),
     /// An own issuer's: it signs with settled keys only, and another key set has other tokens.
     Own,
 }
 
-impl Gate {
+impl Gate<'_> {
     fn lets_out(&self, token: &BoundToken, now: Moment) -> bool {
         match self {
             Gate::Published(published) => published.is_settled(token.kid(), now),
@@ -129,10 +129,20 @@ impl Mint {
     /// A `Mint…` reason, [`Reason::HubUnreachable`], or what the audience check says.
     pub async fn token(&self, grant: &Grant, min_ttl: Duration) -> Result<Minted, Reason> {
         let now = self.parts.clock.now();
+        let (key, held) = self.held(grant, min_ttl, now)?;
+        match held {
+            Some(token) => Ok(Minted { token, from_cache: FromCache::Hit }),
+            None => Box::pin(self.missed(grant, key, min_ttl, now)).await,
+        }
+    }
+
+    /// What the grant's token is kept by, and the token if one is held that may leave.
+    fn held(&self, grant: &Grant, min_ttl: Duration, now: Moment) -> Result<(MintKey, Option<Arc<BoundToken>>), Reason> {
         let pair = grant.pair();
+        let published = self.parts.publisher.look();
         let (key, gate) = match pair.issuer() {
             TokenIssuer::Hub => {
-                let published = self.parts.publisher.reader().current().ok_or(Reason::HubUnreachable)?;
+                let published = published.as_ref().ok_or(Reason::HubUnreachable)?;
                 (MintKey::of(grant, published.issuer.clone(), None), Gate::Published(published))
             }
             TokenIssuer::Keyferry => {
@@ -143,10 +153,8 @@ impl Mint {
         if self.parts.guard.is_known_as_hubs(pair.audience()) {
             return Err(Reason::AudienceIsHubs);
         }
-        if let Some(token) = self.held.get(&key, min_ttl, now, &gate) {
-            return Ok(Minted { token, from_cache: FromCache::Hit });
-        }
-        Box::pin(self.missed(grant, key, min_ttl, now)).await
+        let held = self.held.get(&key, min_ttl, now, &gate);
+        Ok((key, held))
     }
 
     /// What is not held is minted, for all who wait for it at once.
@@ -181,7 +189,7 @@ impl Mint {
         loop {
             let (now, published) = (self.parts.clock.now(), self.parts.publisher.reader().current().ok_or(Reason::HubUnreachable)?);
             self.held.promote(now, &published);
-            let gate = Gate::Published(published);
+            let gate = Gate::Published(&published);
             if let Some(token) = self.held.get(key, min_ttl, now, &gate) {
                 return Ok(Minted { token, from_cache: FromCache::Miss });
             }
@@ -216,11 +224,15 @@ impl Mint {
     /// Another mint for the key may have ended between the look at what is held and the start of this one.
     async fn mint_unless_landed(self, key: MintKey, grant: Grant) -> Result<Arc<BoundToken>, Reason> {
         let most = lifetime::greatest_min_ttl(grant.pair().lifetime());
-        let gate = match grant.pair().issuer() {
-            TokenIssuer::Hub => Gate::Published(self.parts.publisher.reader().current().ok_or(Reason::HubUnreachable)?),
-            TokenIssuer::Keyferry => Gate::Own,
+        let landed = {
+            let published = self.parts.publisher.look();
+            let gate = match grant.pair().issuer() {
+                TokenIssuer::Hub => Gate::Published(published.as_ref().ok_or(Reason::HubUnreachable)?),
+                TokenIssuer::Keyferry => Gate::Own,
+            };
+            self.held.get(&key, most, self.parts.clock.now(), &gate)
         };
-        match self.held.get(&key, most, self.parts.clock.now(), &gate) {
+        match landed {
             Some(token) => Ok(token),
             None if self.settles_in(&key).is_some() => Err(Reason::KeySettling),
             None => self.mint(key, grant).await,

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use arc_swap::Guard;
 use keyferry_core::discovery::{self, ProviderMetadata};
 use keyferry_core::issuer::{Issuer, PublicUrl};
 use keyferry_core::json::{self, JsonLimits};
@@ -91,6 +92,11 @@ impl Publisher {
     /// The reading half.
     pub fn reader(&self) -> PublicationReader {
         self.published.clone()
+    }
+
+    /// What is published now, for a look that ends at once.
+    pub fn look(&self) -> Guard<Option<Arc<Published>>> {
+        self.published.look()
     }
 
     /// Says whether this replica may withdraw keys.

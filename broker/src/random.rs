@@ -1,6 +1,9 @@
 //! Randomness, drawn in one place and passed in everywhere else.
 
+use std::sync::{Mutex, PoisonError};
+
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use keyferry_core::request_id::RequestId;
 
 /// A source of random numbers.
 pub trait Random: Send + Sync {
@@ -13,20 +16,51 @@ pub trait Random: Send + Sync {
         if self.fill(&mut bytes) { f64::from(u32::from_be_bytes(bytes)) / f64::from(u32::MAX) } else { 0.0 }
     }
 
-    /// An id that joins an answer to its audit record: 16 hex digits.
-    fn request_id(&self) -> String {
+    /// An id for a request, or for whatever else needs one.
+    fn request_id(&self) -> RequestId {
         let mut bytes = [0; 8];
         self.fill(&mut bytes);
-        format!("{:016x}", u64::from_be_bytes(bytes))
+        u64::from_be_bytes(bytes).into()
     }
 }
 
+/// Ids drawn at once: a draw costs as much for one as for many.
+const IDS: usize = 256;
+
 /// The operating system's randomness.
 #[derive(Debug, Default)]
-pub struct SystemRandomness(SystemRandom);
+pub struct SystemRandomness {
+    system: SystemRandom,
+    /// Ids that nobody has yet. They are no secret.
+    ids: Mutex<Vec<RequestId>>,
+}
 
 impl Random for SystemRandomness {
     fn fill(&self, bytes: &mut [u8]) -> bool {
-        self.0.fill(bytes).is_ok()
+        self.system.fill(bytes).is_ok()
+    }
+
+    fn request_id(&self) -> RequestId {
+        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        if ids.is_empty() {
+            let mut drawn = [[0; 8]; IDS];
+            self.fill(drawn.as_flattened_mut());
+            ids.extend(drawn.map(|bytes| RequestId::from(u64::from_be_bytes(bytes))));
+        }
+        ids.pop().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{IDS, Random, SystemRandomness};
+
+    #[test]
+    fn no_two_requests_have_one_id() {
+        let random = SystemRandomness::default();
+        let ids: BTreeSet<String> = (0..IDS * 3).map(|_| random.request_id().to_string()).collect();
+        assert_eq!(ids.len(), IDS * 3);
     }
 }

@@ -9,9 +9,8 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use keyferry_core::audience::Audience;
 use keyferry_core::authorise::{self, Grant, Requester, Review};
-use keyferry_core::caller::CallerRules;
 use keyferry_core::config::{self, DeliveryType, Policy};
-use keyferry_core::issuer::{Issuer, PublicUrl};
+use keyferry_core::issuer::PublicUrl;
 use keyferry_core::moment::Moment;
 use keyferry_core::name::{AccessName, Namespace, ObjectName};
 use keyferry_core::service_account::{ServiceAccount, Uid};
@@ -30,6 +29,7 @@ use crate::own_issuer::OwnMint;
 use crate::ports::{Hub, HubError, SecretData, SecretStore, StoredSecret};
 use crate::publication::{KeyRecords, Publisher, PublisherParts};
 use crate::random::SystemRandomness;
+use crate::settings::CallerSettings;
 
 pub(crate) use self::objects::{Failing, FakeObjects};
 
@@ -155,8 +155,8 @@ impl SmallWorld {
     }
 
     /// What callers of this world must be.
-    pub(crate) fn rules(&self) -> CallerRules {
-        CallerRules { issuer: Issuer::new(ISSUER).unwrap(), audience: Audience::new("keyferry.dev").unwrap(), require_pod_bound: false }
+    pub(crate) fn callers(&self, max_stale: Duration) -> CallerSettings {
+        CallerSettings { audience: Audience::new("keyferry.dev").unwrap(), require_pod_bound: false, max_stale }
     }
 }
 

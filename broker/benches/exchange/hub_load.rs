@@ -26,11 +26,13 @@ use keyferry::settings::CallerSettings;
 use keyferry::targets::{Readiness, TargetState, TargetWriter};
 use keyferry_core::audience::Audience;
 use keyferry_core::authorise;
+use keyferry_core::caller::PresentedToken;
 use keyferry_core::config::{self, DeliveryType, Policy};
 use keyferry_core::lifetime;
 use keyferry_core::name::{AccessName, Namespace, ObjectName};
+use keyferry_core::request_id::RequestId;
 use keyferry_core::service_account::{ServiceAccount, Uid};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 
 use super::policy::{self, CALLER_AUDIENCE};
 use super::simulated_hub::{CountingHub, NoLog, SimulatedClock};
@@ -118,14 +120,14 @@ async fn simulate(caller: &'static str, account: &str, lifetime: &'static str, l
     })
 }
 
-fn request(token: &SecretString) -> Outcome<Request> {
+fn request(token: &SecretString) -> Outcome<Request<'_>> {
     Ok(Request {
         route: "exchange",
-        caller_token: token.clone(),
+        caller_token: PresentedToken::new(token.expose_secret()),
         access: AccessName::parse("tenant-a/prod")?,
         min_ttl: None,
         deliveries: &[DeliveryType::HTTP],
-        request_id: String::new(),
+        request_id: RequestId::default(),
     })
 }
 
@@ -174,19 +176,20 @@ impl World {
             settle,
         });
         let max_stale = configuration.server.max_stale_authorization;
+        let callers = CallerSettings { audience: Audience::new(CALLER_AUDIENCE)?, require_pod_bound: false, max_stale };
         let broker = Broker::new(BrokerParts {
             policy: policy.reader(),
             live: Arc::clone(&live),
             published,
             targets: targets.reader(),
-            authenticator: Authenticator::new(Arc::clone(&asked), publisher, Arc::clone(&clock), metrics.clone(), [7; 32], max_stale),
+            authenticator: Authenticator::new(Arc::clone(&asked), publisher, Arc::clone(&clock), metrics.clone(), [7; 32], callers.clone()),
             delegations: Delegations::new(asked, Arc::clone(&clock), metrics.clone(), max_stale),
             mint: mint.clone(),
             audit: Arc::new(NoLog),
             clock,
             random,
             metrics,
-            callers: CallerSettings { audience: Audience::new(CALLER_AUDIENCE)?, require_pod_bound: false, max_stale },
+            callers,
         });
         Ok(World { hub, broker, mint, live, policy })
     }

@@ -11,6 +11,7 @@ use crate::bound_token::BoundToken;
 use crate::caller::VerifiedCaller;
 use crate::name::{AccessName, ObjectName};
 use crate::reason::Reason;
+use crate::request_id::RequestId;
 use crate::service_account::{ServiceAccount, Uid};
 
 /// What one line of the audit log tells. It holds what the decision held, and becomes text only in its line.
@@ -19,7 +20,7 @@ pub struct AuditRecord {
     /// When.
     pub time: Timestamp,
     /// Joins the record to the answer's `X-Request-Id`.
-    pub request_id: String,
+    pub request_id: RequestId,
     /// `exchange`, `kubeconfig`, or what a delivery did.
     pub route: &'static str,
     /// `granted`, `denied` (policy or identity) or `failed` (could not be carried out).
@@ -72,7 +73,7 @@ impl TokenNote {
 struct Line<'a> {
     /// RFC 3339, UTC.
     time: Timestamp,
-    request_id: &'a str,
+    request_id: RequestId,
     route: &'static str,
     decision: &'static str,
     reason: &'static str,
@@ -132,7 +133,7 @@ impl Serialize for AuditRecord {
         });
         let line = Line {
             time: self.time,
-            request_id: &self.request_id,
+            request_id: self.request_id,
             route: self.route,
             decision: self.decision,
             reason: self.reason,
@@ -167,9 +168,9 @@ mod tests {
 
     #[test]
     fn what_was_not_known_is_not_there() {
-        let mut record = AuditRecord { request_id: "id".to_owned(), route: "exchange", ..AuditRecord::default() };
+        let mut record = AuditRecord { request_id: 0xa.into(), route: "exchange", ..AuditRecord::default() };
         record.ended("denied", Reason::CallerMalformed);
-        let line = r#"{"time":"1970-01-01T00:00:00Z","requestId":"id","route":"exchange","decision":"denied","reason":"CallerMalformed"}"#;
+        let line = r#"{"time":"1970-01-01T00:00:00Z","requestId":"000000000000000a","route":"exchange","decision":"denied","reason":"CallerMalformed"}"#;
         assert_eq!(serde_json::to_string(&record).unwrap(), line);
     }
 

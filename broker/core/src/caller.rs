@@ -3,6 +3,8 @@
 //! A TokenReview alone is not enough: it accepts tokens for several audiences, and for some seconds the tokens of a ServiceAccount
 //! that was deleted and made anew.
 
+mod presented;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,6 +17,8 @@ use crate::jwt::UnverifiedJwt;
 use crate::reason::Reason;
 use crate::service_account::ServiceAccountIdentity;
 use crate::verify::{self, ClaimsError, Expected};
+
+pub use presented::PresentedToken;
 
 /// What every caller's token must be.
 #[derive(Clone, Debug)]

@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use secrecy::SecretString;
-
+use crate::caller::PresentedToken;
 use crate::name::AccessName;
 
 /// The grant type of RFC 8693.
@@ -16,9 +15,9 @@ pub const MAX_FORM_BYTES: usize = 64 * 1024;
 
 /// A well-formed request.
 #[derive(Debug)]
-pub struct ExchangeRequest {
+pub struct ExchangeRequest<'a> {
     /// The caller's own token.
-    pub subject_token: SecretString,
+    pub subject_token: PresentedToken<'a>,
     /// What it asks for.
     pub access: AccessName,
     /// The least life that the answer must have.
@@ -49,14 +48,14 @@ pub enum ExchangeError {
 }
 
 #[derive(Default)]
-struct Parameters {
-    grant_type: Option<String>,
-    subject_token: Option<String>,
-    subject_token_type: Option<String>,
-    requested_token_type: Option<String>,
-    audience: Option<String>,
-    min_ttl: Option<String>,
-    keyferry_cluster: Option<String>,
+struct Parameters<'a> {
+    grant_type: Option<Cow<'a, str>>,
+    subject_token: Option<Cow<'a, str>>,
+    subject_token_type: Option<Cow<'a, str>>,
+    requested_token_type: Option<Cow<'a, str>>,
+    audience: Option<Cow<'a, str>>,
+    min_ttl: Option<Cow<'a, str>>,
+    keyferry_cluster: Option<Cow<'a, str>>,
 }
 
 /// Reads `application/x-www-form-urlencoded` bytes.
@@ -64,7 +63,7 @@ struct Parameters {
 /// # Errors
 /// [`ExchangeError`]: an empty value counts as absent, unknown parameters are ignored, a repeated one is an error
 /// (RFC 6749 section 3.2).
-pub fn parse(form: &[u8]) -> Result<ExchangeRequest, ExchangeError> {
+pub fn parse(form: &[u8]) -> Result<ExchangeRequest<'_>, ExchangeError> {
     let parameters = parameters(form)?;
     let invalid = |parameter, problem| ExchangeError::InvalidRequest { parameter, problem };
     match parameters.grant_type.as_deref() {
@@ -73,6 +72,7 @@ pub fn parse(form: &[u8]) -> Result<ExchangeRequest, ExchangeError> {
         None => return Err(invalid("grant_type", "is missing; it must be urn:ietf:params:oauth:grant-type:token-exchange")),
     }
     let subject_token = parameters.subject_token.ok_or(invalid("subject_token", "is missing; send the caller's own token"))?;
+    let subject_token = PresentedToken::new(subject_token);
     if parameters.subject_token_type.as_deref() != Some(TOKEN_TYPE_JWT) {
         return Err(invalid("subject_token_type", "must be urn:ietf:params:oauth:token-type:jwt"));
     }
@@ -87,7 +87,7 @@ pub fn parse(form: &[u8]) -> Result<ExchangeRequest, ExchangeError> {
         Some("true") => true,
         Some(_) => return Err(invalid("keyferry_cluster", "must be true or absent")),
     };
-    Ok(ExchangeRequest { subject_token: subject_token.into(), access, min_ttl, tell_cluster })
+    Ok(ExchangeRequest { subject_token, access, min_ttl, tell_cluster })
 }
 
 fn seconds(text: &str) -> Result<Duration, ExchangeError> {
@@ -98,7 +98,7 @@ fn seconds(text: &str) -> Result<Duration, ExchangeError> {
     text.parse().map(Duration::from_secs).map_err(|_| problem)
 }
 
-fn parameters(form: &[u8]) -> Result<Parameters, ExchangeError> {
+fn parameters(form: &[u8]) -> Result<Parameters<'_>, ExchangeError> {
     let malformed = ExchangeError::InvalidRequest { parameter: "body", problem: "is not a form in UTF-8" };
     if form.len() > MAX_FORM_BYTES {
         return Err(ExchangeError::InvalidRequest { parameter: "body", problem: "is larger than 64 KiB" });
@@ -106,7 +106,7 @@ fn parameters(form: &[u8]) -> Result<Parameters, ExchangeError> {
     // Encoded or not, a form is ASCII or at least UTF-8 as it stands.
     let form = std::str::from_utf8(form).map_err(|_| malformed)?;
     let mut read = Parameters::default();
-    for pair in form.split('&').filter(|pair| !pair.is_empty()) {
+    for pair in pairs(form).filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (key, value) = (decode(key).ok_or(malformed)?, decode(value).ok_or(malformed)?);
         if value.is_empty() {
@@ -135,11 +135,18 @@ fn parameters(form: &[u8]) -> Result<Parameters, ExchangeError> {
             }
             _ => continue,
         };
-        if slot.replace(value.into_owned()).is_some() {
+        if slot.replace(value).is_some() {
             return Err(ExchangeError::InvalidRequest { parameter: name, problem: "stands twice" });
         }
     }
     Ok(read)
+}
+
+/// The text between `&`.
+fn pairs(form: &str) -> impl Iterator<Item = &str> {
+    let ends = memchr::memchr_iter(b'&', form.as_bytes()).chain([form.len()]);
+    let mut from = 0;
+    ends.filter_map(move |end| form.get(std::mem::replace(&mut from, end + 1)..end))
 }
 
 /// Percent-decoding that refuses what lenient decoders would repair.
@@ -182,12 +189,14 @@ mod tests {
 
     #[test]
     fn a_good_form_is_read() {
-        let request = parse(format!("{GOOD}&min_ttl=600&unknown=x&unknown=y&scope=").as_bytes()).unwrap();
+        let form = format!("{GOOD}&min_ttl=600&unknown=x&unknown=y&scope=");
+        let request = parse(form.as_bytes()).unwrap();
+        assert_eq!(request.subject_token.expose(), "a.b.c");
         assert_eq!(request.access.to_string(), "tenant-a/prod");
         assert_eq!(request.min_ttl.unwrap().as_secs(), 600);
         assert!(!format!("{request:?}").contains("a.b.c"), "the token is not printed");
         assert!(!request.tell_cluster, "nobody is told what was not asked for");
-        assert!(parse(format!("{GOOD}&keyferry_cluster=true").as_bytes()).unwrap().tell_cluster);
+        assert!(parse(format!("{GOOD}&keyferry_cluster=true").as_bytes()).is_ok_and(|request| request.tell_cluster));
         for wrong in ["false", "1", "TRUE", "true&keyferry_cluster=true"] {
             assert_eq!(problem(&format!("{GOOD}&keyferry_cluster={wrong}")), "keyferry_cluster", "{wrong}");
         }

@@ -38,5 +38,6 @@ pub mod pairing;
 pub mod public_cluster;
 pub mod reason;
 pub mod received_kubeconfig;
+pub mod request_id;
 pub mod service_account;
 pub mod verify;

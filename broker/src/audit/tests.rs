@@ -4,9 +4,13 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use keyferry_core::audit::AuditRecord;
+use keyferry_core::request_id::RequestId;
 
 use super::{AuditLog, PATIENCE};
 use crate::ports::{AuditError, AuditSink};
+
+/// Whose record comes after what went wrong.
+const AFTER: u64 = 7;
 
 struct Full;
 
@@ -52,10 +56,10 @@ async fn a_torn_line_swallows_no_record() {
     let disk = Filling::default();
     let log = AuditLog::to(disk.clone());
     assert_eq!(log.record(&AuditRecord::default()).await, Err(AuditError));
-    log.record(&AuditRecord { request_id: "after".to_owned(), ..AuditRecord::default() }).await.unwrap();
+    log.record(&AuditRecord { request_id: AFTER.into(), ..AuditRecord::default() }).await.unwrap();
     let text = String::from_utf8(disk.0.lock().unwrap().0.clone()).unwrap();
     let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
-    assert_eq!(last["requestId"], "after", "{text}");
+    assert_eq!(last["requestId"], RequestId::from(AFTER).as_str(), "{text}");
 }
 
 /// Panics once it is written to.
@@ -98,8 +102,8 @@ async fn a_log_that_stands_still_is_an_error_in_time_and_its_lines_come_later() 
     let (go, stuck) = std::sync::mpsc::channel();
     let disk = Filling::default();
     let log = Arc::new(AuditLog::to(Stuck(stuck, disk.clone())));
-    let named = |id: &str| AuditRecord { request_id: id.to_owned(), ..AuditRecord::default() };
-    let (first, second) = (named("first"), named("second"));
+    let named = |id: u64| AuditRecord { request_id: id.into(), ..AuditRecord::default() };
+    let (first, second) = (named(1), named(2));
     let later = async {
         tokio::time::sleep(PATIENCE / 2).await;
         log.record(&second).await
@@ -107,20 +111,20 @@ async fn a_log_that_stands_still_is_an_error_in_time_and_its_lines_come_later() 
     let both = tokio::time::timeout(PATIENCE * 2, async { tokio::join!(log.record(&first), later) }).await;
     assert_eq!(both.unwrap(), (Err(AuditError), Err(AuditError)), "whoever waits is told in time, the one behind too");
     drop(go);
-    assert_eq!(log.record(&named("third")).await, Ok(()));
+    assert_eq!(log.record(&named(3)).await, Ok(()));
     let text = String::from_utf8(disk.0.lock().unwrap().0.clone()).unwrap();
     let ids: Vec<String> =
         text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["requestId"].to_string()).collect();
-    assert_eq!(ids, [r#""first""#, r#""second""#, r#""third""#], "nothing is lost and nothing is mixed");
+    assert_eq!(ids, [1, 2, 3].map(|id| format!("\"{}\"", RequestId::from(id))), "nothing is lost and nothing is mixed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_at_once_have_a_line_each() {
     let disk = Filling(Arc::new(Mutex::new((Vec::new(), 2))));
     let log = Arc::new(AuditLog::to(disk.clone()));
-    let record = |id: usize| {
+    let record = |id: u64| {
         let log = Arc::clone(&log);
-        async move { log.record(&AuditRecord { request_id: id.to_string(), ..AuditRecord::default() }).await }
+        async move { log.record(&AuditRecord { request_id: id.into(), ..AuditRecord::default() }).await }
     };
     let tasks: Vec<_> = (0..10_000).map(|id| tokio::spawn(record(id))).collect();
     for task in tasks {
@@ -141,8 +145,8 @@ async fn a_rotated_file_is_opened_again() {
     let log = AuditLog::file(&path).unwrap();
     log.record(&AuditRecord::default()).await.unwrap();
     std::fs::rename(&path, folder.path().join("audit.log.1")).unwrap();
-    log.record(&AuditRecord { request_id: "after".to_owned(), ..AuditRecord::default() }).await.unwrap();
-    assert!(std::fs::read_to_string(&path).unwrap().contains("after"));
+    log.record(&AuditRecord { request_id: AFTER.into(), ..AuditRecord::default() }).await.unwrap();
+    assert!(std::fs::read_to_string(&path).unwrap().contains(RequestId::from(AFTER).as_str()));
     std::fs::remove_file(&path).unwrap();
     log.record(&AuditRecord::default()).await.unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);

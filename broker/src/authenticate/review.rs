@@ -30,7 +30,7 @@ const CAPACITY: u64 = 20_000;
 /// What is remembered of a token.
 #[derive(Clone)]
 pub(super) enum Known {
-    Accepted { caller: Arc<VerifiedCaller>, fresh: Deadline, stale: Deadline },
+    Accepted { caller: VerifiedCaller, fresh: Deadline, stale: Deadline },
     Rejected { reason: Reason, until: Deadline },
 }
 
@@ -70,12 +70,7 @@ impl Reviewer {
     }
 
     /// Runs in a task of its own, whoever hangs up.
-    pub(super) async fn review(
-        self: Arc<Self>,
-        key: TokenKey,
-        token: SecretString,
-        rules: CallerRules,
-    ) -> Result<Arc<VerifiedCaller>, Failure> {
+    pub(super) async fn review(self: Arc<Self>, key: TokenKey, token: SecretString, rules: CallerRules) -> Result<VerifiedCaller, Failure> {
         // Another review of the token may have ended between the look at what is known and the start of this one.
         match self.known.get(&key) {
             Some(Known::Accepted { caller, fresh, .. }) if !fresh.passed(self.now()) => return Ok(caller),
@@ -111,12 +106,12 @@ impl Reviewer {
         verify::verify(&jwt, &published.authenticating).map(|_| ()).map_err(|_| Reason::CallerRejected)
     }
 
-    fn accepted(&self, key: TokenKey, caller: VerifiedCaller) -> Arc<VerifiedCaller> {
-        let (now, caller) = (self.now(), Arc::new(caller));
+    fn accepted(&self, key: TokenKey, caller: VerifiedCaller) -> VerifiedCaller {
+        let now = self.now();
         let expiry = Deadline::at(caller.expires_at(), now);
         let fresh = earlier(Deadline::after(REVIEW_LIFETIME, now), expiry, now);
         let stale = earlier(Deadline::after(self.max_stale, now), expiry, now);
-        self.known.insert(key, Known::Accepted { caller: Arc::clone(&caller), fresh, stale });
+        self.known.insert(key, Known::Accepted { caller: caller.clone(), fresh, stale });
         caller
     }
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keyferry_core::authorise::Review;
+use keyferry_core::caller::PresentedToken;
 use keyferry_core::reason::Reason;
+use secrecy::ExposeSecret;
 
 use super::Delegations;
 use crate::authenticate::{Authentication, Authenticator};
@@ -17,9 +19,10 @@ use crate::testing::{FakeClock, SmallWorld, account_of};
 async fn authenticated(world: &SmallWorld, account: &str) -> Authentication {
     let clock: Arc<dyn Clock> = Arc::<FakeClock>::clone(&world.clock);
     let (hub, publisher) = (Arc::clone(&world.port), world.publisher.clone());
-    let authenticator = Authenticator::new(hub, publisher, clock, world.metrics.clone(), [7; 32], Duration::from_secs(300));
+    let callers = world.callers(Duration::from_secs(300));
+    let authenticator = Authenticator::new(hub, publisher, clock, world.metrics.clone(), [7; 32], callers);
     let token = world.hub.token("tenant-a", account, "keyferry.dev", Duration::from_secs(3600)).unwrap();
-    authenticator.authenticate(&token, &world.rules()).await.unwrap()
+    authenticator.authenticate(&PresentedToken::new(token.expose_secret())).await.unwrap()
 }
 
 fn delegations(world: &SmallWorld) -> Delegations {

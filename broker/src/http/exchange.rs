@@ -1,16 +1,19 @@
 //! `POST /v1/token`: token exchange (RFC 8693).
 
+use std::fmt::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, Response, StatusCode, header};
+use keyferry_core::bound_token::BoundToken;
 use keyferry_core::config::DeliveryType;
-use keyferry_core::exchange::{self, ExchangeError, MAX_FORM_BYTES, TOKEN_TYPE_JWT};
+use keyferry_core::exchange::{self, ExchangeError, ExchangeRequest, MAX_FORM_BYTES, TOKEN_TYPE_JWT};
 use keyferry_core::public_cluster::PublicCluster;
 use keyferry_core::reason::Reason;
+use keyferry_core::request_id::RequestId;
 use secrecy::ExposeSecret;
-use serde::Serialize;
 
 use super::refusal::{self, Surface};
 use crate::broker::{self, Broker, HandOut};
@@ -21,34 +24,23 @@ const ROUTE: &str = "exchange";
 /// Bytes of an answer beside its token.
 const ROUND_THE_TOKEN: usize = 160;
 
-/// The answer of RFC 8693 section 2.2.1.
-#[derive(Serialize)]
-struct Answer<'a> {
-    access_token: &'a str,
-    issued_token_type: &'static str,
-    token_type: &'static str,
-    expires_in: u64,
-    /// Where the target is, for who asked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    keyferry_cluster: Option<PublicCluster>,
-}
-
 /// Answers an exchange.
 pub(super) async fn answer(State(broker): State<Arc<Broker>>, request: Request) -> Response<Body> {
     if request.method() != Method::POST {
         return refusal::not_allowed("POST");
     }
     let id = broker.request_id();
-    match read(request).await {
+    let body = read(request).await;
+    match body.as_ref().map_err(Unreadable::clone).and_then(|body| form(body)) {
         Ok(form) => exchange(&broker, form, id).await,
         Err(Unreadable { status, error, description }) => {
-            broker.refuse(ROUTE, Reason::RequestInvalid, &id).await;
-            refusal::malformed(status, error, &description, &id)
+            broker.refuse(ROUTE, Reason::RequestInvalid, id).await;
+            refusal::malformed(status, error, &description, id.as_str())
         }
     }
 }
 
-async fn exchange(broker: &Broker, form: exchange::ExchangeRequest, id: String) -> Response<Body> {
+async fn exchange(broker: &Broker, form: ExchangeRequest<'_>, id: RequestId) -> Response<Body> {
     let request = broker::Request {
         route: ROUTE,
         caller_token: form.subject_token,
@@ -56,28 +48,35 @@ async fn exchange(broker: &Broker, form: exchange::ExchangeRequest, id: String) 
         min_ttl: form.min_ttl,
         // An exec plugin fetches by this route too; the shape it makes of the token is its own.
         deliveries: &[DeliveryType::HTTP, DeliveryType::Exec],
-        request_id: id.clone(),
+        request_id: id,
     };
     match broker.hand_out(request).await {
         Ok(HandOut { token, usable, target, policy, ca_pem }) => {
             let target = form.tell_cluster.then(|| policy.targets.get(&target)).flatten();
-            let answer = Answer {
-                access_token: token.secret().expose_secret(),
-                issued_token_type: TOKEN_TYPE_JWT,
-                token_type: "Bearer",
-                expires_in: usable.as_secs(),
-                keyferry_cluster: target.map(|target| PublicCluster::of(target, ca_pem.as_deref())),
-            };
-            let mut body = Vec::with_capacity(answer.access_token.len() + ROUND_THE_TOKEN);
-            if serde_json::to_writer(&mut body, &answer).is_err() {
-                body.clear();
-            }
-            refusal::secret_answer(StatusCode::OK, "application/json", body, &id)
+            let cluster = target.map(|target| PublicCluster::of(target, ca_pem.as_deref()));
+            let body = rendered(&token, usable, cluster.as_ref());
+            refusal::secret_answer(StatusCode::OK, "application/json", body, id.as_str())
         }
-        Err(refused) => refusal::answer(&refused, Surface::Exchange, &id),
+        Err(refused) => refusal::answer(&refused, Surface::Exchange, id.as_str()),
     }
 }
 
+/// The answer of RFC 8693 section 2.2.1. The token goes in as it stands: a JWT that was read holds nothing that JSON would escape.
+fn rendered(token: &BoundToken, usable: Duration, cluster: Option<&PublicCluster>) -> String {
+    let token = token.secret().expose_secret();
+    let mut body = String::with_capacity(token.len() + ROUND_THE_TOKEN);
+    body.push_str(r#"{"access_token":""#);
+    body.push_str(token);
+    // Writing to a string does not fail.
+    let _ = write!(body, r#"","issued_token_type":"{TOKEN_TYPE_JWT}","token_type":"Bearer","expires_in":{}"#, usable.as_secs());
+    if let Some(cluster) = cluster.and_then(|cluster| serde_json::to_string(cluster).ok()) {
+        let _ = write!(body, r#","keyferry_cluster":{cluster}"#);
+    }
+    body.push('}');
+    body
+}
+
+#[derive(Clone)]
 struct Unreadable {
     status: StatusCode,
     error: &'static str,
@@ -88,7 +87,8 @@ fn invalid(description: impl Into<String>) -> Unreadable {
     Unreadable { status: StatusCode::BAD_REQUEST, error: "invalid_request", description: description.into() }
 }
 
-async fn read(request: Request) -> Result<exchange::ExchangeRequest, Unreadable> {
+/// The body of a request that has the look of an exchange.
+async fn read(request: Request) -> Result<Bytes, Unreadable> {
     let (request, body) = request.into_parts();
     // Read before anything is refused: an answer beside an unread body breaks the stream under HTTP/2.
     let body = to_bytes(body, MAX_FORM_BYTES).await;
@@ -107,7 +107,11 @@ async fn read(request: Request) -> Result<exchange::ExchangeRequest, Unreadable>
         let description = "the body must be application/x-www-form-urlencoded in UTF-8".to_owned();
         return Err(Unreadable { status: StatusCode::UNSUPPORTED_MEDIA_TYPE, error: "invalid_request", description });
     }
-    exchange::parse(&body).map_err(|error| match error {
+    Ok(body)
+}
+
+fn form(body: &[u8]) -> Result<ExchangeRequest<'_>, Unreadable> {
+    exchange::parse(body).map_err(|error| match error {
         ExchangeError::InvalidRequest { .. } => invalid(error.to_string()),
         ExchangeError::InvalidTarget { .. } => {
             Unreadable { status: StatusCode::BAD_REQUEST, error: "invalid_target", description: error.to_string() }
@@ -118,6 +122,6 @@ async fn read(request: Request) -> Result<exchange::ExchangeRequest, Unreadable>
 fn is_form(headers: &HeaderMap) -> bool {
     let Some(content_type) = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()) else { return false };
     let mut parts = content_type.split(';').map(str::trim);
-    let form = parts.next().is_some_and(|media_type| media_type.eq_ignore_ascii_case("application/x-www-form-urlencoded"));
-    form && parts.all(|parameter| parameter.is_empty() || parameter.eq_ignore_ascii_case("charset=utf-8"))
+    parts.next().is_some_and(|media_type| media_type.eq_ignore_ascii_case("application/x-www-form-urlencoded"))
+        && parts.all(|parameter| parameter.is_empty() || parameter.eq_ignore_ascii_case("charset=utf-8"))
 }

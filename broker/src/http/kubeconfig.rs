@@ -6,11 +6,13 @@ use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, Method, Response, StatusCode, header};
+use keyferry_core::caller::PresentedToken;
 use keyferry_core::config::DeliveryType;
 use keyferry_core::kubeconfig::{self, KubeconfigParts};
 use keyferry_core::name::{AccessName, Namespace, ObjectName};
 use keyferry_core::reason::Reason;
-use secrecy::{ExposeSecret, SecretString};
+use keyferry_core::request_id::RequestId;
+use secrecy::ExposeSecret;
 
 use super::refusal::{self, Surface};
 use crate::broker::{self, Broker, HandOut};
@@ -29,20 +31,20 @@ pub(super) async fn answer(
     }
     let id = broker.request_id();
     if request.uri().query().is_some() {
-        return malformed(&broker, "no query is taken; the token goes into Authorization", &id).await;
+        return malformed(&broker, "no query is taken; the token goes into Authorization", id).await;
     }
-    let refuse = |reason: Reason| refusal::answer(&reason.into(), Surface::Resource, &id);
+    let refuse = |reason: Reason| refusal::answer(&reason.into(), Surface::Resource, id.as_str());
     let caller_token = match bearer(request.headers()) {
         Ok(token) => token,
         Err(reason) => {
-            broker.refuse(ROUTE, reason, &id).await;
+            broker.refuse(ROUTE, reason, id).await;
             return refuse(reason);
         }
     };
     // A name needs no escape, and two spellings of one path are one too many.
     let path = Some(path).filter(|_| !request.uri().path().contains('%'));
     let Some(access) = path.and_then(access) else {
-        return malformed(&broker, "the path names no namespace and access", &id).await;
+        return malformed(&broker, "the path names no namespace and access", id).await;
     };
     let request = broker::Request {
         route: ROUTE,
@@ -50,24 +52,26 @@ pub(super) async fn answer(
         access: access.clone(),
         min_ttl: None,
         deliveries: &[DeliveryType::HTTP],
-        request_id: id.clone(),
+        request_id: id,
     };
     match broker.hand_out(request).await {
         Ok(HandOut { token, target, policy, ca_pem, .. }) => {
             let Some(target) = policy.targets.get(&target) else { return refuse(Reason::TargetNotGranted) };
             let parts = KubeconfigParts { target, ca_pem: ca_pem.as_deref(), access: &access, token: token.secret() };
             match kubeconfig::render(&parts) {
-                Ok(document) => refusal::secret_answer(StatusCode::OK, "application/yaml", document.expose_secret().to_owned(), &id),
+                Ok(document) => {
+                    refusal::secret_answer(StatusCode::OK, "application/yaml", document.expose_secret().to_owned(), id.as_str())
+                }
                 Err(_) => refuse(Reason::MintFailed),
             }
         }
-        Err(refused) => refusal::answer(&refused, Surface::Resource, &id),
+        Err(refused) => refusal::answer(&refused, Surface::Resource, id.as_str()),
     }
 }
 
-async fn malformed(broker: &Broker, description: &str, id: &str) -> Response<Body> {
+async fn malformed(broker: &Broker, description: &str, id: RequestId) -> Response<Body> {
     broker.refuse(ROUTE, Reason::RequestInvalid, id).await;
-    refusal::malformed(StatusCode::BAD_REQUEST, "invalid_request", description, id)
+    refusal::malformed(StatusCode::BAD_REQUEST, "invalid_request", description, id.as_str())
 }
 
 fn access(path: Result<Path<(String, String)>, PathRejection>) -> Option<AccessName> {
@@ -76,7 +80,7 @@ fn access(path: Result<Path<(String, String)>, PathRejection>) -> Option<AccessN
 }
 
 /// The one bearer token of the request (RFC 6750 section 2.1).
-fn bearer(headers: &HeaderMap) -> Result<SecretString, Reason> {
+fn bearer(headers: &HeaderMap) -> Result<PresentedToken<'_>, Reason> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = values.next().ok_or(Reason::CallerMissing)?;
     if values.next().is_some() {
@@ -87,5 +91,5 @@ fn bearer(headers: &HeaderMap) -> Result<SecretString, Reason> {
     if !scheme.eq_ignore_ascii_case("bearer") || token.is_empty() {
         return Err(Reason::CallerMalformed);
     }
-    Ok(token.to_owned().into())
+    Ok(PresentedToken::new(token))
 }

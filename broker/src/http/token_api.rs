@@ -21,10 +21,10 @@ const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 /// The routes of the API listener.
 pub fn routes(broker: Arc<Broker>) -> Router {
     Router::new()
-        .route("/v1/token", any(async |broker, request| bounded(exchange::answer(broker, request)).await))
+        .route("/v1/token", any(|broker, request| bounded(exchange::answer(broker, request))))
         .route(
             "/v1/namespaces/{namespace}/accesses/{name}/kubeconfig",
-            any(async |broker, path, request| bounded(kubeconfig::answer(broker, path, request)).await),
+            any(|broker, path, request| bounded(kubeconfig::answer(broker, path, request))),
         )
         .fallback(not_found)
         .with_state(broker)
@@ -36,13 +36,13 @@ pub fn closed() -> Router {
 }
 
 /// Lets an answer take its time and no longer, and a panic end one request and nothing else. Layers around the router would do the same,
-/// with an allocation for each of them and each request.
-async fn bounded(answer: impl Future<Output = Response<Body>>) -> Response<Body> {
-    match tokio::time::timeout(REQUEST_DEADLINE, AssertUnwindSafe(answer).catch_unwind()).await {
+/// with an allocation for each of them and each request; an async function would keep the answer's state twice.
+fn bounded(answer: impl Future<Output = Response<Body>>) -> impl Future<Output = Response<Body>> {
+    tokio::time::timeout(REQUEST_DEADLINE, AssertUnwindSafe(answer).catch_unwind()).map(|outcome| match outcome {
         Ok(Ok(response)) => response,
         Ok(Err(_)) => panicked(),
         Err(_) => too_late(),
-    }
+    })
 }
 
 fn too_late() -> Response<Body> {

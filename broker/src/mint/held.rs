@@ -65,7 +65,7 @@ impl Default for HeldTokens {
 
 impl HeldTokens {
     /// A token with at least `min_ttl` to use, whose key is settled: one that was revoked since is none.
-    pub(super) fn get(&self, key: &MintKey, min_ttl: Duration, now: Moment, gate: &Gate) -> Option<Arc<BoundToken>> {
+    pub(super) fn get(&self, key: &MintKey, min_ttl: Duration, now: Moment, gate: &Gate<'_>) -> Option<Arc<BoundToken>> {
         let held = self.tokens.get(key).filter(|held| gate.lets_out(&held.token, now))?;
         // A hub may shorten what it mints. Then a new token would not live as long as asked for either, and is not asked for.
         let young = held.token.age(now) < held.token.lifetime() / 2;

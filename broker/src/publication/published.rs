@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwapOption, Guard};
 use keyferry_core::issuer::Issuer;
 use keyferry_core::jwks::PublicKeySet;
 use keyferry_core::moment::Moment;
@@ -47,6 +47,11 @@ impl PublicationReader {
     /// What is published now; nothing before the first good reading.
     pub fn current(&self) -> Option<Arc<Published>> {
         self.current.load_full()
+    }
+
+    /// The same for a look that ends at once: it is not counted among those who hold it, so looks do not hinder each other.
+    pub fn look(&self) -> Guard<Option<Arc<Published>>> {
+        self.current.load()
     }
 
     /// Whether the last reading found nobody at the hub.

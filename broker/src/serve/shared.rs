@@ -102,7 +102,7 @@ impl Shared {
             metrics: metrics.clone(),
         });
         publisher.restore();
-        let lease = Lease::new(client.clone(), namespace, random.request_id());
+        let lease = Lease::new(client.clone(), namespace, random.request_id().to_string());
         let secrets = Arc::new(KubeCertificateSecrets::new(client.clone(), server.cluster_resource_namespace.clone()));
 
         let mut background = JoinSet::new();
@@ -215,7 +215,7 @@ impl Shared {
             live: Arc::clone(&self.live),
             published: publisher.reader(),
             targets: self.targets.clone(),
-            authenticator: Authenticator::new(hub(), publisher.clone(), clock(), metrics(), hash_key, callers.max_stale),
+            authenticator: Authenticator::new(hub(), publisher.clone(), clock(), metrics(), hash_key, callers.clone()),
             delegations: Delegations::new(hub(), clock(), metrics(), callers.max_stale),
             mint: mint.clone(),
             audit: Arc::clone(&audit),
