@@ -4,22 +4,21 @@
 //! and, for a delegated caller, the hub's own answer make a [`Grant`]. The mint takes a grant and nothing else, so a token that
 //! policy did not allow cannot be asked for.
 
+mod found;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::audience::Audience;
 use crate::caller::VerifiedCaller;
-use crate::config::{AllowRule, Delivery, DeliveryType, Generation, NamespaceRule, Policy, TargetAccess, TargetCluster, TokenIssuer};
+use crate::config::{DeliveryType, Generation, Policy, TargetCluster, TokenIssuer};
 use crate::name::{AccessName, Namespace, ObjectName};
 use crate::reason::Reason;
 use crate::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
 
-/// How long a token in an object lives where nothing else is said.
-const AT_REST: Duration = Duration::from_secs(12 * 3600);
-
-/// Namespaces of Kubernetes itself: allowed only by exact name, never by a selector.
-const SYSTEM_NAMESPACES: &[&str] = &["kube-system", "kube-public", "kube-node-lease"];
+pub(crate) use self::found::is_system;
+use self::found::{Found, find};
 
 /// The hub's live objects, as far as decisions need them.
 pub trait HubView {
@@ -164,15 +163,15 @@ impl Grant {
     }
 }
 
-/// Whether the requester's ServiceAccount is the live one, by UID. An operator has none.
-///
-/// # Errors
-/// [`Reason::CallerIdentityChanged`]: deleted, or deleted and made anew. TokenReview goes on accepting its token for some seconds.
-pub fn check_live(requester: &Requester, hub: &dyn HubView) -> Result<(), Reason> {
-    let Requester::Caller(caller) = requester else { return Ok(()) };
-    match hub.service_account(&caller.identity().account) {
-        Some(uid) if uid == caller.identity().uid => Ok(()),
-        _ => Err(Reason::CallerIdentityChanged),
+/// A requester whose ServiceAccount is the live one, by UID; an operator has none. Only [`live`] makes it, for one look.
+#[derive(Clone, Copy)]
+struct Live<'a>(&'a Requester);
+
+/// Deleted, or deleted and made anew, it is refused: TokenReview goes on accepting its token for some seconds.
+fn live<'a>(requester: &'a Requester, hub: &dyn HubView) -> Result<Live<'a>, Reason> {
+    match requester.identity() {
+        Some(identity) if hub.service_account(&identity.account).as_ref() != Some(&identity.uid) => Err(Reason::CallerIdentityChanged),
+        _ => Ok(Live(requester)),
     }
 }
 
@@ -182,8 +181,8 @@ pub fn check_live(requester: &Requester, hub: &dyn HubView) -> Result<(), Reason
 /// [`Reason::TargetNotGranted`] for everything that policy does not allow, whatever the cause, so that nobody learns what exists;
 /// [`Reason::CallerIdentityChanged`] when the caller is not the live ServiceAccount.
 pub fn pair(policy: &Policy, hub: &dyn HubView, requester: &Requester, name: &AccessName, delivery: DeliveryType) -> Result<Pair, Reason> {
-    check_live(requester, hub)?;
-    find(policy, hub, requester, name, delivery).map(Found::pair).ok_or(Reason::TargetNotGranted)
+    let live = live(requester, hub)?;
+    find(policy, hub, live, name, delivery).map(Found::pair).ok_or(Reason::TargetNotGranted)
 }
 
 /// Whether policy pairs an access with its target for one of its own deliveries.
@@ -195,128 +194,6 @@ pub fn delivery_pair(policy: &Policy, hub: &dyn HubView, name: &AccessName, deli
     pair(policy, hub, &Requester::Delivery(delivery.clone()), name, shape)
 }
 
-/// What policy and the hub say to one request. Most of it is still the policy's own, so that a second look costs no copy.
-struct Found<'a> {
-    access: &'a TargetAccess,
-    target: &'a TargetCluster,
-    service_account: ServiceAccountIdentity,
-    requester: Option<&'a ServiceAccountIdentity>,
-    written_by: Option<&'a ObjectName>,
-    lifetime: Duration,
-    rule: usize,
-    delivery: DeliveryType,
-    via: Via,
-}
-
-fn find<'a>(
-    policy: &'a Policy,
-    hub: &dyn HubView,
-    requester: &'a Requester,
-    name: &AccessName,
-    delivery: DeliveryType,
-) -> Option<Found<'a>> {
-    let access = policy.accesses.get(name)?;
-    let target = policy.targets.get(&access.target)?;
-    let account = ServiceAccount { namespace: name.namespace.clone(), name: access.service_account.clone() };
-    let uid = hub.service_account(&account)?;
-    let labels = hub.namespace_labels(&name.namespace)?;
-    if policy.own_namespace.as_ref() == Some(&name.namespace) || !access.offers(delivery) {
-        return None;
-    }
-    let rule = target.allow.iter().position(|rule| allows(rule, access, &labels, delivery))?;
-    let service_account = ServiceAccountIdentity { account, uid };
-    let via = match requester {
-        Requester::Operator => Via::Itself,
-        Requester::Delivery(_) => Via::Author,
-        Requester::Caller(caller) if *caller.identity() == service_account => Via::Itself,
-        Requester::Caller(caller) => {
-            let caller = &caller.identity().account;
-            let listed = caller.namespace == name.namespace && access.callers.contains(&caller.name);
-            listed.then_some(Via::Delegate)?
-        }
-    };
-    let lifetime = match requester.delivery() {
-        Some(name) => delivery_lifetime(access.delivery(name).filter(|named| named.delivery_type == delivery)?, target),
-        None => target.lifetime.default,
-    };
-    let (requester, written_by) = (requester.identity(), requester.delivery());
-    Some(Found { access, target, service_account, requester, written_by, lifetime, rule, delivery, via })
-}
-
-impl Found<'_> {
-    fn pair(self) -> Pair {
-        let Found { access, target, service_account, requester, written_by, lifetime, rule, delivery, via } = self;
-        Pair(Arc::new(Paired {
-            requester: requester.cloned(),
-            written_by: written_by.cloned(),
-            access: access.name.clone(),
-            access_generation: access.generation,
-            target: target.name.clone(),
-            target_generation: target.generation,
-            service_account,
-            audience: target.audience.clone(),
-            issuer: target.issuer,
-            lifetime,
-            rule,
-            delivery,
-            via,
-        }))
-    }
-
-    /// Whether it would make the same pair, whichever entry of `allow[]` allows it. Each member is named, so that none is forgotten.
-    fn makes(&self, pair: &Pair) -> bool {
-        let Paired {
-            requester,
-            written_by,
-            access,
-            access_generation,
-            target,
-            target_generation,
-            service_account,
-            audience,
-            issuer,
-            lifetime,
-            rule: _,
-            delivery,
-            via,
-        } = &*pair.0;
-        self.requester == requester.as_ref()
-            && self.written_by == written_by.as_ref()
-            && self.access.name == *access
-            && self.access.generation == *access_generation
-            && self.target.name == *target
-            && self.target.generation == *target_generation
-            && self.service_account == *service_account
-            && self.target.audience == *audience
-            && self.target.issuer == *issuer
-            && self.lifetime == *lifetime
-            && self.delivery == *delivery
-            && self.via == *via
-    }
-}
-
-/// A token at rest is to outlive the pauses of whoever reads it: half a day, unless access or target say less.
-fn delivery_lifetime(delivery: &Delivery, target: &TargetCluster) -> Duration {
-    match delivery.holds_token() {
-        true => delivery.lifetime.unwrap_or(AT_REST).min(target.lifetime.max),
-        false => target.lifetime.default,
-    }
-}
-
-fn allows(rule: &AllowRule, access: &TargetAccess, labels: &BTreeMap<String, String>, delivery: DeliveryType) -> bool {
-    let namespace = &access.name.namespace;
-    let by_namespace = match &rule.namespaces {
-        NamespaceRule::Named(names) => names.contains(namespace),
-        NamespaceRule::Selected(selector) => !is_system(namespace) && selector.matches(labels),
-    };
-    by_namespace && rule.service_accounts.contains(&access.service_account) && rule.deliveries.contains(&delivery)
-}
-
-/// Whether a namespace is one of Kubernetes itself.
-pub(crate) fn is_system(namespace: &Namespace) -> bool {
-    SYSTEM_NAMESPACES.contains(&namespace.as_str())
-}
-
 /// Turns a pair into a grant, once the hub has agreed where it must be asked.
 ///
 /// # Errors
@@ -324,11 +201,13 @@ pub(crate) fn is_system(namespace: &Namespace) -> bool {
 /// is not allowed by the hub; [`Reason::AuthorUnchecked`] for a delivery whose author nobody has checked; [`Reason::TargetSuspended`] when target or access is suspended: only now, since only who may use a target
 /// learns its state.
 pub fn grant(policy: &Policy, requester: Requester, pair: Pair, review: Review) -> Result<Grant, Reason> {
-    check_grantable(policy, &requester, &pair, review)?;
-    Ok(Grant { requester, pair })
+    check_right(&requester, &pair, review)?;
+    let suspended = policy.targets.get(pair.target()).is_none_or(|target| target.suspend)
+        || policy.accesses.get(pair.access()).is_none_or(|access| access.suspend);
+    if suspended { Err(Reason::TargetSuspended) } else { Ok(Grant { requester, pair }) }
 }
 
-fn check_grantable(policy: &Policy, requester: &Requester, Pair(pair): &Pair, review: Review) -> Result<(), Reason> {
+fn check_right(requester: &Requester, Pair(pair): &Pair, review: Review) -> Result<(), Reason> {
     if requester.identity() != pair.requester.as_ref() || requester.delivery() != pair.written_by.as_ref() {
         return Err(Reason::TargetNotGranted);
     }
@@ -338,9 +217,7 @@ fn check_grantable(policy: &Policy, requester: &Requester, Pair(pair): &Pair, re
     if pair.via == Via::Author && review != Review::AuthorFenced {
         return Err(Reason::AuthorUnchecked);
     }
-    let suspended = policy.targets.get(&pair.target).is_none_or(|target| target.suspend)
-        || policy.accesses.get(&pair.access).is_none_or(|access| access.suspend);
-    if suspended { Err(Reason::TargetSuspended) } else { Ok(()) }
+    Ok(())
 }
 
 /// Whether a grant is still what policy and the hub's live objects say. Asked again for every waiter at the moment of hand-out.
@@ -349,8 +226,8 @@ fn check_grantable(policy: &Policy, requester: &Requester, Pair(pair): &Pair, re
 /// The reason why not; [`Reason::GrantSuperseded`] when the request would be allowed, but for something else than was minted.
 pub fn still_holds(policy: &Policy, hub: &dyn HubView, grant: &Grant) -> Result<(), Reason> {
     let Grant { requester, pair } = grant;
-    check_live(requester, hub)?;
-    let now = find(policy, hub, requester, pair.access(), pair.0.delivery).ok_or(Reason::TargetNotGranted)?;
+    let live = live(requester, hub)?;
+    let now = find(policy, hub, live, pair.access(), pair.0.delivery).ok_or(Reason::TargetNotGranted)?;
     if !now.makes(pair) {
         return Err(Reason::GrantSuperseded);
     }
@@ -360,7 +237,8 @@ pub fn still_holds(policy: &Policy, hub: &dyn HubView, grant: &Grant) -> Result<
         Via::Author => Review::AuthorFenced,
         Via::Itself => Review::NotAsked,
     };
-    check_grantable(policy, requester, pair, review)
+    check_right(requester, pair, review)?;
+    if now.is_suspended() { Err(Reason::TargetSuspended) } else { Ok(()) }
 }
 
 /// Whether a target that the hub signs for would have to refuse tokens of the hub's issuer, because the issuer is also its own.

@@ -107,7 +107,8 @@ fn parameters(form: &[u8]) -> Result<Parameters<'_>, ExchangeError> {
     let form = std::str::from_utf8(form).map_err(|_| malformed)?;
     let mut read = Parameters::default();
     for pair in pairs(form).filter(|pair| !pair.is_empty()) {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let middle = memchr::memchr(b'=', pair.as_bytes()).unwrap_or(pair.len());
+        let (key, value) = (pair.get(..middle).unwrap_or_default(), pair.get(middle + 1..).unwrap_or_default());
         let (key, value) = (decode(key).ok_or(malformed)?, decode(value).ok_or(malformed)?);
         if value.is_empty() {
             continue;

@@ -31,9 +31,9 @@ macro_rules! name_type {
             ///
             /// # Errors
             /// [`NameError`] says which rule it breaks. Nothing is normalised.
-            pub fn new(text: impl Into<String>) -> Result<$name, NameError> {
-                let text = text.into();
-                $check(&text)?;
+            pub fn new(text: impl AsRef<str>) -> Result<$name, NameError> {
+                let text = text.as_ref();
+                $check(text)?;
                 Ok($name(text.into()))
             }
 

@@ -55,8 +55,8 @@ impl Uid {
     ///
     /// # Errors
     /// [`NameError`] when it is empty, too long or holds control characters: an empty UID would equal another empty one.
-    pub fn new(text: impl Into<String>) -> Result<Uid, NameError> {
-        let text = text.into();
+    pub fn new(text: impl AsRef<str>) -> Result<Uid, NameError> {
+        let text = text.as_ref();
         if text.is_empty() {
             return Err(NameError::Empty);
         }

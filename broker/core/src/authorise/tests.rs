@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Grant, HubView, Pair, Requester, Review, Via, check_live, grant, issuer_collides, pair, still_holds};
+use super::{Grant, HubView, Pair, Requester, Review, Via, grant, issuer_collides, pair, still_holds};
 use crate::caller::tests::verified;
 use crate::config::{DeliveryType, Policy, TargetCluster, TokenIssuer, read};
 use crate::issuer::Issuer;
@@ -81,7 +81,7 @@ pub(crate) fn caller(namespace: &str, name: &str) -> Requester {
     Requester::Caller(verified(namespace, name, &format!("uid-{namespace}-{name}")))
 }
 
-fn ask(policy: &Policy, hub: &Hub, requester: &Requester, access: &str) -> Result<Pair, Reason> {
+fn ask(policy: &Policy, hub: &dyn HubView, requester: &Requester, access: &str) -> Result<Pair, Reason> {
     pair(policy, hub, requester, &AccessName::parse(access).unwrap(), DeliveryType::HTTP)
 }
 
@@ -225,7 +225,6 @@ fn an_operator_is_paired_by_policy_alone() {
     let pair = ask(&policy, &hub, &Requester::Operator, "tenant-a/prod").unwrap();
     assert_eq!(pair.via(), Via::Itself, "the hub's RBAC decides on the operator's own request");
     assert!(grant(&policy, Requester::Operator, pair, Review::NotAsked).is_ok());
-    assert_eq!(check_live(&Requester::Operator, &Hub::default()), Ok(()));
     assert_eq!(
         ask(&policy, &Hub::default(), &Requester::Operator, "tenant-a/prod"),
         Err(Reason::TargetNotGranted),
@@ -238,13 +237,12 @@ fn a_caller_that_was_made_anew_is_another() {
     let (policy, mut hub) = (usual(), hub());
     let old = caller("tenant-a", "reconciler");
     hub.accounts.insert("tenant-a/reconciler".to_owned(), "another".to_owned());
-    assert_eq!(check_live(&old, &hub), Err(Reason::CallerIdentityChanged));
     assert_eq!(ask(&policy, &hub, &old, "tenant-a/prod"), Err(Reason::CallerIdentityChanged));
     assert_eq!(ask(&policy, &hub, &old, "tenant-a/absent"), Err(Reason::CallerIdentityChanged), "whatever it asks for");
     let new = Requester::Caller(verified("tenant-a", "reconciler", "another"));
     assert_eq!(ask(&policy, &hub, &new, "tenant-a/prod").unwrap().service_account().uid.as_str(), "another");
     hub.accounts.remove("tenant-a/reconciler");
-    assert_eq!(check_live(&new, &hub), Err(Reason::CallerIdentityChanged));
+    assert_eq!(ask(&policy, &hub, &new, "tenant-a/prod"), Err(Reason::CallerIdentityChanged));
 }
 
 /// A hub on which the ServiceAccount is made anew between two looks at it.
@@ -263,9 +261,11 @@ impl HubView for Racing {
 
 #[test]
 fn a_caller_is_itself_by_uid_even_in_a_race() {
-    let (racing, name) = (Racing(std::cell::Cell::new(false)), AccessName::parse("tenant-a/prod").unwrap());
-    let found = pair(&usual(), &racing, &caller("tenant-a", "reconciler"), &name, DeliveryType::HTTP);
-    assert_eq!(found, Err(Reason::TargetNotGranted));
+    let (racing, policy, old) = (Racing(std::cell::Cell::new(false)), usual(), caller("tenant-a", "reconciler"));
+    let pair = ask(&policy, &racing, &old, "tenant-a/prod").unwrap();
+    assert_eq!(pair.service_account().uid.as_str(), "uid-tenant-a-reconciler", "a decision looks once, and is about what it saw");
+    let grant = grant(&policy, old, pair, Review::NotAsked).unwrap();
+    assert_eq!(still_holds(&policy, &racing, &grant), Err(Reason::CallerIdentityChanged), "and the next one sees another");
 }
 
 #[test]
