@@ -7,14 +7,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use keyferry_core::audit::AuditRecord;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use self::file::LogFile;
-use crate::ports::{AuditError, AuditSink};
+use crate::ports::{AuditSink, Recording};
 
 /// Lines waiting at most, some 12 MB; more than that and the log has stopped moving. A crowd that waited for one mint lays its lines down within
 /// a tenth of a second.
@@ -88,26 +87,24 @@ impl Drop for AuditLog {
 }
 
 impl AuditSink for AuditLog {
-    fn record<'a>(&'a self, record: &'a AuditRecord) -> BoxFuture<'a, Result<(), AuditError>> {
-        Box::pin(async move {
-            let mut line = Vec::with_capacity(LINE_BYTES);
-            serde_json::to_writer(&mut line, record).map_err(|_| AuditError)?;
-            line.push(b'\n');
-            // Who carries the lines also says when it takes too long: a timer for each request would cost as much as its line.
-            match self.desk.lay_down(&line)?.await {
-                Ok(true) => Ok(()),
-                _ => Err(AuditError),
-            }
-        })
+    fn record(&self, record: &AuditRecord) -> Recording {
+        let mut line = Vec::with_capacity(LINE_BYTES);
+        if serde_json::to_writer(&mut line, record).is_err() {
+            return Recording::failed();
+        }
+        line.push(b'\n');
+        // Who carries the lines also says when it takes too long: a timer for each request would cost as much as its line.
+        self.desk.lay_down(&line).map_or_else(Recording::failed, Recording::told_by)
     }
 }
 
 impl Desk {
-    fn lay_down(&self, line: &[u8]) -> Result<oneshot::Receiver<bool>, AuditError> {
+    /// Nothing where there is no room, or nobody who carries.
+    fn lay_down(&self, line: &[u8]) -> Option<oneshot::Receiver<bool>> {
         let (written, waiting) = oneshot::channel();
         let mut gathered = self.gathered();
         if gathered.closed || gathered.lines >= QUEUE {
-            return Err(AuditError);
+            return None;
         }
         gathered.text.extend_from_slice(line);
         gathered.lines += 1;
@@ -117,7 +114,7 @@ impl Desk {
         if first {
             self.laid_down.notify_one();
         }
-        Ok(waiting)
+        Some(waiting)
     }
 
     /// Whoever waits for a line that lies here. The line stays: it is written as soon as the log moves again.

@@ -3,6 +3,7 @@
 //! The order is fixed: authenticate, pair, review, rest. Only an authorised caller learns in what state its target is, and what
 //! allowed the request is looked at once more at the moment of hand-out.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use crate::advice;
 use crate::authenticate::{Authentication, Authenticator};
 use crate::clock::Clock;
 use crate::delegate::Delegations;
+use crate::in_time::in_time;
 use crate::live::LiveObjects;
 use crate::metrics::Metrics;
 use crate::mint::{FromCache, Mint, Minted};
@@ -30,6 +32,9 @@ use crate::publication::PublicationReader;
 use crate::random::Random;
 use crate::settings::{CallerSettings, OWN_ISSUER_MEND, SECOND_ISSUER_MEND};
 use crate::targets::{Readiness, TargetReader};
+
+/// How long a decision may take. What it may wait for has limits of its own, which end before.
+const DECISION_DEADLINE: Duration = Duration::from_secs(30);
 
 /// One request on the token API.
 pub struct Request<'a> {
@@ -107,7 +112,7 @@ pub struct BrokerParts {
     pub callers: CallerSettings,
 }
 
-/// A request without a decision yet. Dropped like that, because its caller hung up or its time was over, it is recorded all the same.
+/// A request without a decision yet. Dropped like that, because its caller hung up, it is recorded all the same.
 struct Pending<'a> {
     parts: &'a BrokerParts,
     record: Option<AuditRecord>,
@@ -119,9 +124,8 @@ impl Drop for Pending<'_> {
         record.time = self.parts.clock.now().wall;
         record.ended(decision(Reason::CallerGone), Reason::CallerGone);
         self.parts.metrics.request(decision(Reason::CallerGone), Reason::CallerGone);
-        let audit = Arc::clone(&self.parts.audit);
-        // Nothing left to hold back if it cannot be written: nothing was handed out.
-        tokio::spawn(async move { audit.record(&record).await });
+        // Nothing is left to hold back if it cannot be written: nothing was handed out.
+        drop(self.parts.audit.record(&record));
     }
 }
 
@@ -158,7 +162,10 @@ impl Broker {
         let record = AuditRecord { request_id: *request_id, route, access: Some(access.clone()), ..AuditRecord::default() };
         let mut pending = Pending { parts: &self.parts, record: Some(record) };
         let outcome = match &mut pending.record {
-            Some(record) => self.decide(&request, record).await,
+            Some(record) => {
+                let decided = in_time(DECISION_DEADLINE, pin!(self.decide(&request, record))).await;
+                decided.unwrap_or(Err(Reason::HubUnreachable.into()))
+            }
             None => Err(Reason::CallerGone.into()),
         };
         let mut record = pending.record.take().unwrap_or_default();

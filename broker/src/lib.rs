@@ -24,6 +24,7 @@ pub mod export;
 pub mod fence;
 pub mod flight;
 pub mod http;
+mod in_time;
 pub mod key_record_store;
 pub mod kube;
 pub mod leadership;

@@ -1,7 +1,9 @@
 //! What Keyferry needs of the world, as interfaces. `kube/` and `audit.rs` implement them; tests bring their own.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -17,6 +19,7 @@ use keyferry_core::reason::Reason;
 use keyferry_core::service_account::{ServiceAccount, ServiceAccountIdentity};
 use secrecy::SecretString;
 use serde_json::Value;
+use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
 use crate::own_issuer::HubsConsent;
@@ -263,8 +266,43 @@ pub trait Signer: Send + Sync {
 
 /// Where audit records go.
 pub trait AuditSink: Send + Sync {
-    /// Writes a record; it is written when the future ends well.
-    fn record<'a>(&'a self, record: &'a AuditRecord) -> BoxFuture<'a, Result<(), AuditError>>;
+    /// Takes a record to be written. What comes back says whether it was: whoever hands something out waits for it.
+    fn record(&self, record: &AuditRecord) -> Recording;
+}
+
+/// A record on its way. It ends within some seconds, however the log fares.
+#[must_use = "nothing may leave before its record is written"]
+pub struct Recording(Option<oneshot::Receiver<bool>>);
+
+impl Recording {
+    /// Of a record whose writer will say whether it was written; one that says nothing did not write it.
+    pub fn told_by(writer: oneshot::Receiver<bool>) -> Recording {
+        Recording(Some(writer))
+    }
+
+    /// Of a record that is written already.
+    pub fn written() -> Recording {
+        let (writer, told) = oneshot::channel();
+        // It is heard by the receiver below.
+        let _ = writer.send(true);
+        Recording(Some(told))
+    }
+
+    /// Of a record that nobody will write.
+    pub fn failed() -> Recording {
+        Recording(None)
+    }
+}
+
+impl Future for Recording {
+    type Output = Result<(), AuditError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), AuditError>> {
+        match &mut self.0 {
+            Some(writer) => Pin::new(writer).poll(context).map(|told| if told == Ok(true) { Ok(()) } else { Err(AuditError) }),
+            None => Poll::Ready(Err(AuditError)),
+        }
+    }
 }
 
 /// The record could not be written.

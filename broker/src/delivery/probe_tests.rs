@@ -20,7 +20,7 @@ use crate::fence::{FenceWriter, Standing};
 use crate::leadership::LeadershipWriter;
 use crate::object_store::{Collection, Faults, ObjectStore};
 use crate::policy_store::PolicyWriter;
-use crate::ports::{AuditError, AuditSink, HubError, HubObjects, ProbeAnswer, ProbedTarget, TargetProbe};
+use crate::ports::{AuditSink, HubError, HubObjects, ProbeAnswer, ProbedTarget, Recording, TargetProbe};
 use crate::random::SystemRandomness;
 use crate::targets::{Readiness, TargetState, TargetWriter};
 use crate::testing::{FakeClock, SmallWorld};
@@ -41,10 +41,9 @@ impl Seen {
 }
 
 impl AuditSink for Seen {
-    fn record<'a>(&'a self, record: &'a AuditRecord) -> BoxFuture<'a, Result<(), AuditError>> {
+    fn record(&self, record: &AuditRecord) -> Recording {
         self.recorded.lock().unwrap().push(record.route);
-        let outcome = if self.audit_fails.load(Ordering::SeqCst) { Err(AuditError) } else { Ok(()) };
-        Box::pin(async move { outcome })
+        if self.audit_fails.load(Ordering::SeqCst) { Recording::failed() } else { Recording::written() }
     }
 }
 

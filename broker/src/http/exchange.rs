@@ -1,6 +1,7 @@
 //! `POST /v1/token`: token exchange (RFC 8693).
 
 use std::fmt::Write;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,9 +18,13 @@ use secrecy::ExposeSecret;
 
 use super::refusal::{self, Surface};
 use crate::broker::{self, Broker, HandOut};
+use crate::in_time::in_time;
 
 /// Its name in audit records.
 const ROUTE: &str = "exchange";
+
+/// How long a request's body may take to arrive.
+const BODY_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Bytes of an answer beside its token.
 const ROUND_THE_TOKEN: usize = 160;
@@ -91,7 +96,11 @@ fn invalid(description: impl Into<String>) -> Unreadable {
 async fn read(request: Request) -> Result<Bytes, Unreadable> {
     let (request, body) = request.into_parts();
     // Read before anything is refused: an answer beside an unread body breaks the stream under HTTP/2.
-    let body = to_bytes(body, MAX_FORM_BYTES).await;
+    let body = in_time(BODY_DEADLINE, pin!(to_bytes(body, MAX_FORM_BYTES))).await.ok_or_else(|| Unreadable {
+        status: StatusCode::REQUEST_TIMEOUT,
+        error: "invalid_request",
+        description: "the body did not arrive within 30 s".to_owned(),
+    })?;
     let body = body.map_err(|_| Unreadable {
         status: StatusCode::PAYLOAD_TOO_LARGE,
         error: "invalid_request",
@@ -124,4 +133,22 @@ fn is_form(headers: &HeaderMap) -> bool {
     let mut parts = content_type.split(';').map(str::trim);
     parts.next().is_some_and(|media_type| media_type.eq_ignore_ascii_case("application/x-www-form-urlencoded"))
         && parts.all(|parameter| parameter.is_empty() || parameter.eq_ignore_ascii_case("charset=utf-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::{Body, Bytes};
+    use axum::extract::Request;
+    use axum::http::StatusCode;
+    use futures::stream;
+
+    use super::{BODY_DEADLINE, read};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_never_ends_is_given_up() {
+        let begun = tokio::time::Instant::now();
+        let body = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
+        let refused = read(Request::new(body)).await.err().map(|refused| refused.status);
+        assert_eq!((refused, begun.elapsed()), (Some(StatusCode::REQUEST_TIMEOUT), BODY_DEADLINE));
+    }
 }

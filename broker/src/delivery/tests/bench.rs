@@ -17,7 +17,7 @@ use crate::leadership::LeadershipWriter;
 use crate::metrics::Metrics;
 use crate::object_store::{Collection, Faults, ObjectStore};
 use crate::policy_store::PolicyWriter;
-use crate::ports::{AuditError, AuditSink, HubObjects, ProbeAnswer, ProbedTarget, TargetProbe};
+use crate::ports::{AuditSink, HubObjects, ProbeAnswer, ProbedTarget, Recording, TargetProbe};
 use crate::random::SystemRandomness;
 use crate::targets::{Readiness, TargetState, TargetWriter};
 use crate::testing::{CONFIGURATION, FakeObjects, SmallWorld, settle};
@@ -244,17 +244,15 @@ impl FakeAudit {
 }
 
 impl AuditSink for FakeAudit {
-    fn record<'a>(&'a self, record: &'a AuditRecord) -> BoxFuture<'a, Result<(), AuditError>> {
-        Box::pin(async move {
-            if self.away.load(Ordering::SeqCst) {
-                return Err(AuditError);
-            }
-            self.records.lock().unwrap_or_else(PoisonError::into_inner).push(json!(record));
-            if let Some(hook) = &*self.hook.lock().unwrap_or_else(PoisonError::into_inner) {
-                hook();
-            }
-            Ok(())
-        })
+    fn record(&self, record: &AuditRecord) -> Recording {
+        if self.away.load(Ordering::SeqCst) {
+            return Recording::failed();
+        }
+        self.records.lock().unwrap_or_else(PoisonError::into_inner).push(json!(record));
+        if let Some(hook) = &*self.hook.lock().unwrap_or_else(PoisonError::into_inner) {
+            hook();
+        }
+        Recording::written()
     }
 }
 
