@@ -18,9 +18,10 @@ use super::tls_connection::{self, Size, TlsConnection};
 use crate::Outcome;
 
 const CONNECTIONS: usize = 64;
-const ROUNDS: usize = 5;
-const WARM_UP: Duration = Duration::from_millis(300);
-const DURATION: Duration = Duration::from_secs(2);
+/// Many and short: on a machine with neighbours, what is compared must be close in time.
+const ROUNDS: usize = 15;
+const WARM_UP: Duration = Duration::from_millis(200);
+const DURATION: Duration = Duration::from_millis(800);
 
 /// One thing that was measured.
 pub struct Subject {
