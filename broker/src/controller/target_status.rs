@@ -122,10 +122,10 @@ fn start_tries(parts: &Arc<TargetStatusParts>, tried: &mut HashMap<ObjectName, T
 
 async fn bring(parts: &TargetStatusParts, name: &ObjectName, tried: &HashMap<ObjectName, Tried>) -> Result<(), HubError> {
     let Some(record) = parts.store.target(name).filter(|record| record.deleting.is_none()) else { return Ok(()) };
-    let policy = parts.policy.current();
-    let target = policy.targets.get(name);
-    let faults = parts.faults.current();
-    let fault = faults.targets.get(name);
+    // What was found of an earlier spec is not told of this one: a conflict that its status names is the end of it.
+    let (spec, policy, faults) = (record.spec(), parts.policy.current(), parts.faults.current());
+    let target = policy.targets.get(name).filter(|target| target.generation == spec);
+    let fault = faults.targets.get(name).filter(|fault| fault.generation == spec);
     let ready = match (target, fault) {
         (Some(target), _) => readiness(parts, target),
         (None, Some(fault)) => Finding::not(fault.reason, fault.message.clone()),

@@ -54,7 +54,8 @@ impl Deliveries {
     /// off nobody, but only as long as policy would grant it to what the access was before.
     pub(super) async fn report_fault(&self, name: &AccessName, stored: &StoredAccess) -> Result<Next, HubError> {
         let faults = self.parts.faults.current();
-        let Some(fault) = faults.accesses.get(name) else { return Ok(Next::Retry) };
+        let fault = faults.accesses.get(name).filter(|fault| fault.generation == stored.record.spec());
+        let Some(fault) = fault else { return Ok(Next::Retry) };
         let (ready, stalled) = (Finding::not(fault.reason, fault.message.clone()), Finding::so(fault.reason, fault.message.clone()));
         let status = self.with_conditions(stored, &[("Ready", &ready), ("Stalled", &stalled)]);
         self.parts.metrics.access(name, false, None);

@@ -65,6 +65,8 @@ pub struct Fault {
     pub reason: Reason,
     /// For whoever reads the object.
     pub message: String,
+    /// The spec that this was found of; it says nothing about another one.
+    pub generation: Generation,
 }
 
 /// All objects of the hub.
@@ -101,8 +103,13 @@ impl Record {
         })
     }
 
+    /// The spec that it has, as policy and faults name it.
+    pub fn spec(&self) -> Generation {
+        Generation::of_object(&self.uid, self.generation)
+    }
+
     fn document(&self, object: &Value) -> Document {
-        let hub = HubObject { uid: self.uid.clone(), generation: Generation::of_object(&self.uid, self.generation) };
+        let hub = HubObject { uid: self.uid.clone(), generation: self.spec() };
         Document::of_hub(object.clone(), hub)
     }
 }
@@ -190,12 +197,14 @@ impl StoredObjects {
             let generation = (target.record.uid.clone(), target.record.generation);
             let owner = owners.get(&target.audience).filter(|owner| *owner != name);
             let fault = match (&target.read, owner) {
-                (Err(mistakes), _) => Fault { reason: Reason::SpecInvalid, message: told(mistakes) },
+                (Err(mistakes), _) => invalid(mistakes, &target.record),
                 (Ok(_), Some(owner)) => {
                     self.lost.insert(generation);
-                    lost(&format!("TargetCluster/{owner}, which is older, has this audience"))
+                    lost(&format!("TargetCluster/{owner}, which is older, has this audience"), &target.record)
                 }
-                (Ok(_), None) if target.has_lost() || self.lost.contains(&generation) => lost("another TargetCluster had this audience"),
+                (Ok(_), None) if target.has_lost() || self.lost.contains(&generation) => {
+                    lost("another TargetCluster had this audience", &target.record)
+                }
                 (Ok(target), None) => {
                     assembled.policy.targets.insert(name.clone(), target.clone());
                     continue;
@@ -211,8 +220,7 @@ impl StoredObjects {
             match &access.read {
                 Ok(access) => drop(assembled.policy.accesses.insert(name.clone(), access.clone())),
                 Err(mistakes) => {
-                    let fault = Fault { reason: Reason::SpecInvalid, message: told(mistakes) };
-                    assembled.accesses.insert(name.clone(), fault);
+                    assembled.accesses.insert(name.clone(), invalid(mistakes, &access.record));
                 }
             }
         }
@@ -242,9 +250,13 @@ fn short(text: &str) -> String {
     text.chars().filter(|character| !character.is_control()).take(128).collect()
 }
 
-fn lost(why: &str) -> Fault {
+fn invalid(mistakes: &[Mistake], record: &Record) -> Fault {
+    Fault { reason: Reason::SpecInvalid, message: told(mistakes), generation: record.spec() }
+}
+
+fn lost(why: &str, record: &Record) -> Fault {
     let mend = "nothing is minted for this one until it is deleted and made anew, or its spec changes once the audience is free";
-    Fault { reason: Reason::AudienceConflict, message: format!("{why}; {mend}") }
+    Fault { reason: Reason::AudienceConflict, message: format!("{why}; {mend}"), generation: record.spec() }
 }
 
 /// Every mistake in one line, as a condition can hold it.

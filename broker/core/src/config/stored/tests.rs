@@ -68,6 +68,8 @@ fn the_oldest_keeps_an_audience_and_the_other_is_not_promoted() {
     let mut changed = target("new", LATE, "x");
     changed["metadata"]["generation"] = json!(2);
     let (name, stored) = StoredTarget::read(&changed, &server()).unwrap();
+    assert_eq!(second.targets[&name].generation, objects.targets[&name].record.spec());
+    assert_ne!(second.targets[&name].generation, stored.record.spec(), "what was found of one spec is no word on the next");
     objects.targets.insert(name, stored);
     assert!(objects.assemble(&own()).policy.targets.contains_key(&named("new")), "a changed spec takes the free audience");
 }
