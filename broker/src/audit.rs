@@ -132,7 +132,9 @@ struct Closing(Arc<Desk>);
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        *self.0.gathered() = Gathered { closed: true, ..Gathered::default() };
+        let left = std::mem::replace(&mut *self.0.gathered(), Gathered { closed: true, ..Gathered::default() });
+        // Not under the lock: it wakes whoever waits.
+        drop(left);
     }
 }
 

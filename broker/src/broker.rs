@@ -33,7 +33,7 @@ use crate::random::Random;
 use crate::settings::{CallerSettings, OWN_ISSUER_MEND, SECOND_ISSUER_MEND};
 use crate::targets::{Readiness, TargetReader};
 
-/// How long a decision may take. What it may wait for has limits of its own, which end before.
+/// How long a decision may take. What it waits for has limits of its own, which are shorter; one after the other they may come to more.
 const DECISION_DEADLINE: Duration = Duration::from_secs(30);
 
 /// One request on the token API.
@@ -164,7 +164,7 @@ impl Broker {
         let outcome = match &mut pending.record {
             Some(record) => {
                 let decided = in_time(DECISION_DEADLINE, pin!(self.decide(&request, record))).await;
-                decided.unwrap_or(Err(Reason::HubUnreachable.into()))
+                decided.unwrap_or(Err(Reason::DecisionTimedOut.into()))
             }
             None => Err(Reason::CallerGone.into()),
         };

@@ -44,8 +44,9 @@ impl Random for SystemRandomness {
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         if ids.is_empty() {
             let mut drawn = [[0; 8]; IDS];
-            self.fill(drawn.as_flattened_mut());
-            ids.extend(drawn.map(|bytes| RequestId::from(u64::from_be_bytes(bytes))));
+            if self.fill(drawn.as_flattened_mut()) {
+                ids.extend(drawn.map(|bytes| RequestId::from(u64::from_be_bytes(bytes))));
+            }
         }
         ids.pop().unwrap_or_default()
     }

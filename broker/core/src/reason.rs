@@ -41,7 +41,7 @@ reasons! {
     CallerAudienceMismatch,
     /// The caller's token has expired.
     CallerExpired,
-    /// The caller hung up, or its time was over, before there was an answer.
+    /// The caller hung up before there was an answer.
     CallerGone,
     /// The caller's token names another ServiceAccount UID than the live one.
     CallerIdentityChanged,
@@ -63,6 +63,8 @@ reasons! {
     ClockSkew,
     /// The configuration has an error.
     ConfigurationInvalid,
+    /// What a decision waits for took too long in all: a crowd in the caller's namespace, the hub, and a key that settles, one after the other.
+    DecisionTimedOut,
     /// A delegated caller may not create tokens for the ServiceAccount by the hub's own RBAC.
     DelegationForbidden,
     /// The access was deleted; its objects stay until the last written token has expired.

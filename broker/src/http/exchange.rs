@@ -35,14 +35,19 @@ pub(super) async fn answer(State(broker): State<Arc<Broker>>, request: Request) 
         return refusal::not_allowed("POST");
     }
     let id = broker.request_id();
-    let body = read(request).await;
-    match body.as_ref().map_err(Unreadable::clone).and_then(|body| form(body)) {
+    let body = match read(request).await {
+        Ok(body) => body,
+        Err(unreadable) => return refuse(&broker, unreadable, id).await,
+    };
+    match form(&body) {
         Ok(form) => exchange(&broker, form, id).await,
-        Err(Unreadable { status, error, description }) => {
-            broker.refuse(ROUTE, Reason::RequestInvalid, id).await;
-            refusal::malformed(status, error, &description, id.as_str())
-        }
+        Err(unreadable) => refuse(&broker, unreadable, id).await,
     }
+}
+
+async fn refuse(broker: &Broker, Unreadable { status, error, description }: Unreadable, id: RequestId) -> Response<Body> {
+    broker.refuse(ROUTE, Reason::RequestInvalid, id).await;
+    refusal::malformed(status, error, &description, id.as_str())
 }
 
 async fn exchange(broker: &Broker, form: ExchangeRequest<'_>, id: RequestId) -> Response<Body> {
@@ -81,7 +86,6 @@ fn rendered(token: &BoundToken, usable: Duration, cluster: Option<&PublicCluster
     body
 }
 
-#[derive(Clone)]
 struct Unreadable {
     status: StatusCode,
     error: &'static str,
@@ -136,6 +140,7 @@ fn is_form(headers: &HeaderMap) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use axum::body::{Body, Bytes};
     use axum::extract::Request;
@@ -143,6 +148,34 @@ mod tests {
     use futures::stream;
 
     use super::{BODY_DEADLINE, read};
+
+    #[cfg(feature = "embedded")]
+    #[tokio::test]
+    async fn an_answer_is_the_json_that_a_library_reads() {
+        use std::time::Duration;
+
+        use keyferry_core::public_cluster::PublicCluster;
+        use secrecy::ExposeSecret;
+        use serde_json::json;
+
+        let world = crate::testing::SmallWorld::start().await;
+        let token = world.mint.token(&world.grant("tenant-a/prod"), Duration::ZERO).await.unwrap().token;
+        let target = world.policy.targets.values().next().unwrap();
+        let cluster = PublicCluster::of(target, Some("a \"quoted\" line\n"));
+        for cluster in [None, Some(cluster)] {
+            let body = super::rendered(&token, Duration::from_millis(2999), cluster.as_ref());
+            let mut wanted = json!({
+                "access_token": token.secret().expose_secret(),
+                "issued_token_type": "urn:ietf:params:oauth:token-type:jwt",
+                "token_type": "Bearer",
+                "expires_in": 2,
+            });
+            if let Some(cluster) = cluster {
+                wanted["keyferry_cluster"] = json!(cluster);
+            }
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&body).unwrap(), wanted);
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_never_ends_is_given_up() {

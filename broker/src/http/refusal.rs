@@ -37,9 +37,8 @@ fn outside(reason: Reason) -> Outside {
     match reason {
         reason if reason.is_about_caller() => Outside::Caller,
         R::DelegationForbidden | R::TargetNotGranted => Outside::Denied,
-        R::CallerGone | R::HubUnreachable | R::ReviewFailed | R::ReviewForbidden | R::AuditUnavailable | R::GrantSuperseded => {
-            Outside::Unavailable
-        }
+        R::CallerGone | R::DecisionTimedOut | R::HubUnreachable | R::ReviewFailed | R::ReviewForbidden => Outside::Unavailable,
+        R::AuditUnavailable | R::GrantSuperseded => Outside::Unavailable,
         R::RequestInvalid => Outside::Request,
         _ => Outside::NotReady,
     }
