@@ -311,3 +311,6 @@ fn decision(reason: Reason) -> &'static str {
         _ => "failed",
     }
 }
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests;
