@@ -1,18 +1,86 @@
 //! Free loopback ports.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::ops::Range;
 
-/// A TCP port on 127.0.0.1 that nothing listened on a moment ago.
+/// Below it stand the ports of services that a developer's machine may start at any time.
+const FIRST: u16 = 12_000;
+/// Where Linux begins to pick ports for outgoing connections, unless it is told otherwise.
+const USUAL_END: u16 = 32_768;
+const TRIES: usize = 1_000;
+
+/// A TCP port on 127.0.0.1 that nothing listens on, for a server in another process, and for its restarts.
 ///
-/// Another process can take it before it is used: whoever starts a server on it looks at the server's log for
-/// "address already in use" and asks again.
-pub fn free_port() -> std::io::Result<u16> {
-    Ok(bound_listener()?.local_addr()?.port())
+/// It lies below the range that the kernel picks from for outgoing connections, where that leaves room: a port of that
+/// range, once let go, may go to the next client's connection before the server can listen on it. No other test is given
+/// it as long as this process lives. A stranger can still take it.
+///
+/// # Errors
+/// No port is free, or sockets are forbidden.
+pub fn free_port() -> io::Result<u16> {
+    let range = FIRST..first_outgoing().unwrap_or(USUAL_END);
+    (0..TRIES)
+        .find_map(|_| claim(any_of(&range)?))
+        .ok_or_else(|| io::Error::new(io::ErrorKind::AddrInUse, format!("no TCP port of {range:?} is free on 127.0.0.1")))
 }
 
 /// A non-blocking listener on a port of its own, for servers that run in the test process.
-pub fn bound_listener() -> std::io::Result<TcpListener> {
-    let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+pub fn bound_listener() -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(loopback(0))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+/// The UDP port of the same number is the claim: the kernel gives it once, and frees it when the process ends, however
+/// it ends.
+fn claim(port: u16) -> Option<u16> {
+    let claim = UdpSocket::bind(loopback(port)).ok()?;
+    TcpListener::bind(loopback(port)).ok()?;
+    std::mem::forget(claim);
+    Some(port)
+}
+
+/// Any, not the next: processes that start together would try the same ports one after the other.
+fn any_of(range: &Range<u16>) -> Option<u16> {
+    let mut bytes = [0; 2];
+    aws_lc_rs::rand::fill(&mut bytes).ok()?;
+    range.clone().nth(usize::from(u16::from_ne_bytes(bytes)) % range.len())
+}
+
+/// The first port that this machine's kernel picks from for outgoing connections, where it tells (Linux) and leaves room below.
+fn first_outgoing() -> Option<u16> {
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
+    range.split_whitespace().next()?.parse().ok().filter(|first| *first > FIRST)
+}
+
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn no_port_is_given_twice() {
+        let given: BTreeSet<u16> = (0..200).map(|_| free_port().unwrap()).collect();
+        assert_eq!(given.len(), 200);
+    }
+
+    #[test]
+    fn no_outgoing_connection_takes_a_port_that_was_given() {
+        let port = free_port().unwrap();
+        assert!(first_outgoing().is_none_or(|first| port < first), "{port} is one that the kernel picks from");
+    }
+
+    #[test]
+    fn a_port_that_is_listened_on_is_not_given() {
+        let listener = bound_listener().unwrap();
+        assert_eq!(claim(listener.local_addr().unwrap().port()), None);
+    }
 }
