@@ -48,6 +48,10 @@ impl PassedOn {
                 tokio::time::sleep(time).await;
                 self.send().await
             }
+            Some(Fault::Hold(mut let_go)) => {
+                let _ = let_go.wait_for(|let_go| *let_go).await;
+                self.send().await
+            }
             Some(Fault::Status { status, headers, body }) => {
                 let mut response = (status, body).into_response();
                 response.headers_mut().extend(headers);

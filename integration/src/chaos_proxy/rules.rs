@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method, StatusCode};
+use tokio::sync::watch;
 
 /// What happens to a request.
 #[derive(Debug, Clone)]
 pub enum Fault {
     /// Passed on after a time.
     Delay(Duration),
+    /// Passed on once this is true, or nobody is left to say so.
+    Hold(watch::Receiver<bool>),
     /// Not passed on: this is the answer.
     Status {
         /// Its status.

@@ -8,13 +8,15 @@ use keyferry_integration::chaos_proxy::{ChaosProxy, Fault, Rule};
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::{Access, Answer, Broker, Target, caller_token, claims};
 use serde_json::json;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::stage::{NOT_GRANTED, Stage, owner_and_deployer, reason, two_targets, until};
 
-/// A Keyferry behind a proxy, six callers of one key under way, and a mint that takes three seconds.
+/// A Keyferry behind a proxy, six callers of one key under way, and a mint that is held until it is let go.
 struct SlowMint {
     proxy: ChaosProxy,
+    let_go: watch::Sender<bool>,
     broker: Arc<Broker>,
     callers: Vec<JoinHandle<Result<Answer, TestError>>>,
 }
@@ -28,7 +30,8 @@ impl SlowMint {
         let proxy = ChaosProxy::in_front_of(hub).await?;
         let spec = two_targets(stage, namespace, hub, namespace).through(&proxy.url());
         let broker = Arc::new(stage.start_broker(hub, spec).await?);
-        proxy.add(Rule::on(Method::POST, SlowMint::PATH, Fault::Delay(Duration::from_secs(3))));
+        let (let_go, held) = watch::channel(false);
+        proxy.add(Rule::on(Method::POST, SlowMint::PATH, Fault::Hold(held)));
         let mut tokens = vec![caller_token(hub, namespace, "deployer").await?, caller_token(hub, namespace, "deployer").await?];
         for _ in 0..4 {
             tokens.push(caller_token(hub, namespace, "owner").await?);
@@ -39,7 +42,7 @@ impl SlowMint {
             callers.push(tokio::spawn(async move { broker.exchange(&token, &access).await }));
         }
         until(Duration::from_secs(10), || async { Ok(proxy.count(&Method::POST, SlowMint::PATH) == 1) }).await?;
-        Ok(SlowMint { proxy, broker, callers })
+        Ok(SlowMint { proxy, let_go, broker, callers })
     }
 
     /// Changes the configuration now, before the mint has come back.
@@ -61,6 +64,7 @@ impl SlowMint {
     }
 
     async fn answers(&mut self) -> Result<Vec<Answer>, TestError> {
+        self.let_go.send_replace(true);
         let mut answers = Vec::new();
         for caller in self.callers.drain(..) {
             answers.push(caller.await??);
@@ -87,7 +91,7 @@ pub(crate) async fn an_access_is_moved_while_its_token_is_minted(stage: Arc<Stag
     let move_it = |access: &mut Access| "fresh".clone_into(&mut access.target);
     slow.change(|_, accesses| accesses.iter_mut().filter(|access| access.name == "held").for_each(move_it)).await?;
     for answer in slow.answers().await? {
-        assert_eq!(answer.status, 200, "{}", answer.body);
+        assert_eq!(answer.status, 200, "{}: {}", slow.broker.audit_of(&answer.request_id)?, answer.body);
         assert_eq!(claims(&answer.token()?)?["aud"], json!(["https://fresh.slow-moved.test"]), "for the target of now");
         assert_eq!(slow.broker.audit_of(&answer.request_id)?["target"], "fresh");
     }
