@@ -45,7 +45,7 @@ struct Ports {
 impl Stage {
     pub(super) async fn start() -> Result<Stage, DemoError> {
         let folder = tempfile::Builder::new().prefix("keyferry-demo-").tempdir()?;
-        let ports = Ports { discovery: free_port()?, api: free_port()?, health: free_port()? };
+        let ports = free_ports()?;
         let authority = Authority::new("keyferry demo CA")?;
         let hub = start_hub().await?;
         let target = start_target(&ports, &authority).await?;
@@ -184,8 +184,12 @@ fn write(folder: &TempDir, name: &str, text: &str) -> std::io::Result<()> {
     options.open(folder.path().join(name))?.write_all(text.as_bytes())
 }
 
-fn free_port() -> std::io::Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+/// All bound at once, so that no port is found free twice.
+fn free_ports() -> std::io::Result<Ports> {
+    let bind = || TcpListener::bind(("127.0.0.1", 0));
+    let (discovery, api, health) = (bind()?, bind()?, bind()?);
+    let port = |listener: &TcpListener| Ok::<u16, std::io::Error>(listener.local_addr()?.port());
+    Ok(Ports { discovery: port(&discovery)?, api: port(&api)?, health: port(&health)? })
 }
 
 fn client(authority: &Authority) -> Result<reqwest::Client, DemoError> {
