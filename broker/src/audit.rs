@@ -18,8 +18,6 @@ use crate::ports::{AuditSink, Recording};
 /// Lines waiting at most, some 12 MB; more than that and the log has stopped moving. A crowd that waited for one mint lays its lines down within
 /// a tenth of a second.
 const QUEUE: usize = 16_384;
-/// More than most lines need, and as much as the allocator hands out at once.
-const LINE_BYTES: usize = 1024;
 /// How often the carrier lets others lay down their lines first, as long as each time brings another one. More lines to a write cost less
 /// each; alone, a line goes at once, and a full load is not made to wait for more.
 const ROUNDS: usize = 8;
@@ -88,13 +86,8 @@ impl Drop for AuditLog {
 
 impl AuditSink for AuditLog {
     fn record(&self, record: &AuditRecord) -> Recording {
-        let mut line = Vec::with_capacity(LINE_BYTES);
-        if serde_json::to_writer(&mut line, record).is_err() {
-            return Recording::failed();
-        }
-        line.push(b'\n');
         // Who carries the lines also says when it takes too long: a timer for each request would cost as much as its line.
-        self.desk.lay_down(&line).map_or_else(Recording::failed, Recording::told_by)
+        self.desk.lay_down(&record.line()).map_or_else(Recording::failed, Recording::told_by)
     }
 }
 

@@ -27,7 +27,7 @@ use crate::live::LiveObjects;
 use crate::metrics::Metrics;
 use crate::mint::{FromCache, Mint, Minted};
 use crate::policy_store::PolicyReader;
-use crate::ports::AuditSink;
+use crate::ports::{AuditSink, Recording};
 use crate::publication::PublicationReader;
 use crate::random::Random;
 use crate::settings::{CallerSettings, OWN_ISSUER_MEND, SECOND_ISSUER_MEND};
@@ -157,17 +157,32 @@ impl Broker {
     ///
     /// # Errors
     /// [`Refusal`]. Every request leaves one audit record; if that cannot be written there is no hand-out.
-    pub async fn hand_out(&self, request: Request<'_>) -> Result<HandOut, Refusal> {
-        let Request { request_id, route, access, .. } = &request;
+    pub async fn hand_out(&self, request: &Request<'_>) -> Result<HandOut, Refusal> {
+        let Request { request_id, route, access, .. } = request;
         let record = AuditRecord { request_id: *request_id, route, access: Some(access.clone()), ..AuditRecord::default() };
         let mut pending = Pending { parts: &self.parts, record: Some(record) };
         let outcome = match &mut pending.record {
             Some(record) => {
-                let decided = in_time(DECISION_DEADLINE, pin!(self.decide(&request, record))).await;
+                let decided = in_time(DECISION_DEADLINE, pin!(self.decide(request, record))).await;
                 decided.unwrap_or(Err(Reason::DecisionTimedOut.into()))
             }
             None => Err(Reason::CallerGone.into()),
         };
+        let (outcome, recording) = self.ended(pending, outcome);
+        let outcome = match recording.await {
+            Ok(()) => outcome,
+            // A refusal stays what it is: to withhold it could not be any safer.
+            Err(_) => outcome.and(Err(Reason::AuditUnavailable.into())),
+        };
+        match &outcome {
+            Ok(_) => self.parts.metrics.request("granted", Reason::Ready),
+            Err(refusal) => self.parts.metrics.request(decision(refusal.reason), refusal.reason),
+        }
+        outcome
+    }
+
+    /// What was decided, and its record on its way.
+    fn ended(&self, mut pending: Pending<'_>, outcome: Result<Granted, Refusal>) -> (Result<HandOut, Refusal>, Recording) {
         let mut record = pending.record.take().unwrap_or_default();
         let outcome = match outcome {
             Ok(Granted { hand_out, grant, from_cache, at }) => {
@@ -184,17 +199,8 @@ impl Broker {
                 Err(refusal)
             }
         };
-        let recorded = self.parts.audit.record(&record).await;
-        let outcome = match recorded {
-            Ok(()) => outcome,
-            // A refusal stays what it is: to withhold it could not be any safer.
-            Err(_) => outcome.and(Err(Reason::AuditUnavailable.into())),
-        };
-        match &outcome {
-            Ok(_) => self.parts.metrics.request("granted", Reason::Ready),
-            Err(refusal) => self.parts.metrics.request(decision(refusal.reason), refusal.reason),
-        }
-        outcome
+        let recording = self.parts.audit.record(&record);
+        (outcome, recording)
     }
 
     /// Records a request that nothing can be decided on: it is malformed, or brings no caller's token.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::quality::RandomState;
 use keyferry_core::authorise::Review;
 use keyferry_core::moment::Deadline;
 use keyferry_core::reason::Reason;
@@ -43,14 +44,15 @@ pub struct Delegations {
     clock: Arc<dyn Clock>,
     metrics: Metrics,
     max_stale: Duration,
-    known: Cache<Key, Known>,
+    known: Cache<Key, Known, RandomState>,
     flights: Flights<Key, Result<Review, HubError>>,
 }
 
 impl Delegations {
     /// Asks `hub`.
     pub fn new(hub: Arc<dyn Hub>, clock: Arc<dyn Clock>, metrics: Metrics, max_stale: Duration) -> Delegations {
-        let known = Cache::builder().max_capacity(CAPACITY).time_to_live(max_stale.max(REVIEW_LIFETIME)).build();
+        let life = max_stale.max(REVIEW_LIFETIME);
+        let known = Cache::builder().max_capacity(CAPACITY).time_to_live(life).build_with_hasher(RandomState::default());
         Delegations { hub, clock, metrics, max_stale, known, flights: Flights::default() }
     }
 

@@ -8,11 +8,11 @@ use futures::poll;
 use tokio::time::timeout;
 
 /// Lets `work` take `limit` and no longer. Only work that has to wait sets a timer, which most requests do not: timers have one lock for
-/// all of them.
+/// all of them, and room for one would go with each request.
 pub(crate) async fn in_time<T>(limit: Duration, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     match poll!(work.as_mut()) {
         Poll::Ready(done) => Some(done),
-        Poll::Pending => timeout(limit, work).await.ok(),
+        Poll::Pending => Box::pin(timeout(limit, work)).await.ok(),
     }
 }
 

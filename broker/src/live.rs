@@ -5,11 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use foldhash::quality::RandomState;
 use keyferry_core::authorise::HubView;
 use keyferry_core::config::ObjectSource;
 use keyferry_core::moment::Moment;
 use keyferry_core::name::Namespace;
 use keyferry_core::service_account::{ServiceAccount, Uid};
+
+type Labels = Arc<BTreeMap<String, String>>;
 
 /// Which watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,8 +42,8 @@ struct Health {
 /// What the watches have seen.
 #[derive(Debug)]
 pub struct LiveObjects {
-    service_accounts: RwLock<HashMap<ServiceAccount, Uid>>,
-    namespaces: RwLock<HashMap<Namespace, Arc<BTreeMap<String, String>>>>,
+    service_accounts: RwLock<HashMap<ServiceAccount, Uid, RandomState>>,
+    namespaces: RwLock<HashMap<Namespace, Labels, RandomState>>,
     watches: Mutex<BTreeMap<Watched, Health>>,
     /// What the watches together amount to, for every request to look at without waiting for another.
     health: ArcSwap<Health>,
@@ -70,7 +73,7 @@ impl LiveObjects {
 
     /// Takes in a whole list of ServiceAccounts; what is not in it is gone.
     pub fn replace_service_accounts(&self, all: HashMap<ServiceAccount, Uid>) {
-        *self.service_accounts.write().unwrap_or_else(PoisonError::into_inner) = all;
+        *self.service_accounts.write().unwrap_or_else(PoisonError::into_inner) = all.into_iter().collect();
     }
 
     /// Takes in one ServiceAccount, or its absence.

@@ -113,7 +113,7 @@ impl Server {
         let handles = [discovery.handle(), api.handle()];
         let mut listeners = JoinSet::new();
         listeners.spawn(
-            discovery.serve(discovery::routes(published.clone(), shared.own_issuers.clone(), server.max_age), options.read_again.clone()),
+            discovery.serve(discovery::service(published.clone(), shared.own_issuers.clone(), server.max_age), options.read_again.clone()),
         );
 
         let closed = api.try_clone().map_err(ServeError::Ended)?;
@@ -132,7 +132,7 @@ impl Server {
             shared.own_keys_may_be_written().await;
             let broker = shared.broker(guard, audit)?;
             until_open.graceful_shutdown(Some(CLOSING));
-            listeners.spawn(api.serve(token_api::routes(Arc::new(broker)), options.read_again));
+            listeners.spawn(api.serve(token_api::service(Arc::new(broker)), options.read_again));
             serving.store(true, Ordering::Relaxed);
             tracing::info!(hub = %server.hub_name, public_url = %server.public_url, "serving");
             tokio::select! {

@@ -11,6 +11,7 @@ use rustls::ClientConfig;
 use rustls::client::Resumption;
 use serde::{Deserialize, Serialize};
 
+use super::answer_time::AnswerTime;
 use super::generator::Answered;
 use super::process;
 use super::tls_connection::{self, TlsConnection};
@@ -81,13 +82,18 @@ pub fn main() -> Outcome<()> {
     config.resumption = Resumption::disabled();
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(load.senders);
     let shared = Arc::new(Shared { load, config: Arc::new(config), start: Start::of(threads), slow: Slow::default() });
-    let workers = (0..threads)
+    let workers: Vec<_> = (0..threads)
         .map(|thread| {
             let shared = Arc::clone(&shared);
             std::thread::spawn(move || work(&shared, thread, threads))
         })
         .collect();
-    let answered = shared.start.measure(shared.load.warm_up, shared.load.duration, workers)?;
+    shared.start.measure(shared.load.warm_up, shared.load.duration)?;
+    let mut times = Vec::new();
+    for worker in workers {
+        times.extend(worker.join().map_err(|_| "a thread of the load panicked")??);
+    }
+    let answered = Answered { count: times.len() as u64, time: AnswerTime::of(times) };
     let slow = |number: &AtomicU64| number.load(Ordering::Relaxed);
     let received = Received { answered, slow_answers: slow(&shared.slow.answers), slow_lost: slow(&shared.slow.lost) };
     process::say(&format!("{}\n", serde_json::to_string(&received)?))

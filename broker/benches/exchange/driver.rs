@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-use super::generator::{Answered, Load};
+use super::generator::{Answered, Load, Order};
 use super::process;
 use super::window::{BEGINS, ENDS};
 use crate::Outcome;
@@ -20,44 +20,49 @@ pub const STAMPEDE: &str = "--send-stampede";
 /// No child runs for longer.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A load that is being measured.
-pub struct Measuring {
+/// Loads that take turns, in one child process.
+pub struct Turns {
     sender: Sender,
-    cpu: Option<Duration>,
-    duration: Duration,
 }
 
-/// One measured load.
+/// One turn.
 #[derive(Clone, Copy, Debug)]
-pub struct Sample {
+pub struct Turn {
     /// What came back.
     pub answered: Answered,
-    /// Answers per second.
-    pub rate: f64,
-    /// This process's CPU time per answer in microseconds; nothing where the system does not tell.
-    pub cpu: Option<f64>,
+    /// This process's CPU time meanwhile; nothing where the system does not tell.
+    pub cpu: Option<Duration>,
 }
 
-/// Starts a load and returns when the measured part begins.
-pub async fn begin(load: &Load) -> Outcome<Measuring> {
-    let mut sender = Sender::start(LOAD, load).await?;
-    sender.expect(BEGINS).await?;
-    Ok(Measuring { sender, cpu: process::cpu_time(), duration: load.duration })
-}
+impl Turns {
+    /// Starts them.
+    pub async fn start(order: &Order) -> Outcome<Turns> {
+        Ok(Turns { sender: Sender::start(LOAD, order).await? })
+    }
 
-/// Carries out a load from beginning to end.
-pub async fn run(load: &Load) -> Outcome<Sample> {
-    begin(load).await?.finish().await
-}
+    /// One turn of one load.
+    pub async fn once(load: &Load) -> Outcome<Turns> {
+        Turns::start(&Order { loads: vec![load.clone()], turns: vec![0] }).await
+    }
 
-impl Measuring {
-    /// Waits for the end.
-    pub async fn finish(mut self) -> Outcome<Sample> {
+    /// Returns when the measured part of the next turn begins.
+    pub async fn begin(&mut self) -> Outcome<()> {
+        self.sender.expect(BEGINS).await
+    }
+
+    /// Waits for the end of the turn that has begun.
+    pub async fn end(&mut self) -> Outcome<Turn> {
+        let begin = process::cpu_time();
         self.sender.expect(ENDS).await?;
-        let spent = process::cpu_time().zip(self.cpu).map(|(end, begin)| end.saturating_sub(begin));
-        let answered: Answered = self.sender.result().await?;
-        let cpu = spent.map(|spent| spent.as_secs_f64() * 1e6 / answered.count.max(1) as f64);
-        Ok(Sample { answered, rate: answered.count as f64 / self.duration.as_secs_f64(), cpu })
+        let cpu = process::cpu_time().zip(begin).map(|(end, begin)| end.saturating_sub(begin));
+        let line = self.sender.line().await?.ok_or("the load generator ended without a result")?;
+        Ok(Turn { answered: serde_json::from_str(&line)?, cpu })
+    }
+
+    /// One whole turn.
+    pub async fn next(&mut self) -> Outcome<Turn> {
+        self.begin().await?;
+        self.end().await
     }
 }
 

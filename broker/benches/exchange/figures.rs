@@ -31,12 +31,12 @@ impl Subject {
 
     /// Half of the answers took no longer, in microseconds.
     pub fn p50(&self) -> Option<Spread> {
-        Spread::of(self.samples.iter().map(|sample| sample.answered.time.p50))
+        Spread::of(self.samples.iter().map(|sample| sample.p50))
     }
 
     /// 99 of 100 took no longer, in microseconds.
     pub fn p99(&self) -> Option<Spread> {
-        Spread::of(self.samples.iter().map(|sample| sample.answered.time.p99))
+        Spread::of(self.samples.iter().map(|sample| sample.p99))
     }
 
     /// The server's CPU time for one answer, in microseconds.

@@ -101,7 +101,7 @@ async fn simulate(caller: &'static str, account: &str, lifetime: &'static str, l
             }
         }
         if second % ASKS_EVERY == 0 {
-            world.broker.hand_out(request(&token)?).await.map_err(|refusal| format!("refused: {:?}", refusal.reason))?;
+            world.broker.hand_out(&request(&token)?).await.map_err(|refusal| format!("refused: {:?}", refusal.reason))?;
             asked += 1;
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use keyferry::embedded::{Fault, Route};
 
 use super::answer_time::AnswerTime;
-use super::driver;
+use super::driver::Turns;
 use super::generator::Load;
 use super::process;
 use super::stage::{COLD, SELF, Stage, TENANT};
@@ -48,7 +48,7 @@ pub async fn measure(stage: &Stage) -> Outcome<Vec<Round>> {
     };
     let mut rounds = Vec::new();
     for index in 0..COLD {
-        let without = driver::run(&load).await?.answered.time;
+        let without = Turns::once(&load).await?.next().await?.answered.time;
         let (with, slow) = beside_a_slow_mint(stage, &load, &format!("slow-{index}")).await?;
         rounds.push(Round { without, with, slow });
     }
@@ -59,9 +59,10 @@ async fn beside_a_slow_mint(stage: &Stage, load: &Load, cold: &str) -> Outcome<(
     let client = stage.ground.client()?;
     let form = stage.ground.form(TENANT, cold, cold)?;
     stage.ground.hub.set_fault_for(Route::TokenRequest, Fault::Delay(MINT), 1);
-    let measuring = driver::begin(load).await?;
+    let mut turns = Turns::once(load).await?;
+    turns.begin().await?;
     let begin = process::now();
-    let (sample, exchanged) = tokio::join!(measuring.finish(), async {
+    let (turn, exchanged) = tokio::join!(turns.end(), async {
         let exchanged = stage.exchange(&client, form).await;
         exchanged.map(|()| process::now() - begin)
     });
@@ -69,5 +70,5 @@ async fn beside_a_slow_mint(stage: &Stage, load: &Load, cold: &str) -> Outcome<(
     if slow < MINT {
         return Err("the slow mint was not slow".into());
     }
-    Ok((sample?.answered.time, slow))
+    Ok((turn?.answered.time, slow))
 }

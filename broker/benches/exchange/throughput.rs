@@ -11,29 +11,58 @@ use keyferry::http::listener::{Bounds, TlsListener};
 use keyferry::read_again::ReadAgain;
 use keyferry_core::config::{Listener, TlsFiles};
 
-use super::driver::{self, Sample};
-use super::generator::Load;
+use super::driver::{Turn, Turns};
+use super::generator::{Load, Order};
+use super::spread::Spread;
 use super::stage::{DELEGATE, SELF, Stage, TENANT};
 use super::tls_connection::{self, Size, TlsConnection};
 use crate::Outcome;
 
 const CONNECTIONS: usize = 64;
-/// Many and short: on a machine with neighbours, what is compared must be close in time.
 const ROUNDS: usize = 15;
-const WARM_UP: Duration = Duration::from_millis(200);
-const DURATION: Duration = Duration::from_millis(800);
+/// Turns of each subject in a round. Many and short: on a machine with neighbours, what is compared must be close in time.
+const TURNS: usize = 8;
+const WARM_UP: Duration = Duration::from_millis(20);
+const DURATION: Duration = Duration::from_millis(100);
 
 /// One thing that was measured.
 pub struct Subject {
     /// What it is.
     pub name: &'static str,
-    /// One sample for each round.
+    /// One for each round.
     pub samples: Vec<Sample>,
     /// The empty handler that it is held against, by its place in the list.
     pub empty: Option<usize>,
     /// The size of its answer.
     pub size: Size,
     load: Load,
+}
+
+/// One round of one subject: all of its turns together.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// Answers per second.
+    pub rate: f64,
+    /// Half of the answers took no longer, in the middle one of its turns; microseconds.
+    pub p50: f64,
+    /// 99 of 100 took no longer.
+    pub p99: f64,
+    /// This process's CPU time per answer in microseconds; nothing where the system does not tell.
+    pub cpu: Option<f64>,
+}
+
+impl Sample {
+    fn of(turns: &[Turn]) -> Option<Sample> {
+        let answers = turns.iter().map(|turn| turn.answered.count).sum::<u64>() as f64;
+        let cpu: Option<Duration> = turns.iter().map(|turn| turn.cpu).sum();
+        let middle = |time: fn(&Turn) -> f64| Some(Spread::of(turns.iter().map(time))?.median);
+        Some(Sample {
+            rate: answers / (DURATION.as_secs_f64() * turns.len() as f64),
+            p50: middle(|turn| turn.answered.time.p50)?,
+            p99: middle(|turn| turn.answered.time.p99)?,
+            cpu: cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / answers.max(1.0)),
+        })
+    }
 }
 
 /// Measures all subjects.
@@ -45,30 +74,32 @@ pub async fn measure(stage: &Stage) -> Outcome<Vec<Subject>> {
     let metadata = probe(stage, stage.ports.discovery, get("/.well-known/openid-configuration"), "discovery document").await?;
     let empty_post = empty(stage, &exchange, "empty handler, as many bytes as an exchange").await?;
     let empty_get = empty(stage, &jwks, "empty handler, as many bytes as the JWKS").await?;
-    let mut subjects = vec![
-        empty_post,
-        Subject { empty: Some(0), ..exchange },
-        Subject { empty: Some(0), ..delegated },
-        empty_get,
-        Subject { empty: Some(3), ..jwks },
-        Subject { empty: Some(3), ..metadata },
-    ];
-    for round in 0..ROUNDS {
-        let mut order: Vec<usize> = (0..subjects.len()).collect();
-        // Forwards and backwards in turn, so that a slow drift of the machine favours nobody.
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for index in order {
+    let mut exchanges = [empty_post, Subject { empty: Some(0), ..exchange }, Subject { empty: Some(0), ..delegated }];
+    let mut documents = [empty_get, Subject { empty: Some(3), ..jwks }, Subject { empty: Some(3), ..metadata }];
+    take_turns(stage, &mut exchanges).await?;
+    take_turns(stage, &mut documents).await?;
+    Ok(exchanges.into_iter().chain(documents).collect())
+}
+
+/// All rounds of these subjects.
+async fn take_turns(stage: &Stage, subjects: &mut [Subject]) -> Outcome<()> {
+    let count = subjects.len();
+    // Forwards and backwards in turn, so that a slow drift of the machine favours nobody.
+    let turns = (0..ROUNDS * TURNS).flat_map(|turn| (0..count).map(move |place| if turn % 2 == 0 { place } else { count - 1 - place }));
+    let order = Order { loads: subjects.iter().map(|subject| subject.load.clone()).collect(), turns: turns.collect() };
+    let mut measured = Turns::start(&order).await?;
+    for round in order.turns.chunks(TURNS * count) {
+        let mut turns = vec![Vec::new(); count];
+        for index in round {
             empty_audit_log(stage)?;
-            if let Some(subject) = subjects.get_mut(index) {
-                let sample = driver::run(&subject.load).await?;
-                subject.samples.push(sample);
-            }
+            let turn = measured.next().await?;
+            turns.get_mut(*index).ok_or("a turn of nobody")?.push(turn);
+        }
+        for (subject, turns) in subjects.iter_mut().zip(&turns) {
+            subject.samples.extend(Sample::of(turns));
         }
     }
-    empty_audit_log(stage)?;
-    Ok(subjects)
+    empty_audit_log(stage)
 }
 
 /// A token for each connection, as the Pods of a Deployment have.

@@ -1,11 +1,8 @@
 //! The time that a load measures: one window for all of its threads, opened once every one of them is connected.
 
 use std::sync::{Barrier, OnceLock};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::answer_time::AnswerTime;
-use super::generator::Answered;
 use super::process;
 use crate::Outcome;
 
@@ -17,7 +14,7 @@ pub const ENDS: &str = "ends";
 /// From when to when answers count.
 #[derive(Clone, Copy)]
 pub struct Window {
-    /// Nothing sent before counts.
+    /// Nothing before counts.
     pub from: Instant,
     /// Nothing answered after counts.
     pub until: Instant,
@@ -42,8 +39,8 @@ impl Start {
         Ok(*self.window.get().ok_or("there is no window")?)
     }
 
-    /// Opens the window `warm_up` after the last thread is ready, says when it begins and ends, and gathers what the threads timed.
-    pub fn measure(&self, warm_up: Duration, duration: Duration, workers: Vec<JoinHandle<Outcome<Vec<Duration>>>>) -> Outcome<Answered> {
+    /// Opens the window `warm_up` after the last thread is ready, and says when it begins and ends.
+    pub fn measure(&self, warm_up: Duration, duration: Duration) -> Outcome<()> {
         self.connected.wait();
         let from = process::now() + warm_up;
         let window = *self.window.get_or_init(|| Window { from, until: from + duration });
@@ -51,11 +48,6 @@ impl Start {
         std::thread::sleep(window.from.saturating_duration_since(process::now()));
         process::say(&format!("{BEGINS}\n"))?;
         std::thread::sleep(window.until.saturating_duration_since(process::now()));
-        process::say(&format!("{ENDS}\n"))?;
-        let mut times = Vec::new();
-        for worker in workers {
-            times.extend(worker.join().map_err(|_| "a thread of the load panicked")??);
-        }
-        Ok(Answered { count: times.len() as u64, time: AnswerTime::of(times) })
+        process::say(&format!("{ENDS}\n"))
     }
 }

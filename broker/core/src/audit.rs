@@ -1,18 +1,18 @@
 //! The record of each decision: who, for whom, where, and why; never the token.
 
+mod object;
+
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::Serialize;
-use serde::ser::Serializer;
 
-use crate::authorise::{Grant, Requester};
+use self::object::{Object, member};
+use crate::authorise::{Grant, Pair, Requester};
 use crate::bound_token::BoundToken;
 use crate::caller::VerifiedCaller;
 use crate::name::{AccessName, ObjectName};
 use crate::reason::Reason;
 use crate::request_id::RequestId;
-use crate::service_account::{ServiceAccount, Uid};
 
 /// What one line of the audit log tells. It holds what the decision held, and becomes text only in its line.
 #[derive(Debug, Default)]
@@ -51,6 +51,42 @@ impl AuditRecord {
         self.decision = decision;
         self.reason = reason.as_str();
     }
+
+    /// The record as one line of JSON. Absent members were not known when the decision fell.
+    pub fn line(&self) -> Vec<u8> {
+        let pair = self.grant.as_ref().map(Grant::pair);
+        let caller = self.caller.as_ref().or_else(|| match self.grant.as_ref()?.requester() {
+            Requester::Caller(caller) => Some(caller),
+            Requester::Operator | Requester::Delivery(_) => None,
+        });
+        let access = pair.map(|pair| pair.access()).or(self.access.as_ref());
+        let account = pair.map(|pair| &pair.service_account().account);
+        let mut line = Object::at(self.time);
+        line.request(member!("requestId"), &self.request_id);
+        line.word(member!("route"), Some(self.route));
+        line.word(member!("decision"), Some(self.decision));
+        line.word(member!("reason"), Some(self.reason));
+        // The caller's username.
+        line.text(member!("caller"), caller.map(|caller| caller.user().username.as_str()));
+        line.text(member!("callerUid"), caller.map(|caller| caller.user().uid.as_str()));
+        // The `jti` of the caller's token.
+        line.text(member!("callerTokenId"), caller.and_then(VerifiedCaller::token_id));
+        line.path(member!("access"), access.map(|access| (&access.namespace, &access.name)));
+        // The ServiceAccount minted for.
+        line.path(member!("serviceAccount"), account.map(|account| (&account.namespace, &account.name)));
+        line.text(member!("serviceAccountUid"), pair.map(|pair| pair.service_account().uid.as_str()));
+        line.object(member!("target"), pair.map(|pair| pair.target()).or(self.target.as_ref()));
+        line.text(member!("audience"), pair.map(|pair| pair.audience().as_str()));
+        // The entry of `allow[]` that allowed it.
+        line.number(member!("rule"), pair.map(Pair::rule));
+        line.text(member!("delivery"), self.delivery.as_deref());
+        // The `jti` of the token that was handed out.
+        line.text(member!("tokenId"), self.token.as_ref().map(|token| &*token.id));
+        line.time(member!("expiresAt"), self.token.as_ref().map(|token| token.expires_at));
+        line.word(member!("cache"), self.cache);
+        line.truth(member!("stale"), self.stale);
+        line.line()
+    }
 }
 
 /// What is told of a token.
@@ -67,99 +103,10 @@ impl TokenNote {
     }
 }
 
-/// The line as JSON. Absent members were not known when the decision fell.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Line<'a> {
-    /// RFC 3339, UTC.
-    time: Timestamp,
-    request_id: RequestId,
-    route: &'static str,
-    decision: &'static str,
-    reason: &'static str,
-    /// The caller's username.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    caller: Option<&'a str>,
-    /// The caller's UID.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    caller_uid: Option<&'a str>,
-    /// The `jti` of the caller's token.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    caller_token_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    access: Option<Shown<'a, AccessName>>,
-    /// The ServiceAccount minted for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    service_account: Option<Shown<'a, ServiceAccount>>,
-    /// Its UID.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    service_account_uid: Option<Shown<'a, Uid>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    target: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    audience: Option<&'a str>,
-    /// The entry of `allow[]` that allowed it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rule: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    delivery: Option<&'a str>,
-    /// The `jti` of the token that was handed out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    token_id: Option<&'a str>,
-    /// Its expiry, RFC 3339, UTC.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expires_at: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cache: Option<&'static str>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    stale: bool,
-}
-
-/// Written as its text.
-struct Shown<'a, T>(&'a T);
-
-impl<T: std::fmt::Display> Serialize for Shown<'_, T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self.0)
-    }
-}
-
-impl Serialize for AuditRecord {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let pair = self.grant.as_ref().map(Grant::pair);
-        let caller = self.caller.as_ref().or_else(|| match self.grant.as_ref()?.requester() {
-            Requester::Caller(caller) => Some(caller),
-            Requester::Operator | Requester::Delivery(_) => None,
-        });
-        let line = Line {
-            time: self.time,
-            request_id: self.request_id,
-            route: self.route,
-            decision: self.decision,
-            reason: self.reason,
-            caller: caller.map(|caller| caller.user().username.as_str()),
-            caller_uid: caller.map(|caller| caller.user().uid.as_str()),
-            caller_token_id: caller.and_then(VerifiedCaller::token_id),
-            access: pair.map(|pair| pair.access()).or(self.access.as_ref()).map(Shown),
-            service_account: pair.map(|pair| Shown(&pair.service_account().account)),
-            service_account_uid: pair.map(|pair| Shown(&pair.service_account().uid)),
-            target: pair.map(|pair| pair.target()).or(self.target.as_ref()).map(ObjectName::as_str),
-            audience: pair.map(|pair| pair.audience().as_str()),
-            rule: pair.map(|pair| pair.rule()),
-            delivery: self.delivery.as_deref(),
-            token_id: self.token.as_ref().map(|token| &*token.id),
-            expires_at: self.token.as_ref().map(|token| token.expires_at),
-            cache: self.cache,
-            stale: self.stale,
-        };
-        line.serialize(serializer)
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::AuditRecord;
     use crate::authorise::tests::{caller, granted, hub, usual};
@@ -171,7 +118,7 @@ mod tests {
         let mut record = AuditRecord { request_id: 0xa.into(), route: "exchange", ..AuditRecord::default() };
         record.ended("denied", Reason::CallerMalformed);
         let line = r#"{"time":"1970-01-01T00:00:00Z","requestId":"000000000000000a","route":"exchange","decision":"denied","reason":"CallerMalformed"}"#;
-        assert_eq!(serde_json::to_string(&record).unwrap(), line);
+        assert_eq!(String::from_utf8(record.line()).unwrap(), format!("{line}\n"));
     }
 
     #[test]
@@ -179,9 +126,9 @@ mod tests {
         let (policy, hub) = (usual(), hub());
         let access = Some(AccessName::parse("tenant-a/prod").unwrap());
         let grant = Some(granted(&policy, &hub, caller("tenant-a", "notifier")));
-        let line = serde_json::to_value(AuditRecord { access, grant, ..AuditRecord::default() }).unwrap();
+        let line: Value = serde_json::from_slice(&AuditRecord { access, grant, ..AuditRecord::default() }.line()).unwrap();
         let told = ["caller", "callerUid", "access", "serviceAccount", "serviceAccountUid", "target", "audience", "rule"];
-        let told: Vec<&serde_json::Value> = told.iter().map(|member| &line[member]).collect();
+        let told: Vec<&Value> = told.iter().map(|member| &line[member]).collect();
         let caller = "system:serviceaccount:tenant-a:notifier";
         let wanted =
             json!([caller, "uid-tenant-a-notifier", "tenant-a/prod", "tenant-a/reconciler", "uid-tenant-a-reconciler", "prod", "prod", 0]);

@@ -2,9 +2,6 @@
 
 use std::fmt;
 
-use serde::Serialize;
-use serde::ser::Serializer;
-
 /// A request's id: 16 hex digits, the same in the `X-Request-Id` header and in the audit record's `requestId`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestId([u8; 16]);
@@ -40,12 +37,6 @@ fn digit(value: u8) -> u8 {
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
-    }
-}
-
-impl Serialize for RequestId {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
     }
 }
 

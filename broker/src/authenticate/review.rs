@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::quality::RandomState;
 use keyferry_core::caller::{self, CallerRules, VerifiedCaller};
 use keyferry_core::jwt::UnverifiedJwt;
 use keyferry_core::moment::{Deadline, Moment};
@@ -48,7 +49,7 @@ pub(super) struct Reviewer {
     clock: Arc<dyn Clock>,
     metrics: Metrics,
     max_stale: Duration,
-    known: Cache<TokenKey, Known>,
+    known: Cache<TokenKey, Known, RandomState>,
     failures: Cache<TokenKey, (HubError, Deadline)>,
     turns: Turns,
 }
@@ -56,7 +57,7 @@ pub(super) struct Reviewer {
 impl Reviewer {
     pub(super) fn new(hub: Arc<dyn Hub>, publisher: Publisher, clock: Arc<dyn Clock>, metrics: Metrics, max_stale: Duration) -> Reviewer {
         let life = max_stale.max(REVIEW_LIFETIME) + REJECTION_LIFETIME;
-        let known = Cache::builder().max_capacity(CAPACITY).time_to_live(life).build();
+        let known = Cache::builder().max_capacity(CAPACITY).time_to_live(life).build_with_hasher(RandomState::default());
         let failures = Cache::builder().max_capacity(CAPACITY).time_to_live(FAILURE_LIFETIME * 2).build();
         Reviewer { hub, publisher, clock, metrics, max_stale, known, failures, turns: Turns::default() }
     }

@@ -15,7 +15,7 @@ use keyferry_core::name::AccessName;
 use keyferry_core::reason::Reason;
 use keyferry_core::service_account::{ServiceAccount, ServiceAccountIdentity};
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Broker, BrokerParts, DECISION_DEADLINE, Request};
 use crate::authenticate::Authenticator;
@@ -34,7 +34,7 @@ struct Records(Mutex<Vec<Value>>);
 
 impl AuditSink for Records {
     fn record(&self, record: &AuditRecord) -> Recording {
-        self.0.lock().unwrap().push(json!(record));
+        self.0.lock().unwrap().push(serde_json::from_slice(&record.line()).unwrap());
         Recording::written()
     }
 }
@@ -101,7 +101,7 @@ async fn a_caller_that_hangs_up_leaves_one_record() {
     let (world, records) = (SmallWorld::start().await, Arc::new(Records::default()));
     let broker = before_a_silent_hub(&world, Arc::<Records>::clone(&records));
     let token = world.hub.token("tenant-a", "reconciler", "keyferry.dev", Duration::from_secs(3600)).unwrap();
-    let hung_up = tokio::time::timeout(Duration::from_millis(50), broker.hand_out(request(&token))).await;
+    let hung_up = tokio::time::timeout(Duration::from_millis(50), broker.hand_out(&request(&token))).await;
     assert!(hung_up.is_err());
     assert_eq!(told(&records), [["0000000000000007", "failed", "CallerGone"]]);
 }
@@ -114,7 +114,7 @@ async fn a_decision_has_its_time_and_no_more() {
     // The hub's sockets are at rest from here on, so time passes by itself.
     tokio::time::pause();
     let begun = tokio::time::Instant::now();
-    let refusal = broker.hand_out(request(&token)).await.unwrap_err();
+    let refusal = broker.hand_out(&request(&token)).await.unwrap_err();
     assert_eq!((refusal.reason, begun.elapsed().as_secs()), (Reason::DecisionTimedOut, DECISION_DEADLINE.as_secs()));
     assert_eq!(told(&records), [["0000000000000007", "failed", "DecisionTimedOut"]]);
 }

@@ -1,13 +1,18 @@
 //! The published documents: anonymous, prebuilt, cacheable. No request causes anything but an answer.
 
+use std::future::ready;
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use axum::routing::any;
+use axum::{BoxError, Router};
+use futures::future::Either;
+use tower::{ServiceExt, service_fn};
 
+use super::listener::HttpService;
 use super::own_issuers;
 use crate::own_issuer::OwnIssuers;
 use crate::publication::{Document, PublicationReader, Published};
@@ -26,30 +31,42 @@ pub fn cache_control(max_age: Duration) -> String {
     format!("public, max-age={}", max_age.as_secs())
 }
 
-#[derive(Clone)]
 struct Shared {
     published: PublicationReader,
     cache_control: HeaderValue,
 }
 
-/// The routes of the discovery listener: the hub's documents and those of own issuers. `max_age` is the same in every answer.
-pub fn routes(published: PublicationReader, own: OwnIssuers, max_age: Duration) -> Router {
+/// What answers on the discovery listener: the hub's documents and those of own issuers. `max_age` is the same in every answer.
+///
+/// A GET of one of the hub's documents goes past the router, which would cost more than the answer does.
+pub fn service<B>(published: PublicationReader, own: OwnIssuers, max_age: Duration) -> impl HttpService<B>
+where
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
     let cache_control = HeaderValue::from_str(&cache_control(max_age)).unwrap_or(HeaderValue::from_static("public, max-age=60"));
-    let shared = Shared { published, cache_control: cache_control.clone() };
-    Router::new()
-        .route(METADATA_PATH, any(metadata))
-        .route(KEYS_PATH, any(jwks))
-        .with_state(shared)
+    let hub = Arc::new(Shared { published, cache_control: cache_control.clone() });
+    let routes = Router::new()
+        .route(METADATA_PATH, any(async |State(hub): State<Arc<Shared>>, request: Request<Body>| metadata(&hub, &request)))
+        .route(KEYS_PATH, any(async |State(hub): State<Arc<Shared>>, request: Request<Body>| jwks(&hub, &request)))
+        .with_state(Arc::clone(&hub))
         .merge(own_issuers::routes(own, cache_control))
-        .fallback(async || not_found())
+        .fallback(async || not_found());
+    service_fn(move |request: Request<B>| {
+        let answered = match (request.method(), request.uri().path()) {
+            (&Method::GET, METADATA_PATH) => metadata(&hub, &request),
+            (&Method::GET, KEYS_PATH) => jwks(&hub, &request),
+            _ => return Either::Right(routes.clone().oneshot(request)),
+        };
+        Either::Left(ready(Ok(answered)))
+    })
 }
 
-async fn metadata(State(shared): State<Shared>, method: Method, headers: HeaderMap) -> Response<Body> {
-    answer(&shared, &method, &headers, METADATA_TYPE, |published| &published.metadata)
+fn metadata<B>(hub: &Shared, request: &Request<B>) -> Response<Body> {
+    answer(hub, request, METADATA_TYPE, |published| &published.metadata)
 }
 
-async fn jwks(State(shared): State<Shared>, method: Method, headers: HeaderMap) -> Response<Body> {
-    answer(&shared, &method, &headers, KEYS_TYPE, |published| &published.jwks)
+fn jwks<B>(hub: &Shared, request: &Request<B>) -> Response<Body> {
+    answer(hub, request, KEYS_TYPE, |published| &published.jwks)
 }
 
 /// What is not there, for whatever reason.
@@ -57,18 +74,17 @@ pub(super) fn not_found() -> Response<Body> {
     plain(StatusCode::NOT_FOUND, "not found\n")
 }
 
-fn answer(
+fn answer<B>(
     shared: &Shared,
-    method: &Method,
-    headers: &HeaderMap,
+    request: &Request<B>,
     content_type: &'static str,
     document: impl Fn(&Published) -> &Document,
 ) -> Response<Body> {
-    if let Some(refused) = refused_method(method) {
+    if let Some(refused) = refused_method(request.method()) {
         return refused;
     }
-    match shared.published.current() {
-        Some(published) => respond(document(&published), content_type, &shared.cache_control, method, headers),
+    match &*shared.published.look() {
+        Some(published) => respond(document(published), content_type, &shared.cache_control, request),
         None => plain(StatusCode::SERVICE_UNAVAILABLE, "no key set has been read from the hub yet\n"),
     }
 }
@@ -83,18 +99,17 @@ fn refused_method(method: &Method) -> Option<Response<Body>> {
 }
 
 /// Whatever the client accepts, it gets the one form there is: verifiers ask for all kinds of things here.
-pub(super) fn respond(
+pub(super) fn respond<B>(
     document: &Document,
     content_type: &'static str,
     cache_control: &HeaderValue,
-    method: &Method,
-    headers: &HeaderMap,
+    request: &Request<B>,
 ) -> Response<Body> {
-    if let Some(refused) = refused_method(method) {
+    if let Some(refused) = refused_method(request.method()) {
         return refused;
     }
-    let unchanged = headers.get_all(header::IF_NONE_MATCH).iter().any(|value| names(value, &document.etag));
-    // hyper leaves the body away for HEAD and keeps its length.
+    let unchanged = request.headers().get_all(header::IF_NONE_MATCH).iter().any(|value| names(value, &document.etag));
+    // The router leaves the body away for HEAD and keeps its length.
     let (status, body) = if unchanged { (StatusCode::NOT_MODIFIED, Bytes::new()) } else { (StatusCode::OK, document.bytes.clone()) };
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;

@@ -5,9 +5,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, to_bytes};
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, Response, StatusCode, header};
+use axum::BoxError;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
 use keyferry_core::bound_token::BoundToken;
 use keyferry_core::config::DeliveryType;
 use keyferry_core::exchange::{self, ExchangeError, ExchangeRequest, MAX_FORM_BYTES, TOKEN_TYPE_JWT};
@@ -30,10 +33,7 @@ const BODY_DEADLINE: Duration = Duration::from_secs(30);
 const ROUND_THE_TOKEN: usize = 160;
 
 /// Answers an exchange.
-pub(super) async fn answer(State(broker): State<Arc<Broker>>, request: Request) -> Response<Body> {
-    if request.method() != Method::POST {
-        return refusal::not_allowed("POST");
-    }
+pub(super) async fn answer(broker: Arc<Broker>, request: Request<Incoming>) -> Response<Body> {
     let id = broker.request_id();
     let body = match read(request).await {
         Ok(body) => body,
@@ -60,7 +60,7 @@ async fn exchange(broker: &Broker, form: ExchangeRequest<'_>, id: RequestId) -> 
         deliveries: &[DeliveryType::HTTP, DeliveryType::Exec],
         request_id: id,
     };
-    match broker.hand_out(request).await {
+    match broker.hand_out(&request).await {
         Ok(HandOut { token, usable, target, policy, ca_pem }) => {
             let target = form.tell_cluster.then(|| policy.targets.get(&target)).flatten();
             let cluster = target.map(|target| PublicCluster::of(target, ca_pem.as_deref()));
@@ -97,10 +97,16 @@ fn invalid(description: impl Into<String>) -> Unreadable {
 }
 
 /// The body of a request that has the look of an exchange.
-async fn read(request: Request) -> Result<Bytes, Unreadable> {
-    let (request, body) = request.into_parts();
+async fn read<B: HttpBody>(request: Request<B>) -> Result<Bytes, Unreadable>
+where
+    B::Error: Into<BoxError>,
+{
+    let (head, body) = request.into_parts();
+    // Looked at before the body comes, so that nothing of it is kept meanwhile.
+    let fit = check(&head);
+    drop(head);
     // Read before anything is refused: an answer beside an unread body breaks the stream under HTTP/2.
-    let body = in_time(BODY_DEADLINE, pin!(to_bytes(body, MAX_FORM_BYTES))).await.ok_or_else(|| Unreadable {
+    let body = in_time(BODY_DEADLINE, pin!(Limited::new(body, MAX_FORM_BYTES).collect())).await.ok_or_else(|| Unreadable {
         status: StatusCode::REQUEST_TIMEOUT,
         error: "invalid_request",
         description: "the body did not arrive within 30 s".to_owned(),
@@ -110,6 +116,11 @@ async fn read(request: Request) -> Result<Bytes, Unreadable> {
         error: "invalid_request",
         description: "the body is larger than 64 KiB or broke off".to_owned(),
     })?;
+    fit.map(|()| body.to_bytes())
+}
+
+/// Whether what comes before the body is that of an exchange.
+fn check(request: &Parts) -> Result<(), Unreadable> {
     if request.uri.query().is_some() {
         return Err(invalid("parameters belong in the body, not in the query string"));
     }
@@ -120,7 +131,7 @@ async fn read(request: Request) -> Result<Bytes, Unreadable> {
         let description = "the body must be application/x-www-form-urlencoded in UTF-8".to_owned();
         return Err(Unreadable { status: StatusCode::UNSUPPORTED_MEDIA_TYPE, error: "invalid_request", description });
     }
-    Ok(body)
+    Ok(())
 }
 
 fn form(body: &[u8]) -> Result<ExchangeRequest<'_>, Unreadable> {
@@ -143,8 +154,7 @@ fn is_form(headers: &HeaderMap) -> bool {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use axum::body::{Body, Bytes};
-    use axum::extract::Request;
-    use axum::http::StatusCode;
+    use axum::http::{Request, StatusCode};
     use futures::stream;
 
     use super::{BODY_DEADLINE, read};

@@ -54,7 +54,7 @@ pub(super) async fn answer(
         deliveries: &[DeliveryType::HTTP],
         request_id: id,
     };
-    match broker.hand_out(request).await {
+    match broker.hand_out(&request).await {
         Ok(HandOut { token, target, policy, ca_pem, .. }) => {
             let Some(target) = policy.targets.get(&target) else { return refuse(Reason::TargetNotGranted) };
             let parts = KubeconfigParts { target, ca_pem: ca_pem.as_deref(), access: &access, token: token.secret() };

@@ -1,18 +1,23 @@
 //! A TLS listener with limits on everything a client can hold open, and a certificate that is read again when it changes.
 
+use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, Response};
 use axum_server::Handle;
 use axum_server::accept::NoDelayAcceptor;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use hyper::body::Incoming;
 use hyper_util::rt::TokioTimer;
 use keyferry_core::config::{Listener, TlsFiles};
 use rustls::ServerConfig;
 use rustls::server::NoServerSessionStorage;
+use tower::Service;
+use tower::make::Shared;
 
 use super::connection::BoundedAcceptor;
 use crate::read_again::ReadAgain;
@@ -64,6 +69,17 @@ pub enum ListenError {
     },
 }
 
+/// What answers a listener's requests: a router, or something before one.
+pub trait HttpService<B>:
+    Service<Request<B>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + 'static
+{
+}
+
+impl<B, S> HttpService<B> for S where
+    S: Service<Request<B>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + 'static
+{
+}
+
 /// A bound TLS listener that does not answer yet.
 pub struct TlsListener {
     socket: TcpListener,
@@ -109,11 +125,11 @@ impl TlsListener {
         self.handle.clone()
     }
 
-    /// Answers by `routes` until the handle ends it. The certificate is looked at every half minute and when ordered.
+    /// Answers by `service` until the handle ends it. The certificate is looked at every half minute and when ordered.
     ///
     /// # Errors
     /// What the system says.
-    pub async fn serve(self, routes: Router, read_again: ReadAgain) -> std::io::Result<()> {
+    pub async fn serve(self, service: impl HttpService<Incoming>, read_again: ReadAgain) -> std::io::Result<()> {
         let reload = tokio::spawn(reload(self.files, self.bounds, self.tls.clone(), read_again));
         // An answer must not wait until the client has acknowledged the session tickets before it: 40 ms on each new connection.
         let tls = RustlsAcceptor::new(self.tls).acceptor(NoDelayAcceptor::new());
@@ -124,7 +140,7 @@ impl TlsListener {
         let mut http2 = http.http2();
         http2.timer(TokioTimer::new()).max_concurrent_streams(STREAMS).keep_alive_interval(HEADER_DEADLINE);
         http2.max_header_list_size(self.bounds.head);
-        let outcome = server.serve(routes.into_make_service()).await;
+        let outcome = server.serve(Shared::new(service)).await;
         reload.abort();
         outcome
     }

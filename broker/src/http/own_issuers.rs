@@ -3,8 +3,8 @@
 use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderValue, Response, StatusCode};
 use axum::routing::any;
 
 use super::discovery;
@@ -30,19 +30,18 @@ pub(super) fn routes(issuers: OwnIssuers, cache_control: HeaderValue) -> Router 
 /// The name in the path; one that is not even text is not found either.
 type Named = Result<Path<String>, PathRejection>;
 
-async fn metadata(State(shared): State<Shared>, target: Named, method: Method, headers: HeaderMap) -> Response<Body> {
-    answer(&shared, &target, &method, &headers, "application/json", |documents| &documents.metadata)
+async fn metadata(State(shared): State<Shared>, target: Named, request: Request) -> Response<Body> {
+    answer(&shared, &target, &request, "application/json", |documents| &documents.metadata)
 }
 
-async fn jwks(State(shared): State<Shared>, target: Named, method: Method, headers: HeaderMap) -> Response<Body> {
-    answer(&shared, &target, &method, &headers, "application/jwk-set+json", |documents| &documents.jwks)
+async fn jwks(State(shared): State<Shared>, target: Named, request: Request) -> Response<Body> {
+    answer(&shared, &target, &request, "application/jwk-set+json", |documents| &documents.jwks)
 }
 
 fn answer(
     shared: &Shared,
     target: &Named,
-    method: &Method,
-    headers: &HeaderMap,
+    request: &Request,
     content_type: &'static str,
     document: impl Fn(&OwnDocuments) -> &Document,
 ) -> Response<Body> {
@@ -50,7 +49,7 @@ fn answer(
     let Some(issuer) = found else { return discovery::not_found() };
     let documents = issuer.documents.as_deref();
     match documents {
-        Some(documents) => discovery::respond(document(documents), content_type, &shared.cache_control, method, headers),
+        Some(documents) => discovery::respond(document(documents), content_type, &shared.cache_control, request),
         None => discovery::plain(StatusCode::SERVICE_UNAVAILABLE, "the keys of this issuer have not been read yet\n"),
     }
 }

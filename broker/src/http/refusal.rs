@@ -1,7 +1,9 @@
 //! How a refusal looks from outside: few bodies, the same bytes for the absent and the forbidden.
 
+use std::sync::LazyLock;
+
 use axum::body::Body;
-use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use keyferry_core::reason::Reason;
 use serde_json::json;
 
@@ -96,17 +98,12 @@ pub fn json_answer(status: StatusCode, body: &serde_json::Value, request_id: &st
 
 /// Joins an answer to its audit record.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Room for the headers below and those that the server adds.
-const HEADERS: usize = 12;
 
-/// A body that must not be stored, sniffed, framed or passed on.
-pub fn secret_answer(status: StatusCode, content_type: &'static str, body: impl Into<Body>, request_id: &str) -> Response<Body> {
-    let mut response = Response::new(body.into());
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.reserve(HEADERS);
-    for (name, value) in [
-        (header::CONTENT_TYPE, content_type),
+/// The headers of everything that may hold a secret, with places for the type and the id. To copy them costs less than to put them together.
+static HEADERS: LazyLock<HeaderMap> = LazyLock::new(|| {
+    let headers = [
+        (header::CONTENT_TYPE, ""),
+        (REQUEST_ID, ""),
         (header::CACHE_CONTROL, "no-store"),
         (header::PRAGMA, "no-cache"),
         (header::EXPIRES, "0"),
@@ -115,13 +112,20 @@ pub fn secret_answer(status: StatusCode, content_type: &'static str, body: impl 
         (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::STRICT_TRANSPORT_SECURITY, "max-age=31536000"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    if let Ok(id) = HeaderValue::from_str(request_id)
-        && !id.is_empty()
-    {
-        headers.insert(REQUEST_ID, id);
-    }
+    ];
+    headers.map(|(name, value)| (name, HeaderValue::from_static(value))).into_iter().collect()
+});
+
+/// A body that must not be stored, sniffed, framed or passed on.
+pub fn secret_answer(status: StatusCode, content_type: &'static str, body: impl Into<Body>, request_id: &str) -> Response<Body> {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.clone_from(&HEADERS);
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    match HeaderValue::from_str(request_id) {
+        Ok(id) if !id.is_empty() => headers.insert(REQUEST_ID, id),
+        _ => headers.remove(REQUEST_ID),
+    };
     response
 }

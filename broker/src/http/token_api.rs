@@ -5,25 +5,36 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::Request;
-use axum::http::{Response, StatusCode};
+use axum::http::{Method, Request, Response, StatusCode};
 use axum::routing::any;
 use futures::FutureExt;
+use futures::future::Either;
+use hyper::body::Incoming;
+use keyferry_core::reason::Reason;
+use tower::{ServiceExt, service_fn};
 
+use super::listener::HttpService;
 use super::{exchange, kubeconfig, refusal};
 use crate::broker::Broker;
-use keyferry_core::reason::Reason;
 
-/// The routes of the API listener.
-pub fn routes(broker: Arc<Broker>) -> Router {
-    Router::new()
-        .route("/v1/token", any(|broker, request| contained(exchange::answer(broker, request))))
+const EXCHANGE_PATH: &str = "/v1/token";
+
+/// What answers on the API listener.
+///
+/// An exchange goes past the router, which would box its body and its future.
+pub fn service(broker: Arc<Broker>) -> impl HttpService<Incoming> {
+    let routes = Router::new()
+        .route(EXCHANGE_PATH, any(async || refusal::not_allowed("POST")))
         .route(
             "/v1/namespaces/{namespace}/accesses/{name}/kubeconfig",
             any(|broker, path, request| contained(kubeconfig::answer(broker, path, request))),
         )
         .fallback(not_found)
-        .with_state(broker)
+        .with_state(Arc::clone(&broker));
+    service_fn(move |request: Request<Incoming>| match (request.method(), request.uri().path()) {
+        (&Method::POST, EXCHANGE_PATH) => Either::Left(contained(exchange::answer(Arc::clone(&broker), request)).map(Ok)),
+        _ => Either::Right(routes.clone().oneshot(request)),
+    })
 }
 
 /// What the API listener answers before it is known who calls: a caller that waited for it would wait for the hub.
@@ -37,7 +48,7 @@ fn contained(answer: impl Future<Output = Response<Body>>) -> impl Future<Output
     AssertUnwindSafe(answer).catch_unwind().map(|outcome| outcome.unwrap_or_else(|_| panicked()))
 }
 
-async fn not_found(_: Request) -> Response<Body> {
+async fn not_found() -> Response<Body> {
     refusal::malformed(StatusCode::NOT_FOUND, "not_found", "there is no such path", "")
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use foldhash::quality::RandomState;
 use keyferry_core::authorise::Grant;
 use keyferry_core::bound_token::BoundToken;
 use keyferry_core::lifetime;
@@ -43,7 +44,7 @@ impl Held {
 /// See the module.
 #[derive(Clone)]
 pub(super) struct HeldTokens {
-    tokens: Cache<MintKey, Arc<Held>>,
+    tokens: Cache<MintKey, Arc<Held>, RandomState>,
     /// Tokens whose key has not settled yet.
     waiting: Arc<Mutex<HashMap<MintKey, Held>>>,
     per_namespace: Arc<Mutex<HashMap<Namespace, usize>>>,
@@ -58,7 +59,8 @@ impl Default for HeldTokens {
                 forget_one(&counts, &key.identity.account.namespace);
             }
         };
-        let tokens = Cache::builder().max_capacity(CAPACITY).time_to_live(lifetime::MAX).eviction_listener(listener).build();
+        let tokens = Cache::builder().max_capacity(CAPACITY).time_to_live(lifetime::MAX).eviction_listener(listener);
+        let tokens = tokens.build_with_hasher(RandomState::default());
         HeldTokens { tokens, waiting: Arc::default(), per_namespace }
     }
 }

@@ -248,7 +248,7 @@ impl AuditSink for FakeAudit {
         if self.away.load(Ordering::SeqCst) {
             return Recording::failed();
         }
-        self.records.lock().unwrap_or_else(PoisonError::into_inner).push(json!(record));
+        self.records.lock().unwrap_or_else(PoisonError::into_inner).push(serde_json::from_slice(&record.line()).unwrap_or_default());
         if let Some(hook) = &*self.hook.lock().unwrap_or_else(PoisonError::into_inner) {
             hook();
         }

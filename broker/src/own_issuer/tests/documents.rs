@@ -12,8 +12,8 @@ async fn ask(world: &SmallWorld, replica: &Replica, method: Method, path: &str, 
     if let Some(etag) = etag {
         request = request.header(header::IF_NONE_MATCH, etag);
     }
-    let routes = discovery::routes(world.publisher.reader(), replica.issuers.clone(), Duration::from_secs(60));
-    routes.oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
+    let service = discovery::service(world.publisher.reader(), replica.issuers.clone(), Duration::from_secs(60));
+    service.oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
 }
 
 async fn body(response: Response<Body>) -> Vec<u8> {
