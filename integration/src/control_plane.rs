@@ -6,6 +6,7 @@ mod error;
 mod forge;
 mod kubectl;
 mod objects;
+mod rights;
 mod running;
 mod serving;
 mod spec;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 use tokio::sync::Mutex;
 
 pub use error::ControlPlaneError;
+pub use rights::Whom;
 pub use spec::{ControlPlaneSpec, TokenSigning};
 pub use tokens::MintedToken;
 

@@ -10,7 +10,7 @@ use crate::process::{Process, ProcessError, ProcessSpec, tail_of_file};
 use crate::readiness::{NotReady, wait_until_ready};
 use crate::rest::RestError;
 
-const READY_WITHIN: Duration = Duration::from_secs(60);
+const READY_WITHIN: Duration = Duration::from_secs(90);
 const ATTEMPTS: usize = 3;
 
 /// Why etcd did not start.

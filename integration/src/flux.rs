@@ -24,7 +24,7 @@ use crate::runner::TestError;
 
 /// The namespace that Flux is installed in.
 pub const FLUX_NAMESPACE: &str = "flux-system";
-const READY_WITHIN: Duration = Duration::from_secs(60);
+const READY_WITHIN: Duration = Duration::from_secs(90);
 const TOKEN_SECONDS: u64 = 7200;
 
 /// How Flux is set up.

@@ -13,8 +13,10 @@ use tokio::task::JoinHandle;
 
 use crate::ports::bound_listener;
 
-/// Nothing moves on a connection for so long: nobody waits for an answer on it.
+/// Nothing moves on a connection for so long after the server has spoken: nobody waits for an answer on it.
 const QUIET: Duration = Duration::from_secs(1);
+/// The same after the client has: it may have asked something, which a busy server answers late.
+const ASKED: Duration = Duration::from_secs(5);
 
 /// A running relay. Dropping it ends it, open connections included.
 #[derive(Debug)]
@@ -93,16 +95,25 @@ async fn relay(mut client: TcpStream, port: u16, mut end: watch::Receiver<bool>)
     let (mut from_client, mut to_client) = client.split();
     let (mut from_server, mut to_server) = server.split();
     let (mut up, mut down) = (vec![0; 16 * 1024], vec![0; 16 * 1024]);
+    let mut quiet = QUIET;
     loop {
         let ending = *end.borrow_and_update();
+        // What is there to be read goes before a pause that has passed while nobody looked.
         let (bytes, destination) = tokio::select! {
-            read = from_client.read(&mut up) => (up.get(..read?), &mut to_server),
-            read = from_server.read(&mut down) => (down.get(..read?), &mut to_client),
-            () = tokio::time::sleep(QUIET), if ending => return Ok(()),
+            biased;
+            read = from_client.read(&mut up) => {
+                quiet = ASKED;
+                (up.get(..read?), &mut to_server)
+            }
+            read = from_server.read(&mut down) => {
+                quiet = QUIET;
+                (down.get(..read?), &mut to_client)
+            }
             asked = end.changed() => match asked {
                 Ok(()) => continue,
                 Err(_) => return Ok(()),
             },
+            () = tokio::time::sleep(quiet), if ending => return Ok(()),
         };
         match bytes {
             Some(bytes) if !bytes.is_empty() => destination.write_all(bytes).await?,
@@ -133,8 +144,9 @@ mod tests {
         let (mut server, _) = listener.accept().await?;
         talk(&mut client, &mut server).await?;
         let mut ended = Box::pin(relay.renew());
-        for _ in 0..4 {
-            assert!(tokio::time::timeout(QUIET / 2, &mut ended).await.is_err(), "ended while it was in use");
+        // Longer than quiet in all, and each pause much shorter.
+        for _ in 0..15 {
+            assert!(tokio::time::timeout(QUIET / 10, &mut ended).await.is_err(), "ended while it was in use");
             talk(&mut client, &mut server).await?;
         }
         tokio::time::timeout(Duration::from_secs(10), &mut ended).await?;

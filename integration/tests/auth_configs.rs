@@ -10,7 +10,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use keyferry_integration::auth_configs::{self, AuthConfig, Case, Expected, VectorSigner};
 use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
 use keyferry_integration::document_server::DocumentServer;
-use keyferry_integration::parts::Minor;
+use keyferry_integration::fleet::FleetError;
+use keyferry_integration::parts::{Minor, Part};
 use keyferry_integration::runner::{Fixture, NotStarted, Suite, TestError, TestResult};
 use keyferry_integration::world::Ground;
 use serde_json::{Value, json};
@@ -43,6 +44,10 @@ impl Fixture for Stage {
 impl Stage {
     async fn start() -> Result<Stage, NotStarted> {
         let ground = Ground::start().await?;
+        // To build one takes longer than a test may.
+        for minor in [Minor::V1_36, Minor::V1_33] {
+            ground.parts().locate(Part::ApiServer(minor)).await.map_err(FleetError::from)?;
+        }
         Stage::build(ground).await.map_err(NotStarted::failed)
     }
 

@@ -160,6 +160,9 @@ async fn a_service_account_kubeconfig(fleet: Arc<Fleet>) -> TestResult {
         let said = [output.stdout, output.stderr].concat();
         Ok(String::from_utf8_lossy(&said).trim().to_owned())
     };
+    // The Role takes a moment to count.
+    let started = Instant::now();
+    while may("get").await? == "no" && started.elapsed() < Duration::from_secs(20) {}
     assert_eq!(may("get").await?, "yes");
     assert_eq!(may("delete").await?, "no");
     kubeconfig.expire_token().await?;

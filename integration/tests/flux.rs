@@ -12,6 +12,7 @@ mod new_authority;
 mod stage;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use keyferry_integration::runner::Suite;
 
@@ -19,6 +20,8 @@ use stage::Stage;
 
 fn main() -> ExitCode {
     Suite::new(Stage::start)
+        // Of every step Flux makes us wait for its next round, ten seconds and more.
+        .limit(Duration::from_secs(400))
         .test("a_new_token_and_a_targets_new_ca_cost_no_reconcile", new_authority::and_a_new_token_cost_no_reconcile)
         .test("a_kubeconfig_in_a_secret_leads_to_the_target_and_deletion_prunes", by_secret::leads_to_the_target_and_deletion_prunes)
         .test("a_generic_config_map_leads_to_the_target_and_deletion_prunes", by_config_map::leads_to_the_target_and_deletion_prunes)

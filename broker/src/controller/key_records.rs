@@ -7,6 +7,8 @@ use keyferry_core::reason::Reason;
 use crate::publication::Publisher;
 
 const INTERVAL: Duration = Duration::from_secs(10);
+/// Half a minute without the record stops all new tokens, so a hub that is back is noticed soon.
+const AFTER_A_FAILURE: Duration = Duration::from_secs(2);
 
 /// Follows the record until the task is dropped.
 pub async fn follow(publisher: Publisher) {
@@ -25,7 +27,7 @@ pub async fn follow(publisher: Publisher) {
                 failing = Some(error.reason());
             }
         }
-        tokio::time::sleep(INTERVAL).await;
+        tokio::time::sleep(if failing.is_none() { INTERVAL } else { AFTER_A_FAILURE }).await;
     }
 }
 

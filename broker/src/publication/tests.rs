@@ -12,6 +12,7 @@ use keyferry_core::lifetime;
 
 use super::{KeyRecords, Publisher, PublisherParts};
 use crate::clock::Clock;
+use crate::controller::key_records;
 use crate::embedded::{EmbeddedHub, HubOptions};
 use crate::key_record_store::KeyRecordStore;
 use crate::metrics::Metrics;
@@ -123,6 +124,22 @@ async fn without_the_record_nothing_new_is_minted_and_all_else_goes_on() {
     replica.sync().await.unwrap();
     world.clock.advance(Duration::from_secs(120));
     assert_eq!(replica.settling(&kid), Settling::Settled);
+}
+
+#[tokio::test]
+async fn a_record_that_is_back_is_read_within_two_seconds() {
+    let world = World::start().await;
+    let replica = world.replica(None);
+    replica.refresh().await.unwrap();
+    world.secrets.be_away(true);
+    tokio::time::pause();
+    let following = tokio::spawn(key_records::follow(replica.clone()));
+    tokio::time::sleep(Duration::from_millis(14_900)).await;
+    assert!(!replica.is_current());
+    world.secrets.be_away(false);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(replica.is_current());
+    following.abort();
 }
 
 #[tokio::test]

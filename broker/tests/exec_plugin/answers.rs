@@ -82,10 +82,10 @@ async fn nothing_secret_is_logged_and_a_closed_output_is_a_failure() {
     failed(setup.run_with(&[], Some(&info("v1", wrong)), &env).await);
 
     let file = setup.client_file("");
-    let mut child =
-        setup.command(&["--client-config", &file], Some(&exec_info)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    drop(child.stdout.take());
-    let output = child.wait_with_output().await.unwrap();
+    let (reader, closed) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = setup.command(&["--client-config", &file], Some(&exec_info));
+    let output = command.stdout(closed).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().await.unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(!String::from_utf8_lossy(&output.stderr).contains("panicked"));
 }

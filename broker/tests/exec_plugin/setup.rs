@@ -41,10 +41,14 @@ pub(crate) struct Said {
 
 /// A token that ends after so many seconds. Its signature is what must not be found where no token belongs.
 pub(crate) fn token(seconds: i64) -> String {
+    jwt(&json!({ "aud": ["https://prod.example.com"], "exp": ends(seconds) }))
+}
+
+/// When such a token ends, in seconds since 1970.
+pub(crate) fn ends(seconds: i64) -> i64 {
     // Steady within a test, whatever second it is.
     static NOW: std::sync::OnceLock<i64> = std::sync::OnceLock::new();
-    let now = NOW.get_or_init(|| jiff::Timestamp::now().as_second());
-    jwt(&json!({ "aud": ["https://prod.example.com"], "exp": now + seconds }))
+    NOW.get_or_init(|| jiff::Timestamp::now().as_second()) + seconds
 }
 
 pub(crate) fn jwt(claims: &Value) -> String {

@@ -70,6 +70,16 @@ pub enum ControlPlaneError {
         /// The end of its log.
         log: String,
     },
+    /// Roles that were written are not acted upon.
+    #[error("{name} does not act by its roles after {seconds} s: {review}")]
+    RoleUnseen {
+        /// The control plane.
+        name: String,
+        /// How long it was waited for.
+        seconds: u64,
+        /// What was asked of it.
+        review: String,
+    },
     /// The token is none, or the signing key is of an unknown kind.
     #[error("sign the claims of a token again: not a token, or not a key for it")]
     Forge,

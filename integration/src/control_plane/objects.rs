@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{ControlPlane, ControlPlaneError};
+use super::{ControlPlane, ControlPlaneError, Whom};
 
 impl ControlPlane {
     /// Creates the namespace when it is not there.
@@ -70,9 +70,10 @@ impl ControlPlane {
                 "name": user,
             }],
         });
-        let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
-        self.admin.create(path, &object).await?;
-        Ok(())
+        let rbac = "/apis/rbac.authorization.k8s.io/v1";
+        self.admin.create(&format!("{rbac}/clusterrolebindings"), &object).await?;
+        let role = self.admin.get(&format!("{rbac}/clusterroles/{cluster_role}")).await?;
+        self.until_it_counts(Whom::User(user), "", &role["rules"][0]).await
     }
 }
 

@@ -13,8 +13,8 @@ use crate::parts::Part;
 use crate::process::{Process, ProcessError, ProcessSpec, Signal};
 use crate::readiness::wait_until_ready;
 
-const READY_WITHIN: Duration = Duration::from_secs(60);
-const CONTROLLERS_WITHIN: Duration = Duration::from_secs(30);
+const READY_WITHIN: Duration = Duration::from_secs(180);
+const CONTROLLERS_WITHIN: Duration = Duration::from_secs(90);
 const GRACE: Duration = Duration::from_secs(15);
 
 /// The processes that run now; fields are dropped in this order.

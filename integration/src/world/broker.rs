@@ -19,7 +19,7 @@ use crate::runner::TestError;
 /// Where the shipped manifests install it.
 pub const SHARED_NAMESPACE: &str = "keyferry-system";
 
-const READY: Duration = Duration::from_secs(30);
+const READY: Duration = Duration::from_secs(90);
 
 /// A Keyferry to start.
 #[derive(Clone, Debug)]

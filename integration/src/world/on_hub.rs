@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Broker, BrokerSpec, Ground, TrustingTarget, shipped};
+use super::{Broker, BrokerSpec, Ground, TrustingTarget, shipped, until_trusted};
 use crate::control_plane::{ControlPlane, ControlPlaneSpec};
 use crate::parts::Minor;
 use crate::rbac::apply_manifests;
@@ -19,7 +19,7 @@ pub const RECONCILER: &str = "reconciler";
 const ISSUER: &str = "https://hub.keyferry.test";
 const GROUP: &str = "/apis/keyferry.dev/v1alpha1";
 /// How long something may take that the controller does by itself.
-const PATIENCE: Duration = Duration::from_secs(45);
+const PATIENCE: Duration = Duration::from_secs(100);
 
 /// See the module.
 pub struct OnHub {
@@ -76,6 +76,7 @@ impl OnHub {
             ground.target(trusting).await
         };
         let (a, b) = tokio::try_join!(target("target-a", Minor::V1_36, "tenant-a"), target("target-b", Minor::V1_33, "tenant-b"))?;
+        tokio::try_join!(until_trusted(&hub, &a), until_trusted(&hub, &b))?;
         Ok(OnHub { hub, broker, targets: [a, b], ground })
     }
 
@@ -116,7 +117,7 @@ impl OnHub {
     /// Waits until the access says of a condition that it has this status and reason.
     ///
     /// # Errors
-    /// It did not within 45 s; the error holds its status.
+    /// It did not within 100 s; the error holds its status.
     pub async fn until_access(&self, namespace: &str, name: &str, kind: &str, status: &str, reason: &str) -> Result<Value, TestError> {
         let path = access_path(namespace, name);
         self.until(&path, &format!("{kind}={status} {reason}"), |object| has_condition(object, kind, status, reason)).await
@@ -134,7 +135,7 @@ impl OnHub {
     /// Waits until the object at a path is as wanted.
     ///
     /// # Errors
-    /// It was not within 45 s; the error holds its status.
+    /// It was not within 100 s; the error holds its status.
     pub async fn until(&self, path: &str, wanted: &str, is: impl Fn(&Value) -> bool) -> Result<Value, TestError> {
         let limit = Instant::now() + PATIENCE;
         loop {
@@ -155,7 +156,7 @@ impl OnHub {
     /// Waits until there is no object at a path.
     ///
     /// # Errors
-    /// There still is one after 45 s.
+    /// There still is one after 100 s.
     pub async fn until_gone(&self, path: &str) -> Result<(), TestError> {
         let limit = Instant::now() + PATIENCE;
         loop {

@@ -1,8 +1,8 @@
 //! Tenants on a hub: their namespaces, ServiceAccounts and grants, and what Keyferry minted for them.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::control_plane::ControlPlane;
+use crate::control_plane::{ControlPlane, Whom};
 use crate::runner::TestError;
 
 /// Keyferry's own username on a hub.
@@ -18,6 +18,15 @@ pub enum Subject<'a> {
     Group(&'a str),
 }
 
+impl Subject<'_> {
+    fn in_rbac(self) -> Value {
+        match self {
+            Subject::ServiceAccount(namespace, name) => json!({ "kind": "ServiceAccount", "namespace": namespace, "name": name }),
+            Subject::Group(name) => json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": name }),
+        }
+    }
+}
+
 /// Makes a namespace with ServiceAccounts, and lets Keyferry mint for each of them, as `examples/in-cluster/tenant-a.yaml` does.
 ///
 /// # Errors
@@ -30,15 +39,12 @@ pub async fn make_tenant(hub: &ControlPlane, namespace: &str, accounts: &[&str])
     let_mint(hub, "keyferry-minter", Subject::ServiceAccount("keyferry-system", "keyferry"), namespace, accounts).await
 }
 
-/// Lets somebody create tokens for these ServiceAccounts of the namespace, by a Role and a RoleBinding of this name.
+/// Lets somebody create tokens for these ServiceAccounts of the namespace, by a Role and a RoleBinding of this name, and waits until
+/// that counts.
 ///
 /// # Errors
 /// What the hub says.
 pub async fn let_mint(hub: &ControlPlane, name: &str, subject: Subject<'_>, namespace: &str, accounts: &[&str]) -> Result<(), TestError> {
-    let subject = match subject {
-        Subject::ServiceAccount(namespace, name) => json!({ "kind": "ServiceAccount", "namespace": namespace, "name": name }),
-        Subject::Group(name) => json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": name }),
-    };
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "Role",
@@ -50,10 +56,19 @@ pub async fn let_mint(hub: &ControlPlane, name: &str, subject: Subject<'_>, name
         "kind": "RoleBinding",
         "metadata": { "name": name, "namespace": namespace },
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name },
-        "subjects": [subject],
+        "subjects": [subject.in_rbac()],
     });
     hub.admin().apply(&format!("{RBAC}/namespaces/{namespace}/roles/{name}"), &role).await?;
     hub.admin().apply(&binding_path(namespace, name), &binding).await?;
+    let username;
+    let whom = match subject {
+        Subject::ServiceAccount(namespace, name) => {
+            username = format!("system:serviceaccount:{namespace}:{name}");
+            Whom::User(&username)
+        }
+        Subject::Group(name) => Whom::Group(name),
+    };
+    hub.until_it_counts(whom, namespace, &role["rules"][0]).await?;
     Ok(())
 }
 

@@ -9,7 +9,9 @@ use keyferry_integration::fleet::FleetError;
 use keyferry_integration::parts::{Minor, Part};
 use keyferry_integration::rendered::Delivered;
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
-use keyferry_integration::world::{ACCOUNT, AUDIENCE_A, Access, Broker, BrokerSpec, Ground, TENANT, Target, TrustingTarget, caller_token};
+use keyferry_integration::world::{
+    ACCOUNT, AUDIENCE_A, Access, Broker, BrokerSpec, Ground, TENANT, Target, TrustingTarget, caller_token, until_trusted,
+};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -57,6 +59,7 @@ impl Stage {
             accesses.push(Access::of(TENANT, "more", target.name(), ACCOUNT));
         });
         configured.await?;
+        until_trusted(&hub, &target).await?;
         Ok(Stage { hub, target, broker, ground })
     }
 

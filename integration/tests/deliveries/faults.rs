@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use keyferry_integration::control_plane::Whom;
 use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::on_hub::{OnHub, bind_minter};
 use keyferry_integration::world::{authentication_configuration, put_secret};
@@ -9,6 +10,8 @@ use serde_json::{Value, json};
 
 use crate::tenant::{EVERY_SHAPE, Tenant};
 use crate::written::decoded;
+
+const KEYFERRY: Whom<'_> = Whom::User("system:serviceaccount:keyferry-system:keyferry");
 
 fn secret() -> Value {
     json!([{ "name": "s", "type": "KubeConfigSecret" }])
@@ -64,6 +67,8 @@ pub(crate) async fn a_missing_binding_is_named_and_mended(world: Arc<OnHub>) -> 
     let tenant = Tenant::new(&world, "unbound", &EVERY_SHAPE).await?;
     let binding = "/apis/rbac.authorization.k8s.io/v1/namespaces/unbound/rolebindings/keyferry-minter";
     world.hub.admin().delete(binding).await?;
+    let create = json!({ "apiGroups": [""], "resources": ["secrets"], "verbs": ["create"] });
+    world.hub.until_it_counts_no_more(KEYFERRY, "unbound", &create).await?;
     tenant.put_access("apps", secret()).await?;
     let access = tenant.until("apps", "Delivered", "False", "DeliveryForbidden").await?;
     assert!(access.to_string().contains("keyferry-minter"), "{access}");
@@ -77,6 +82,8 @@ pub(crate) async fn a_missing_right_to_mint_is_named_and_mended(world: Arc<OnHub
     let tenant = Tenant::new(&world, "mintless", &EVERY_SHAPE).await?;
     let rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/mintless";
     world.hub.admin().delete(&format!("{rbac}/rolebindings/keyferry-minter")).await?;
+    let mint = json!({ "apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": ["reconciler"], "verbs": ["create"] });
+    world.hub.until_it_counts_no_more(KEYFERRY, "mintless", &mint).await?;
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": { "name": "objects", "namespace": "mintless" },
         "rules": [{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "get", "update", "delete"] }],
@@ -88,6 +95,7 @@ pub(crate) async fn a_missing_right_to_mint_is_named_and_mended(world: Arc<OnHub
     });
     world.hub.admin().apply(&format!("{rbac}/roles/objects"), &role).await?;
     world.hub.admin().apply(&format!("{rbac}/rolebindings/objects"), &binding).await?;
+    world.hub.until_it_counts(KEYFERRY, "mintless", &role["rules"][0]).await?;
     tenant.put_access("apps", secret()).await?;
     let access = tenant.until("apps", "Delivered", "False", "MintForbidden").await?;
     assert!(access.to_string().contains("keyferry-minter-reconciler"), "it holds what to apply: {access}");

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use keyferry_integration::control_plane::Whom;
 use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::caller_token;
-use keyferry_integration::world::on_hub::{OnHub, RECONCILER};
-use serde_json::json;
+use keyferry_integration::world::on_hub::{OnHub, RECONCILER, has_condition};
+use serde_json::{Value, json};
 
 use crate::tenant::{EVERY_SHAPE, Tenant};
 use crate::written::decoded;
@@ -15,13 +16,22 @@ pub(crate) async fn a_shape_that_is_not_allowed_writes_nothing(world: Arc<OnHub>
     let tenant = Tenant::new(&world, "shapes", &["FluxConfigMap"]).await?;
     let both = json!([{ "name": "secret", "type": "KubeConfigSecret" }, { "name": "map", "type": "FluxConfigMap" }]);
     tenant.put_access("apps", both).await?;
-    let access = tenant.until("apps", "Ready", "False", "TargetNotGranted").await?;
+    let told = |access: &Value, name: &str, reason: &str| {
+        let deliveries = access["status"]["deliveries"].as_array().into_iter().flatten();
+        deliveries.into_iter().any(|one| one["name"] == name && one["reason"] == reason)
+    };
+    // Of one look: before the target was seen, everything is refused with the same reason.
+    world
+        .until(&tenant.access("apps"), "one refused, one delivered", |access| {
+            has_condition(access, "Ready", "False", "TargetNotGranted")
+                && told(access, "secret", "TargetNotGranted")
+                && told(access, "map", "Delivered")
+        })
+        .await?;
     let map = world.hub.admin().get("/api/v1/namespaces/shapes/configmaps/apps").await?;
     assert_eq!(map["data"]["serviceAccountName"], RECONCILER, "what is allowed goes on");
     assert!(!world.is_there(&tenant.secret("apps-kubeconfig")).await?);
     assert_eq!(tenant.written()?, 0);
-    let deliveries = access["status"]["deliveries"].as_array().ok_or("no deliveries")?;
-    assert!(deliveries.iter().any(|one| one["name"] == "secret" && one["reason"] == "TargetNotGranted"), "{access}");
     Ok(())
 }
 
@@ -52,10 +62,11 @@ pub(crate) async fn what_is_no_longer_allowed_is_deleted(world: Arc<OnHub>) -> T
     tenant.put_target(&[], &json!({})).await?;
     let from = Instant::now();
     while world.broker.exchange(&caller, "taken/apps").await?.status == 200 {
-        assert!(from.elapsed() < Duration::from_secs(1), "it is still handed out");
+        // The watch tells within milliseconds; the token is held for an hour.
+        assert!(from.elapsed() < Duration::from_secs(10), "it is still handed out");
     }
     world.until_gone(&tenant.secret("apps-kubeconfig")).await?;
-    assert!(from.elapsed() < Duration::from_secs(5), "it took {:?}", from.elapsed());
+    eprintln!("what was delivered is gone {:.1?} after the target no longer allows it", from.elapsed());
     tenant.until("apps", "Ready", "False", "TargetNotGranted").await?;
     Ok(())
 }
@@ -92,6 +103,7 @@ pub(crate) async fn an_author_who_may_not_mint_is_refused(world: Arc<OnHub>) -> 
         "subjects": [{ "kind": "ServiceAccount", "name": "author", "namespace": "authors" }],
     });
     world.hub.admin().apply(&format!("{rbac}/rolebindings/author"), &binding).await?;
+    world.hub.until_it_counts(Whom::User("system:serviceaccount:authors:author"), "authors", &role["rules"][0]).await?;
     let token = world.hub.token_request("authors", "author", &[], 600).await?.token;
     let author = world.hub.as_bearer(&token)?;
     for shape in ["KubeConfigSecret", "ClusterAPISecret", "ArgoCDSecret"] {

@@ -63,7 +63,7 @@ async fn deleted_meanwhile(world: &Arc<OnHub>) -> TestResult {
     let (from, since) = (proxy.count(&Method::GET, COLLECTION), Instant::now());
     tokio::time::sleep(Duration::from_secs(5)).await;
     let asked = proxy.count(&Method::GET, COLLECTION) - from;
-    assert!(asked <= 25, "{asked} calls in {:?}", since.elapsed());
+    assert!(asked <= 5 * (since.elapsed().as_secs() + 1), "{asked} calls in {:?}", since.elapsed());
     assert_eq!(status("unwatched/stays").await?, 200, "who is not concerned is served all the time");
 
     proxy.clear();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use keyferry_integration::runner::{TestError, TestResult};
-use keyferry_integration::world::on_hub::{OnHub, RECONCILER, secret_path};
+use keyferry_integration::world::on_hub::{OnHub, RECONCILER, access_path, secret_path};
 use serde_json::{Value, json};
 
 /// A TargetCluster for target-a that tenant-a may use in every shape.
@@ -33,7 +33,10 @@ pub(crate) async fn a_secret_leads_to_the_target(world: Arc<OnHub>) -> TestResul
     world.until_target("target-a", "Ready", "True", "Ready").await?;
     let deliveries = json!({ "deliveries": [{ "name": "flux", "type": "KubeConfigSecret" }] });
     world.put_access("tenant-a", "apps", "target-a", &deliveries).await?;
-    let access = world.until_access("tenant-a", "apps", "Ready", "True", "Ready").await?;
+    world.until_access("tenant-a", "apps", "Ready", "True", "Ready").await?;
+    // Whom the target sees is found out beside the delivery.
+    let with_identity = |access: &Value| access["status"]["identity"]["username"].is_string();
+    let access = world.until(&access_path("tenant-a", "apps"), "with its identity", with_identity).await?;
     let secret = world.hub.admin().get(&secret_path("tenant-a", "apps-kubeconfig")).await?;
     let kubeconfig = decoded(&secret, "value")?;
     let file = world.ground.folder().join("apps.kubeconfig");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use keyferry_integration::parts::Part;
 use keyferry_integration::parts::installed::Client;
 use keyferry_integration::runner::{TestError, TestResult};
-use keyferry_integration::world::World;
+use keyferry_integration::world::{ACCOUNT, TENANT, World, caller_token};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -123,6 +123,9 @@ pub(crate) async fn a_rotation_of_the_directory_disturbs_nobody(world: Arc<World
             }
         })
         .await?;
+    // The target of the new configuration is ready a moment after it is known.
+    let caller = caller_token(world.hub(), TENANT, ACCOUNT).await?;
+    world.broker().exchange_in_time(&caller, "tenant-a/a").await?;
     write(&home, &world, &directory).await?;
     let shown = succeeded(home.kubectl(&world, &kubeconfig, &["auth", "whoami", "-o", "json"]).await?)?;
     let second = credential(&serde_json::from_str::<Value>(&shown)?["status"]["userInfo"]);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::Arc;
 
-use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
+use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec, Whom};
 use keyferry_integration::fleet::{Fleet, FleetSpec};
 use keyferry_integration::keyferry_process::KeyferryBinary;
 use keyferry_integration::pki::TestCa;
@@ -69,7 +69,9 @@ impl ExportingHub {
             "subjects": [{ "kind": "ServiceAccount", "namespace": NAMESPACE, "name": account }],
         });
         self.hub.admin().create(&format!("{RBAC}/clusterrolebindings"), &binding).await?;
-        Ok(())
+        let role = self.hub.admin().get(&format!("{RBAC}/clusterroles/two-paths")).await?;
+        let username = format!("system:serviceaccount:{NAMESPACE}:{account}");
+        Ok(self.hub.until_it_counts(Whom::User(&username), "", &role["rules"][0]).await?)
     }
 
     /// A folder of a test's own with a configuration file.

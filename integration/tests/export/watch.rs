@@ -60,12 +60,13 @@ fn files(out: &Path) -> Result<[String; 3], TestError> {
     Ok([read("openid/v1/jwks")?, read(".well-known/openid-configuration")?, read("manifest.json")?])
 }
 
-/// Two readings of the hub are 15 s apart, and a new key is published at its second sight: two pauses, and some time for the work.
+/// Two readings of the hub are 15 s apart, and a new key is published at its second sight: two pauses, and some time for the work
+/// and for a reading that fails.
 async fn until(what: &str, is: impl Fn() -> Result<bool, TestError>) -> TestResult {
-    let limit = Instant::now() + Duration::from_secs(40);
+    let limit = Instant::now() + Duration::from_secs(90);
     while !is()? {
         if Instant::now() > limit {
-            return Err(format!("{what}: not within 40 s").into());
+            return Err(format!("{what}: not within 90 s").into());
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

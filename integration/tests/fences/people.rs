@@ -1,6 +1,6 @@
 //! Who tries: accounts with the rights that such people have.
 
-use keyferry_integration::control_plane::ControlPlane;
+use keyferry_integration::control_plane::{ControlPlane, Whom};
 use keyferry_integration::rest::RestClient;
 use keyferry_integration::runner::TestError;
 use serde_json::{Value, json};
@@ -61,7 +61,8 @@ pub(super) async fn allow(hub: &ControlPlane, namespace: &str, name: &str, accou
         "subjects": [{ "kind": "ServiceAccount", "namespace": account.0, "name": account.1 }],
     });
     hub.admin().apply(&format!("{RBAC}/namespaces/{namespace}/rolebindings/{name}"), &binding).await?;
-    Ok(())
+    let username = format!("system:serviceaccount:{}:{}", account.0, account.1);
+    Ok(hub.until_it_counts(Whom::User(&username), namespace, &role["rules"][0]).await?)
 }
 
 async fn grant(hub: &ControlPlane, namespace: &str, name: &str, rules: Value) -> Result<(), TestError> {
@@ -79,5 +80,10 @@ async fn bind(hub: &ControlPlane, namespace: &str, name: &str, kind: &str, role:
         "subjects": [{ "kind": "ServiceAccount", "namespace": namespace, "name": name }],
     });
     hub.admin().apply(&format!("{RBAC}/namespaces/{namespace}/rolebindings/{name}-{role}"), &binding).await?;
-    Ok(())
+    let of_what = match kind {
+        "ClusterRole" => hub.admin().get(&format!("{RBAC}/clusterroles/{role}")).await?,
+        _ => hub.admin().get(&format!("{RBAC}/namespaces/{namespace}/roles/{role}")).await?,
+    };
+    let username = format!("system:serviceaccount:{namespace}:{name}");
+    Ok(hub.until_it_counts(Whom::User(&username), namespace, &of_what["rules"][0]).await?)
 }

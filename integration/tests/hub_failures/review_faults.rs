@@ -11,7 +11,7 @@ use keyferry_integration::world::World;
 use serde_json::json;
 
 use super::faults::faults;
-use super::setup::{BOUND, Behind};
+use super::setup::{BOUND, Behind, GRANTED_WITHIN};
 
 const REVIEW: Duration = Duration::from_secs(10);
 
@@ -35,7 +35,7 @@ pub(super) async fn bounded_and_not_kept(world: Arc<World>) -> TestResult {
             assert_eq!(behind.broker.audit_of(&answer.request_id)?["reason"], reason, "{name}");
         }
         behind.proxy.remove(rule);
-        behind.until_granted(&stranger, "one", Duration::from_secs(3)).await?;
+        behind.until_granted(&stranger, "one", GRANTED_WITHIN).await?;
         eprintln!("TokenReview answered with {name}: {reason} after {:.2} s", took.as_secs_f32());
     }
     tokio::time::sleep((REVIEW + Duration::from_millis(200)).saturating_sub(reviewed.elapsed())).await;
@@ -74,6 +74,6 @@ async fn a_known_caller_bears_silence_but_no_refusal(behind: &Behind, known: &st
         }
         behind.proxy.remove(rule);
     }
-    behind.until_granted(known, "one", Duration::from_secs(3)).await?;
+    behind.until_granted(known, "one", GRANTED_WITHIN).await?;
     Ok(())
 }

@@ -6,14 +6,16 @@ use std::time::{Duration, Instant};
 
 use keyferry_integration::http_client::plain_client;
 use keyferry_integration::runner::{TestError, TestResult};
-use keyferry_integration::world::{Answer, Broker, World, caller_token};
+use keyferry_integration::world::{Answer, Broker, World, caller_token, make_tenant};
 use serde_json::json;
 
-use super::setup::{ACCOUNT, create_tenant, spec};
+use super::setup::{ACCOUNT, spec};
 
-const MAX_STALE: Duration = Duration::from_secs(12);
+const MAX_STALE: Duration = Duration::from_secs(16);
 const REVIEW: Duration = Duration::from_secs(10);
 const TENANT: &str = "outage";
+/// What waiting for a hub that does not answer costs, at the least.
+const CALL: Duration = Duration::from_secs(5);
 
 /// One exchange of the known caller.
 struct Probe {
@@ -25,7 +27,7 @@ struct Probe {
 /// No other test has anything to do with this hub.
 pub(super) async fn known_callers_until_the_limit(world: Arc<World>) -> TestResult {
     let hub = world.old_hub();
-    create_tenant(hub, TENANT, &[ACCOUNT]).await?;
+    make_tenant(hub, TENANT, &[ACCOUNT]).await?;
     let broker = world.start_broker(hub, spec(&world, hub, TENANT, MAX_STALE.as_secs(), &["one", "two"])).await?;
     let (known, stranger) = (caller_token(hub, TENANT, ACCOUNT).await?, caller_token(hub, TENANT, ACCOUNT).await?);
     assert_ne!(known, stranger);
@@ -38,8 +40,10 @@ pub(super) async fn known_callers_until_the_limit(world: Arc<World>) -> TestResu
     hub.kill().await?;
     eprintln!("the hub was down {:.1} s after it vouched for the caller", vouched_before.elapsed().as_secs_f32());
 
-    let mut probes = Vec::new();
-    while Instant::now() < vouched_before + MAX_STALE + Duration::from_secs(2) {
+    let mut probes = Vec::<Probe>::new();
+    let limit = vouched_before + MAX_STALE;
+    let refused = |probes: &[Probe]| probes.iter().filter(|probe| probe.sent > limit).count();
+    while Instant::now() < limit + Duration::from_secs(2) || (refused(&probes) < 3 && Instant::now() < limit + Duration::from_secs(20)) {
         let sent = Instant::now();
         let answer = broker.exchange(&known, "outage/one").await?;
         probes.push(Probe { sent, done: Instant::now(), answer });
@@ -102,7 +106,7 @@ fn judge(broker: &Broker, probes: &[Probe], vouched_after: Instant, vouched_befo
         }
     }
     eprintln!("served last {last_served:.1} s after the hub vouched; {stale} stale answers, {refused} refusals");
-    assert!(last_served > (MAX_STALE - Duration::from_secs(1)).as_secs_f32(), "served for {last_served} s only");
+    assert!(last_served > (MAX_STALE - Duration::from_secs(3)).as_secs_f32(), "served for {last_served} s only");
     assert!(stale >= 3 && refused >= 3, "{stale} stale answers and {refused} refusals are too few to judge by");
     Ok(())
 }
@@ -114,7 +118,7 @@ async fn nobody_else_is_served(broker: &Broker, known: &str, stranger: &str) -> 
     let new_pair = broker.exchange(known, "outage/two").await?;
     assert_eq!((new_caller.status, new_pair.status), (503, 503));
     assert_eq!(new_caller.body, new_pair.body);
-    assert!(started.elapsed() < Duration::from_secs(2), "a dead hub was waited for: {:?}", started.elapsed());
+    assert!(started.elapsed() < CALL, "a dead hub was waited for: {:?}", started.elapsed());
     Ok(new_caller.body)
 }
 

@@ -14,9 +14,9 @@ pub(crate) async fn an_issuer_that_targets_must_refuse(stage: Arc<Stage>) -> Tes
     for (name, issuer) in [("unstated", ""), ("same", CLUSTER_DEFAULT), ("stated", "https://target-a.keyferry.test")] {
         spec = spec.with_target(target_with_issuer(&stage, name, issuer)).with_access(Access::of(TENANT, name, name, ACCOUNT));
     }
+    hub.create_service_account(TENANT, "passer-by").await?;
     let broker = stage.start_broker(hub, spec).await?;
     let own = caller_token(hub, TENANT, ACCOUNT).await?;
-    hub.create_service_account(TENANT, "passer-by").await?;
     let other = caller_token(hub, TENANT, "passer-by").await?;
     let minted = token_requests(hub, TENANT)?;
     for name in ["unstated", "same"] {

@@ -1,7 +1,6 @@
 //! Keyferry itself lacks the right to mint.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use keyferry_integration::runner::TestResult;
 use keyferry_integration::world::{caller_token, make_tenant};
@@ -27,8 +26,6 @@ pub(crate) async fn a_missing_role_binding_is_told_and_heals(stage: Arc<Stage>) 
     assert_eq!((other.status, other.body.as_str()), (400, NOT_GRANTED), "who may not use it learns nothing of its state");
 
     make_tenant(hub, namespace, &["owner"]).await?;
-    let bound = Instant::now();
-    broker.exchange_in_time(&own, "unbound/held").await?;
-    assert!(bound.elapsed() < Duration::from_secs(3), "a missing right is not remembered: {:?}", bound.elapsed());
+    assert_eq!(broker.exchange(&own, "unbound/held").await?.status, 200, "a missing right is not remembered");
     Ok(())
 }

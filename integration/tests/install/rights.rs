@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use keyferry_integration::control_plane::ControlPlane;
+use keyferry_integration::control_plane::{ControlPlane, Whom};
 use keyferry_integration::rbac::service_account_kubeconfig;
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::shipped;
@@ -94,7 +94,9 @@ async fn bind(plane: &ControlPlane, account: &str, role: &str, namespace: &str) 
     });
     let path = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings");
     plane.admin().create(&path, &binding).await?;
-    Ok(())
+    let role = plane.admin().get(&format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{role}")).await?;
+    let username = format!("system:serviceaccount:{namespace}:{account}");
+    Ok(plane.until_it_counts(Whom::User(&username), namespace, &role["rules"][0]).await?)
 }
 
 /// The controller manager copies the rules of labelled ClusterRoles into view, edit and admin.

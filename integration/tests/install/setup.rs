@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
-use keyferry_integration::fleet::{Fleet, FleetSpec};
+use keyferry_integration::fleet::{Fleet, FleetError, FleetSpec};
+use keyferry_integration::parts::Part;
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
 use keyferry_integration::world::shipped;
 
@@ -36,6 +37,10 @@ impl Hubs {
     pub(crate) async fn start() -> Result<Hubs, NotStarted> {
         let plane = |name: &str| ControlPlaneSpec { controller_manager: true, audit_log: true, ..ControlPlaneSpec::named(name) };
         let fleet = Fleet::start(FleetSpec { control_planes: vec![plane("base"), plane("chart")] }).await?;
+        // To build them takes longer than a test may.
+        for part in [Part::Helm, Part::PrometheusRules] {
+            fleet.parts().locate(part).await.map_err(FleetError::from)?;
+        }
         Hubs::build(fleet).await.map_err(NotStarted::failed)
     }
 

@@ -41,6 +41,11 @@ impl Tally {
         self.with(std::mem::take)
     }
 
+    /// How many exchanges were told that a key settles.
+    pub(super) fn settling(&self) -> u64 {
+        self.with(|counts| counts.told_to_wait.iter().filter(|(reason, _)| reason.contains("KeySettling")).map(|(_, count)| count).sum())
+    }
+
     /// How many tokens of a key were taken.
     pub(super) fn taken(&self, kid: &str) -> u64 {
         self.with(|counts| counts.taken.get(kid).copied().unwrap_or(0))

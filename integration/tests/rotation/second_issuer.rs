@@ -5,7 +5,9 @@ use std::sync::Arc;
 use keyferry_integration::control_plane::{ControlPlaneSpec, TokenSigning};
 use keyferry_integration::pki::SigningKeyKind;
 use keyferry_integration::runner::TestResult;
-use keyferry_integration::world::{Access, BrokerSpec, Ground, Subject, Target, authentication_configuration, caller_token, let_mint};
+use keyferry_integration::world::{
+    Access, BrokerSpec, Ground, Subject, Target, authentication_configuration, caller_token, let_mint, until_trusted,
+};
 
 use super::stage::{Judge, TENANT};
 
@@ -40,6 +42,7 @@ pub(super) async fn mends(ground: Arc<Ground>) -> TestResult {
             accesses.push(Access::of(TENANT, "second", target.name(), "reconciler"));
         })
         .await?;
+    until_trusted(&hub, &target).await?;
     let caller = caller_token(&hub, TENANT, "reconciler").await?;
     let token = broker.exchange_in_time(&caller, &format!("{TENANT}/second")).await?.token()?;
     assert_eq!(Judge::of(&target)?.status(&token).await?, 201);

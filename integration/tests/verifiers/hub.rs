@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use http::{HeaderValue, Method};
 use keyferry_integration::chaos_proxy::{ChaosProxy, Fault, Rule};
 use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec, TokenSigning};
-use keyferry_integration::fleet::{Fleet, FleetSpec};
+use keyferry_integration::fleet::{Fleet, FleetError, FleetSpec};
 use keyferry_integration::keyferry_process::KeyferryBinary;
+use keyferry_integration::parts::Part;
+use keyferry_integration::parts::installed::Client;
 use keyferry_integration::pki::{SigningKeyKind, TestCa};
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
 use keyferry_integration::world::{ACCOUNT, Broker, BrokerSpec, TENANT, prepare_hub};
@@ -42,6 +44,13 @@ impl Fixture for PublishedHub {
 impl PublishedHub {
     pub(super) async fn start() -> Result<PublishedHub, NotStarted> {
         let fleet = Fleet::start(FleetSpec { control_planes: vec![ControlPlaneSpec::named("hub")] }).await?;
+        // To build and install them takes longer than a test may. What is missing on this machine is told by the test that needs it.
+        for part in [Part::GoVerifiers, Part::OlderGoVerifiers] {
+            fleet.parts().locate(part).await.map_err(FleetError::from)?;
+        }
+        for client in [Client::PythonVerifiers, Client::JavaScriptVerifiers, Client::JavaVerifiers] {
+            let _ = fleet.parts().install(client).await;
+        }
         PublishedHub::build(fleet).await.map_err(NotStarted::failed)
     }
 

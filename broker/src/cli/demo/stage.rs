@@ -45,7 +45,7 @@ struct Ports {
 impl Stage {
     pub(super) async fn start() -> Result<Stage, DemoError> {
         let folder = tempfile::Builder::new().prefix("keyferry-demo-").tempdir()?;
-        let ports = free_ports()?;
+        let (ports, kept) = free_ports()?;
         let authority = Authority::new("keyferry demo CA")?;
         let hub = start_hub().await?;
         let target = start_target(&ports, &authority).await?;
@@ -68,6 +68,8 @@ impl Stage {
             overrides: Overrides::default(),
             read_again: ReadAgain::never(),
         };
+        // Kept until now, or the hub and the target could have got them.
+        drop(kept);
         let server = Server::bind(options).await?;
         let (stop, stopped) = oneshot::channel();
         let mut server = tokio::spawn(server.run(async move {
@@ -184,12 +186,13 @@ fn write(folder: &TempDir, name: &str, text: &str) -> std::io::Result<()> {
     options.open(folder.path().join(name))?.write_all(text.as_bytes())
 }
 
-/// All bound at once, so that no port is found free twice.
-fn free_ports() -> std::io::Result<Ports> {
+/// Free ports, and what keeps them from being found free by anybody else.
+fn free_ports() -> std::io::Result<(Ports, [TcpListener; 3])> {
     let bind = || TcpListener::bind(("127.0.0.1", 0));
-    let (discovery, api, health) = (bind()?, bind()?, bind()?);
+    let kept = [bind()?, bind()?, bind()?];
     let port = |listener: &TcpListener| Ok::<u16, std::io::Error>(listener.local_addr()?.port());
-    Ok(Ports { discovery: port(&discovery)?, api: port(&api)?, health: port(&health)? })
+    let [discovery, api, health] = &kept;
+    Ok((Ports { discovery: port(discovery)?, api: port(api)?, health: port(health)? }, kept))
 }
 
 fn client(authority: &Authority) -> Result<reqwest::Client, DemoError> {

@@ -53,7 +53,9 @@ fn a_reader_sees_old_or_new_files_and_never_some_of_each() {
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let mut seen = 0;
-            while !done.load(Ordering::SeqCst) {
+            loop {
+                // Once more after the last round, for it may have missed all of them.
+                let last = done.load(Ordering::SeqCst);
                 // As a reader does that wants both of one round: one look at where they are.
                 let data = path.join(std::fs::read_link(path.join("..data")).unwrap());
                 let (token, ca) = (std::fs::read_to_string(data.join("token")), std::fs::read_to_string(data.join("ca.crt")));
@@ -63,8 +65,10 @@ fn a_reader_sees_old_or_new_files_and_never_some_of_each() {
                 }
                 // And through the visible name there is always one.
                 assert!(!std::fs::read_to_string(path.join("token")).is_ok_and(|text| text.is_empty()));
+                if last {
+                    break seen;
+                }
             }
-            seen
         });
         for round in 1..200_u64 {
             let text = round.to_string();

@@ -1,0 +1,73 @@
+//! What a control plane lets somebody do. It decides by its own watch of roles and bindings, which is a moment behind what it has written.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{ControlPlane, ControlPlaneError};
+
+/// Room for a busy machine.
+const WITHIN: Duration = Duration::from_secs(30);
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+
+/// A user by name, or anybody of a group.
+#[derive(Clone, Copy, Debug)]
+pub enum Whom<'a> {
+    /// This user.
+    User(&'a str),
+    /// Somebody who is in this group and in no other.
+    Group(&'a str),
+}
+
+impl ControlPlane {
+    /// Waits until a rule of a Role or a ClusterRole counts, by the first thing that it allows; `namespace` is empty for the whole cluster.
+    ///
+    /// # Errors
+    /// It does not within 30 s.
+    pub async fn until_it_counts(&self, whom: Whom<'_>, namespace: &str, rule: &Value) -> Result<(), ControlPlaneError> {
+        self.until_allowed_is(true, whom, namespace, rule).await
+    }
+
+    /// Waits until it no longer counts.
+    ///
+    /// # Errors
+    /// It still does after 30 s.
+    pub async fn until_it_counts_no_more(&self, whom: Whom<'_>, namespace: &str, rule: &Value) -> Result<(), ControlPlaneError> {
+        self.until_allowed_is(false, whom, namespace, rule).await
+    }
+
+    async fn until_allowed_is(&self, wanted: bool, whom: Whom<'_>, namespace: &str, rule: &Value) -> Result<(), ControlPlaneError> {
+        let review = json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec(whom, namespace, rule) });
+        let limit = Instant::now() + WITHIN;
+        while self.admin.create(REVIEWS, &review).await?["status"]["allowed"] != wanted {
+            if Instant::now() > limit {
+                return Err(ControlPlaneError::RoleUnseen {
+                    name: self.spec.name.clone(),
+                    seconds: WITHIN.as_secs(),
+                    review: review.to_string(),
+                });
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+}
+
+fn spec(whom: Whom<'_>, namespace: &str, rule: &Value) -> Value {
+    let first = |field: &str| rule[field][0].as_str().unwrap_or_default().to_owned();
+    let mut spec = match whom {
+        Whom::User(user) => json!({ "user": user }),
+        Whom::Group(group) => json!({ "user": "somebody", "groups": [group] }),
+    };
+    let (path, verb, everything) = (first("nonResourceURLs"), first("verbs"), first("resources"));
+    if everything.is_empty() {
+        spec["nonResourceAttributes"] = json!({ "path": path, "verb": verb });
+        return spec;
+    }
+    let (resource, subresource) = everything.split_once('/').unwrap_or((&everything, ""));
+    spec["resourceAttributes"] = json!({
+        "namespace": namespace, "verb": verb, "group": first("apiGroups"), "resource": resource, "subresource": subresource,
+        "name": first("resourceNames"),
+    });
+    spec
+}
