@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use foldhash::quality::RandomState;
 use keyferry_core::authorise::HubView;
 use keyferry_core::config::ObjectSource;
 use keyferry_core::moment::Moment;
@@ -42,8 +41,9 @@ struct Health {
 /// What the watches have seen.
 #[derive(Debug)]
 pub struct LiveObjects {
-    service_accounts: RwLock<HashMap<ServiceAccount, Uid, RandomState>>,
-    namespaces: RwLock<HashMap<Namespace, Labels, RandomState>>,
+    // Tenants choose these names and can make many, so this is std's hasher, which is made to withstand that.
+    service_accounts: RwLock<HashMap<ServiceAccount, Uid>>,
+    namespaces: RwLock<HashMap<Namespace, Labels>>,
     watches: Mutex<BTreeMap<Watched, Health>>,
     /// What the watches together amount to, for every request to look at without waiting for another.
     health: ArcSwap<Health>,
@@ -73,7 +73,7 @@ impl LiveObjects {
 
     /// Takes in a whole list of ServiceAccounts; what is not in it is gone.
     pub fn replace_service_accounts(&self, all: HashMap<ServiceAccount, Uid>) {
-        *self.service_accounts.write().unwrap_or_else(PoisonError::into_inner) = all.into_iter().collect();
+        *self.service_accounts.write().unwrap_or_else(PoisonError::into_inner) = all;
     }
 
     /// Takes in one ServiceAccount, or its absence.

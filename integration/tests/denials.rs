@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         .test("tokens_that_are_no_caller_tokens", tokens::tokens_that_are_no_caller_tokens)
         .test("requests_without_a_token", tokens::requests_without_a_token)
         .test("a_method_that_is_not_taken", methods::a_method_that_is_not_taken)
+        .test("a_path_that_is_nearly_right", methods::a_path_that_is_nearly_right)
         .test("a_token_that_was_handed_out_is_no_caller_token", tokens::a_token_that_was_handed_out_is_no_caller_token)
         .test("a_namespace_by_its_label_and_no_longer", namespaces::a_namespace_by_its_label_and_no_longer)
         .test("kube_system_is_not_selected", namespaces::kube_system_is_not_selected)

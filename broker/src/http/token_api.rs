@@ -60,9 +60,24 @@ fn panicked() -> Response<Body> {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::StatusCode;
+    use std::sync::Arc;
+
+    use axum::http::{Request, StatusCode};
+    use hyper::body::Incoming;
 
     use super::contained;
+    use crate::broker::Broker;
+    use crate::http::exchange;
+
+    /// hyper keeps room for it on each connection, also between requests.
+    #[test]
+    fn an_exchange_under_way_is_small() {
+        fn size<F>(_: impl FnOnce(Arc<Broker>, Request<Incoming>) -> F) -> usize {
+            size_of::<F>()
+        }
+        let bytes = size(|broker, request| contained(exchange::answer(broker, request)));
+        assert!(bytes <= 4096, "{bytes} bytes");
+    }
 
     #[tokio::test]
     async fn a_panic_ends_one_request() {

@@ -37,7 +37,7 @@ pub(crate) async fn keyferrys_own_token_expires_and_is_renewed(stage: Arc<Stage>
         assert!(answer.status == 200 || reason(&broker, &answer)? == "KeyRecordUnread", "{}", answer.body);
         Ok(answer)
     };
-    settled(Duration::from_secs(10), |answer| answer.status == 200, again).await?;
+    settled(Duration::from_secs(20), |answer| answer.status == 200, again).await?;
     assert_eq!(claims(&known)?["aud"], json!([CALLER_AUDIENCE]));
     Ok(())
 }
