@@ -15,6 +15,9 @@ use crate::ports::HubError;
 
 /// How long one call may take.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(5);
+/// How long a connection may be silent. The library counts from the last byte that came, also while nobody waits for one, and then breaks
+/// off the call that has begun since. So this is longer than a connection is kept for another call (hyper-util: 90 s) and that call.
+const SILENCE: Duration = Duration::from_secs(100);
 /// The most bytes of an answer that are read.
 const MAX_ANSWER_BYTES: usize = 3 * 1024 * 1024;
 
@@ -92,7 +95,7 @@ impl HubClient {
     /// # Errors
     /// [`ClientError::Credentials`].
     pub fn new(mut config: kube::Config) -> Result<HubClient, ClientError> {
-        config.read_timeout = Some(CALL_DEADLINE);
+        config.read_timeout = Some(SILENCE);
         config.write_timeout = Some(CALL_DEADLINE);
         let client = kube::Client::try_from(config).map_err(|_| ClientError::Credentials)?;
         Ok(HubClient { client })
@@ -227,5 +230,33 @@ fn refusal(status: StatusCode, body: &[u8]) -> HubError {
         409 => HubError::Conflict(message),
         429 | 500.. => HubError::Unwell(format!("HTTP {}: {message}", status.as_u16())),
         _ => HubError::Refused(message),
+    }
+}
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+    use std::time::Duration;
+
+    use secrecy::ExposeSecret;
+
+    use super::{CALL_DEADLINE, HubAccess, HubClient};
+    use crate::embedded::{EmbeddedHub, Fault, HubOptions, Route};
+
+    /// Together the pause and the second call are longer than a call may take; each of them is not.
+    #[tokio::test]
+    async fn a_call_has_its_whole_time_however_long_ago_the_one_before_it_was() {
+        let hub = EmbeddedHub::start(HubOptions::default()).await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let kubeconfig = folder.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, hub.kubeconfig().expose_secret()).unwrap();
+        let access = HubAccess { kubeconfig: Some(kubeconfig), context: None };
+        let client = HubClient::new(access.config().await.unwrap()).unwrap();
+        let read = async || client.get("/openid/v1/jwks", "application/jwk-set+json").await;
+        read().await.unwrap();
+        let pause = Duration::from_millis(3500);
+        hub.set_fault(Route::Jwks, Fault::Delay(CALL_DEADLINE - pause + Duration::from_secs(1)));
+        tokio::time::sleep(pause).await;
+        read().await.unwrap();
     }
 }

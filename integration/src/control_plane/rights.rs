@@ -25,7 +25,7 @@ impl ControlPlane {
     /// # Errors
     /// It does not within 30 s.
     pub async fn until_it_counts(&self, whom: Whom<'_>, namespace: &str, rule: &Value) -> Result<(), ControlPlaneError> {
-        self.until_allowed_is(true, whom, namespace, rule).await
+        self.until_reviewed(spec(whom, namespace, rule), |allowed| allowed).await
     }
 
     /// Waits until it no longer counts.
@@ -33,13 +33,13 @@ impl ControlPlane {
     /// # Errors
     /// It still does after 30 s.
     pub async fn until_it_counts_no_more(&self, whom: Whom<'_>, namespace: &str, rule: &Value) -> Result<(), ControlPlaneError> {
-        self.until_allowed_is(false, whom, namespace, rule).await
+        self.until_reviewed(spec(whom, namespace, rule), |allowed| !allowed).await
     }
 
-    async fn until_allowed_is(&self, wanted: bool, whom: Whom<'_>, namespace: &str, rule: &Value) -> Result<(), ControlPlaneError> {
-        let review = json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec(whom, namespace, rule) });
+    async fn until_reviewed(&self, spec: Value, as_wanted: impl Fn(bool) -> bool) -> Result<(), ControlPlaneError> {
+        let review = json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec });
         let limit = Instant::now() + WITHIN;
-        while self.admin.create(REVIEWS, &review).await?["status"]["allowed"] != wanted {
+        while !as_wanted(self.admin.create(REVIEWS, &review).await?["status"]["allowed"] == true) {
             if Instant::now() > limit {
                 return Err(ControlPlaneError::RoleUnseen {
                     name: self.spec.name.clone(),

@@ -60,15 +60,14 @@ pub async fn let_mint(hub: &ControlPlane, name: &str, subject: Subject<'_>, name
     });
     hub.admin().apply(&format!("{RBAC}/namespaces/{namespace}/roles/{name}"), &role).await?;
     hub.admin().apply(&binding_path(namespace, name), &binding).await?;
-    let username;
-    let whom = match subject {
-        Subject::ServiceAccount(namespace, name) => {
-            username = format!("system:serviceaccount:{namespace}:{name}");
-            Whom::User(&username)
+    let rule = &role["rules"][0];
+    match subject {
+        Subject::ServiceAccount(home, name) => {
+            let username = format!("system:serviceaccount:{home}:{name}");
+            hub.until_it_counts(Whom::User(&username), namespace, rule).await?;
         }
-        Subject::Group(name) => Whom::Group(name),
-    };
-    hub.until_it_counts(whom, namespace, &role["rules"][0]).await?;
+        Subject::Group(name) => hub.until_it_counts(Whom::Group(name), namespace, rule).await?,
+    }
     Ok(())
 }
 
