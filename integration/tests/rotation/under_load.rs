@@ -56,8 +56,8 @@ pub(super) async fn rotate(ground: Arc<Ground>, max_age: u64, soaks: Soaks) -> T
     keys.sign(&stage, &keys.second, &beside).await?;
     let second = kid(&stage.hub.token_request(TENANT, "reconciler", &[&audience(&name, 0)], 600).await?.token)?;
     assert_ne!(second, first);
-    // Used before anything has told Keyferry of the key: later, a target may read its keys anew between publication and use.
-    let at_once = refused_at_once(&stage, &name, &second).await?;
+    // Makes a target whose keys have grown old read them once more before the new one is published. That it is refused now shows nothing.
+    refused_at_once(&stage, &name, &second).await?;
     next(&mut running);
     let listed = hub_kids(&stage.hub).await?;
     assert_eq!(listed.len(), if together { 3 } else { 2 }, "{listed:?}");
@@ -81,11 +81,10 @@ pub(super) async fn rotate(ground: Arc<Ground>, max_age: u64, soaks: Soaks) -> T
     let settled_after = signed.elapsed();
     assert!(settled_after >= settle, "tokens of the new key left {settled_after:?} after the hub first signed with it");
     eprintln!(
-        "max-age {max_age}: published {waited:?} after the hub was back, used after {settled_after:?}; tokens from the hub itself, used at once: {} of them refused",
-        at_once + ungated
+        "max-age {max_age}: published {waited:?} after the hub was back, used after {settled_after:?}; tokens from the hub itself, used at once: {ungated} of them refused"
     );
     if max_age > 30 {
-        assert!(at_once + ungated > 0, "without the gate nothing was refused either: this run can show nothing");
+        assert!(ungated > 0, "without the gate nothing was refused either: this run can show nothing");
     }
 
     // The right order: published, settled, and only then signing. The first key is dropped at once, far too early.
