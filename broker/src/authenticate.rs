@@ -16,6 +16,7 @@ use crate::metrics::Metrics;
 use crate::ports::Hub;
 use crate::publication::Publisher;
 use crate::settings::CallerSettings;
+use crate::view::LastFound;
 
 /// A token's place in the caches: a keyed hash, so that no cache holds the token.
 pub type TokenKey = [u8; 32];
@@ -29,6 +30,8 @@ pub struct Authentication {
     pub key: TokenKey,
     /// Whether the hub could not be asked and an earlier answer of it stands.
     pub stale: bool,
+    /// What it found last.
+    pub last: LastFound,
 }
 
 /// Authenticates callers.
@@ -66,8 +69,8 @@ impl Authenticator {
         let key = self.key(token, issuer);
         let known = self.reviewer.known(&key);
         match &known {
-            Some(Known::Accepted { caller, fresh, .. }) if !fresh.passed(now) => {
-                return Ok(Authentication { caller: caller.clone(), key, stale: false });
+            Some(Known::Accepted { caller, fresh, last, .. }) if !fresh.passed(now) => {
+                return Ok(Authentication { caller: caller.clone(), key, stale: false, last: last.clone() });
             }
             Some(Known::Rejected { reason, until }) if !until.passed(now) => return Err(*reason),
             _ => {}
@@ -86,7 +89,7 @@ impl Authenticator {
         known: Option<Known>,
     ) -> Result<Authentication, Reason> {
         match self.flights.join(key, || Arc::clone(&self.reviewer).review(key, token.keep(), rules)).await {
-            Ok(Ok(caller)) => Ok(Authentication { caller, key, stale: false }),
+            Ok(Ok(caller)) => Ok(Authentication { caller, key, stale: false, last: LastFound::default() }),
             Ok(Err(Failure::Rejected(reason))) => Err(reason),
             Ok(Err(Failure::Hub(error))) if error.proves_unreachable() => self.stale(key, known),
             Ok(Err(Failure::Hub(error))) => {
@@ -102,7 +105,7 @@ impl Authenticator {
     fn stale(&self, key: TokenKey, known: Option<Known>) -> Result<Authentication, Reason> {
         match known {
             Some(Known::Accepted { caller, stale, .. }) if !stale.passed(self.reviewer.now()) => {
-                Ok(Authentication { caller, key, stale: true })
+                Ok(Authentication { caller, key, stale: true, last: LastFound::default() })
             }
             _ => Err(Reason::HubUnreachable),
         }

@@ -32,6 +32,7 @@ use crate::publication::PublicationReader;
 use crate::random::Random;
 use crate::settings::{CallerSettings, OWN_ISSUER_MEND, SECOND_ISSUER_MEND};
 use crate::targets::{Readiness, TargetReader};
+use crate::view::{Found, View};
 
 /// How long a decision may take. What it waits for has limits of its own, which are shorter; one after the other they may come to more.
 const DECISION_DEADLINE: Duration = Duration::from_secs(30);
@@ -227,18 +228,15 @@ impl Broker {
 
     async fn attempt(&self, caller: &Authentication, request: &Request<'_>, record: &mut AuditRecord) -> Result<Granted, Refusal> {
         let requester = Requester::Caller(caller.caller.clone());
-        let policy = self.parts.policy.current();
-        self.check_current(self.parts.clock.now())?;
-        let pair = self.pair(&policy, &requester, request)?;
-        let review = match pair.via() {
-            Via::Itself | Via::Author => Review::NotAsked,
-            Via::Delegate => {
-                let delegation = self.parts.delegations.review(caller, &pair.service_account().account).await?;
-                record.stale |= delegation.stale;
-                delegation.review
-            }
+        let view = View::of(&self.parts.policy, &self.parts.live);
+        let now = self.parts.clock.now();
+        self.check_current(now)?;
+        let Found { pair, review, .. } = match caller.last.recall(&view, &request.access, request.deliveries, now) {
+            Some(found) => found,
+            None => self.find(caller, &requester, request, &view, record).await?,
         };
-        let grant = authorise::grant(&policy, requester, pair.clone(), review).map_err(|reason| self.advised(reason, &pair))?;
+        let policy = &view.policy;
+        let grant = authorise::grant(policy, requester, pair.clone(), review).map_err(|reason| self.advised(reason, &pair))?;
         let target = policy.targets.get(grant.pair().target()).ok_or(Reason::TargetNotGranted)?;
         let ca_pem = self.ready(target)?;
         let min_ttl = request.min_ttl.unwrap_or_default();
@@ -252,18 +250,44 @@ impl Broker {
         })?;
         let now = self.parts.clock.now();
         self.check_current(now)?;
-        authorise::still_holds(&self.parts.policy.look(), &*self.parts.live, &grant)?;
+        // What has not changed since it was looked at needs no second look.
+        if !view.is_current(&self.parts.policy, &self.parts.live) {
+            authorise::still_holds(&self.parts.policy.look(), &*self.parts.live, &grant)?;
+        }
         let usable = token.usable(now).ok_or(Reason::MintFailed)?;
         if usable < min_ttl {
             let detail = format!("min_ttl is more than the hub's tokens live: {} s are left of this one", usable.as_secs());
             return Err(told(Reason::RequestInvalid, detail));
         }
         Ok(Granted {
-            hand_out: HandOut { token, usable, target: pair.target().clone(), policy: Arc::clone(&policy), ca_pem },
+            hand_out: HandOut { token, usable, target: pair.target().clone(), policy: view.policy, ca_pem },
             grant,
             from_cache,
             at: now,
         })
+    }
+
+    /// The pair, and the hub's word on it where the hub must be asked.
+    async fn find(
+        &self,
+        caller: &Authentication,
+        requester: &Requester,
+        request: &Request<'_>,
+        view: &View,
+        record: &mut AuditRecord,
+    ) -> Result<Found, Reason> {
+        let pair = self.pair(&view.policy, requester, request)?;
+        let (review, until) = match pair.via() {
+            Via::Itself | Via::Author => (Review::NotAsked, None),
+            Via::Delegate => {
+                let delegation = self.parts.delegations.review(caller, &pair.service_account().account).await?;
+                record.stale |= delegation.stale;
+                (delegation.review, Some(delegation.fresh))
+            }
+        };
+        let found = Found { pair, review, until };
+        caller.last.remember(view, request.deliveries, &found);
+        Ok(found)
     }
 
     /// A refusal with what stands in the way. Its text reaches only whoever policy allows the pair.

@@ -27,6 +27,8 @@ type Key = (TokenKey, ServiceAccount);
 pub struct Delegation {
     /// The answer.
     pub review: Review,
+    /// How long it stands without being asked for again.
+    pub fresh: Deadline,
     /// Whether the hub could not be asked and an earlier answer of it stands.
     pub stale: bool,
 }
@@ -38,6 +40,12 @@ struct Known {
     stale: Deadline,
 }
 
+impl Known {
+    fn now(self) -> Delegation {
+        Delegation { review: self.review, fresh: self.fresh, stale: false }
+    }
+}
+
 /// Asks the hub about delegated callers.
 pub struct Delegations {
     hub: Arc<dyn Hub>,
@@ -45,7 +53,7 @@ pub struct Delegations {
     metrics: Metrics,
     max_stale: Duration,
     known: Cache<Key, Known, RandomState>,
-    flights: Flights<Key, Result<Review, HubError>>,
+    flights: Flights<Key, Result<Known, HubError>>,
 }
 
 impl Delegations {
@@ -65,16 +73,16 @@ impl Delegations {
         let key = (caller.key, account.clone());
         let known = self.known.get(&key);
         if let Some(known) = known.filter(|known| !known.fresh.passed(self.clock.now())) {
-            return Ok(Delegation { review: known.review, stale: false });
+            return Ok(known.now());
         }
         Box::pin(self.ask(key, caller, known)).await
     }
 
     async fn ask(&self, key: Key, caller: &Authentication, known: Option<Known>) -> Result<Delegation, Reason> {
         match self.flights.join(key.clone(), || self.request(key, caller)).await {
-            Ok(Ok(review)) => Ok(Delegation { review, stale: false }),
+            Ok(Ok(known)) => Ok(known.now()),
             Ok(Err(error)) if error.proves_unreachable() => match known {
-                Some(known) if !known.stale.passed(self.clock.now()) => Ok(Delegation { review: known.review, stale: true }),
+                Some(known) if !known.stale.passed(self.clock.now()) => Ok(Delegation { stale: true, ..known.now() }),
                 _ => Err(Reason::HubUnreachable),
             },
             Ok(Err(error)) => {
@@ -86,20 +94,21 @@ impl Delegations {
         }
     }
 
-    fn request(&self, key: Key, caller: &Authentication) -> impl Future<Output = Result<Review, HubError>> + use<> {
+    fn request(&self, key: Key, caller: &Authentication) -> impl Future<Output = Result<Known, HubError>> + use<> {
         let (hub, clock, known, max_stale) = (Arc::clone(&self.hub), Arc::clone(&self.clock), self.known.clone(), self.max_stale);
         let (caller, metrics) = (caller.caller.clone(), self.metrics.clone());
         async move {
             // Another review may have ended between the look at what is known and the start of this one.
             if let Some(landed) = known.get(&key).filter(|landed| !landed.fresh.passed(clock.now())) {
-                return Ok(landed.review);
+                return Ok(landed);
             }
             let answer = hub.access_review(caller.user(), &key.1).await;
             metrics.access_review(answer.is_ok());
             let review = if answer? { Review::Allowed } else { Review::Refused };
             let now = clock.now();
-            known.insert(key, Known { review, fresh: Deadline::after(REVIEW_LIFETIME, now), stale: Deadline::after(max_stale, now) });
-            Ok(review)
+            let answered = Known { review, fresh: Deadline::after(REVIEW_LIFETIME, now), stale: Deadline::after(max_stale, now) };
+            known.insert(key, answered);
+            Ok(answered)
         }
     }
 }

@@ -47,3 +47,4 @@ pub mod targets;
 pub(crate) mod testing;
 pub mod timed_hub;
 pub mod turns;
+pub mod view;

@@ -1,7 +1,8 @@
 //! The hub's live ServiceAccounts and Namespaces, kept current by watches, and how well every watch goes.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -44,6 +45,8 @@ pub struct LiveObjects {
     // Tenants choose these names and can make many, so this is std's hasher, which is made to withstand that.
     service_accounts: RwLock<HashMap<ServiceAccount, Uid>>,
     namespaces: RwLock<HashMap<Namespace, Labels>>,
+    /// How often either of them was changed.
+    changes: AtomicU64,
     watches: Mutex<BTreeMap<Watched, Health>>,
     /// What the watches together amount to, for every request to look at without waiting for another.
     health: ArcSwap<Health>,
@@ -66,6 +69,7 @@ impl LiveObjects {
         LiveObjects {
             service_accounts: RwLock::default(),
             namespaces: RwLock::default(),
+            changes: AtomicU64::default(),
             watches: Mutex::new(watches),
             health: ArcSwap::default(),
         }
@@ -73,12 +77,12 @@ impl LiveObjects {
 
     /// Takes in a whole list of ServiceAccounts; what is not in it is gone.
     pub fn replace_service_accounts(&self, all: HashMap<ServiceAccount, Uid>) {
-        *self.service_accounts.write().unwrap_or_else(PoisonError::into_inner) = all;
+        *self.change(&self.service_accounts) = all;
     }
 
     /// Takes in one ServiceAccount, or its absence.
     pub fn set_service_account(&self, account: ServiceAccount, uid: Option<Uid>) {
-        let mut accounts = self.service_accounts.write().unwrap_or_else(PoisonError::into_inner);
+        let mut accounts = self.change(&self.service_accounts);
         match uid {
             Some(uid) => accounts.insert(account, uid),
             None => accounts.remove(&account),
@@ -88,16 +92,29 @@ impl LiveObjects {
     /// Takes in a whole list of Namespaces; what is not in it is gone.
     pub fn replace_namespaces(&self, all: HashMap<Namespace, BTreeMap<String, String>>) {
         let all = all.into_iter().map(|(namespace, labels)| (namespace, Arc::new(labels))).collect();
-        *self.namespaces.write().unwrap_or_else(PoisonError::into_inner) = all;
+        *self.change(&self.namespaces) = all;
     }
 
     /// Takes in one Namespace's labels, or its absence.
     pub fn set_namespace(&self, namespace: Namespace, labels: Option<BTreeMap<String, String>>) {
-        let mut namespaces = self.namespaces.write().unwrap_or_else(PoisonError::into_inner);
+        let mut namespaces = self.change(&self.namespaces);
         match labels {
             Some(labels) => namespaces.insert(namespace, Arc::new(labels)),
             None => namespaces.remove(&namespace),
         };
+    }
+
+    /// How often a ServiceAccount or Namespace was taken in. Whoever finds it unchanged would find everything else unchanged too.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Counted under the lock and before the change: whoever sees the new count and then looks waits for the change, and whoever looked
+    /// before it will find another count.
+    fn change<'a, T>(&self, objects: &'a RwLock<T>) -> RwLockWriteGuard<'a, T> {
+        let objects = objects.write().unwrap_or_else(PoisonError::into_inner);
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        objects
     }
 
     /// Notes that a watch goes well; `listed` once its first whole list is in.

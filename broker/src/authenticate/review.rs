@@ -18,6 +18,7 @@ use crate::metrics::Metrics;
 use crate::ports::{Hub, HubError};
 use crate::publication::Publisher;
 use crate::turns::Turns;
+use crate::view::LastFound;
 
 /// How long a TokenReview stands.
 const REVIEW_LIFETIME: Duration = Duration::from_secs(10);
@@ -31,7 +32,7 @@ const CAPACITY: u64 = 20_000;
 /// What is remembered of a token.
 #[derive(Clone)]
 pub(super) enum Known {
-    Accepted { caller: VerifiedCaller, fresh: Deadline, stale: Deadline },
+    Accepted { caller: VerifiedCaller, fresh: Deadline, stale: Deadline, last: LastFound },
     Rejected { reason: Reason, until: Deadline },
 }
 
@@ -112,7 +113,7 @@ impl Reviewer {
         let expiry = Deadline::at(caller.expires_at(), now);
         let fresh = earlier(Deadline::after(REVIEW_LIFETIME, now), expiry, now);
         let stale = earlier(Deadline::after(self.max_stale, now), expiry, now);
-        self.known.insert(key, Known::Accepted { caller: caller.clone(), fresh, stale });
+        self.known.insert(key, Known::Accepted { caller: caller.clone(), fresh, stale, last: LastFound::default() });
         caller
     }
 

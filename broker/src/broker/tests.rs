@@ -1,31 +1,34 @@
-//! A request that ends without a decision is recorded like any other.
+//! A request that ends without a decision is recorded like any other, and what changes counts from that moment on.
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::{self, BoxFuture};
 use keyferry_core::audience::Audience;
 use keyferry_core::audit::AuditRecord;
+use keyferry_core::authorise::HubView;
 use keyferry_core::bound_token::MintAnswer;
 use keyferry_core::caller::{PresentedToken, ReviewedUser, TokenReviewAnswer};
-use keyferry_core::config::DeliveryType;
+use keyferry_core::config::{DeliveryType, TargetCluster};
 use keyferry_core::name::AccessName;
 use keyferry_core::reason::Reason;
-use keyferry_core::service_account::{ServiceAccount, ServiceAccountIdentity};
+use keyferry_core::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 use super::{Broker, BrokerParts, DECISION_DEADLINE, Request};
 use crate::authenticate::Authenticator;
 use crate::clock::Clock;
-use crate::delegate::Delegations;
+use crate::delegate::{Delegations, REVIEW_LIFETIME};
+use crate::embedded::{Grant, Subject};
 use crate::policy_store::PolicyWriter;
 use crate::ports::{AuditSink, Hub, HubError, Recording};
 use crate::random::SystemRandomness;
-use crate::targets::TargetWriter;
-use crate::testing::{FakeClock, SmallWorld};
+use crate::targets::{Readiness, TargetState, TargetWriter};
+use crate::testing::{FakeClock, SmallWorld, account_of};
 
 const MAX_STALE: Duration = Duration::from_secs(300);
 
@@ -62,16 +65,24 @@ impl Hub for Silent {
 }
 
 fn before_a_silent_hub(world: &SmallWorld, audit: Arc<dyn AuditSink>) -> Broker {
+    before(world, Arc::new(Silent), &PolicyWriter::new(world.policy.clone()), audit)
+}
+
+/// A broker whose target is ready.
+fn before(world: &SmallWorld, hub: Arc<dyn Hub>, policy: &PolicyWriter, audit: Arc<dyn AuditSink>) -> Broker {
+    let state = |generation| TargetState { generation, readiness: Readiness::Ready(None), client_certificate: false };
+    let targets = TargetWriter::default();
+    targets.replace(world.policy.targets.values().map(|target| (target.name.clone(), state(target.generation))).collect());
     let clock = || Arc::<FakeClock>::clone(&world.clock) as Arc<dyn Clock>;
     let (publisher, metrics, callers) = (world.publisher.clone(), world.metrics.clone(), world.callers(MAX_STALE));
     Broker::new(BrokerParts {
-        policy: PolicyWriter::new(world.policy.clone()).reader(),
+        policy: policy.reader(),
         live: Arc::clone(&world.live),
         published: publisher.reader(),
-        targets: TargetWriter::default().reader(),
-        authenticator: Authenticator::new(Arc::new(Silent), publisher, clock(), metrics.clone(), [7; 32], callers.clone()),
-        delegations: Delegations::new(Arc::new(Silent), clock(), metrics.clone(), MAX_STALE),
-        mint: world.mint.clone(),
+        targets: targets.reader(),
+        authenticator: Authenticator::new(Arc::clone(&hub), publisher, clock(), metrics.clone(), [7; 32], callers.clone()),
+        delegations: Delegations::new(hub, clock(), metrics.clone(), MAX_STALE),
+        mint: world.new_mint(),
         audit,
         clock: clock(),
         random: Arc::new(SystemRandomness::default()),
@@ -117,4 +128,114 @@ async fn a_decision_has_its_time_and_no_more() {
     let refusal = broker.hand_out(&request(&token)).await.unwrap_err();
     assert_eq!((refusal.reason, begun.elapsed().as_secs()), (Reason::DecisionTimedOut, DECISION_DEADLINE.as_secs()));
     assert_eq!(told(&records), [["0000000000000007", "failed", "DecisionTimedOut"]]);
+}
+
+/// The caller's own token for a ServiceAccount of tenant-a.
+fn token_of(world: &SmallWorld, account: &str) -> SecretString {
+    world.hub.token("tenant-a", account, "keyferry.dev", Duration::from_secs(3600)).unwrap()
+}
+
+async fn outcome(broker: &Broker, token: &SecretString) -> Result<(), Reason> {
+    broker.hand_out(&request(token)).await.map(|_| ()).map_err(|refusal| refusal.reason)
+}
+
+fn delegation() -> Grant {
+    let user = Subject::User("system:serviceaccount:tenant-a:deployer".to_owned());
+    Grant::new(user, "create", "serviceaccounts/token").in_namespace("tenant-a").named("reconciler")
+}
+
+#[tokio::test]
+async fn what_changes_between_two_requests_counts_at_once() {
+    let world = SmallWorld::start().await;
+    world.hub.grant(delegation());
+    let policy = PolicyWriter::new(world.policy.clone());
+    let broker = before(&world, Arc::clone(&world.port), &policy, Arc::new(Records::default()));
+    let (own, delegated) = (token_of(&world, "reconciler"), token_of(&world, "deployer"));
+    let (account, caller) = (account_of("tenant-a", "reconciler"), account_of("tenant-a", "deployer"));
+    let uid = |account: &ServiceAccount| world.live.service_account(account);
+    let (account_uid, caller_uid, other) = (uid(&account), uid(&caller), Uid::new("other").unwrap());
+    let (live, namespace) = (&world.live, || account.namespace.clone());
+    let changed = |change: fn(&mut TargetCluster)| {
+        let mut changed = world.policy.clone();
+        changed.targets.values_mut().for_each(change);
+        policy.replace(changed);
+    };
+    use Reason::{CallerIdentityChanged as Recreated, TargetNotGranted as Denied, TargetSuspended as Suspended};
+    type Changes<'a> = [(&'a str, &'a dyn Fn(), Result<(), Reason>, Result<(), Reason>); 6];
+    let changes: Changes<'_> = [
+        ("no rule", &|| changed(|target| target.allow = Arc::default()), Err(Denied), Err(Denied)),
+        ("suspended", &|| changed(|target| target.suspend = true), Err(Suspended), Err(Suspended)),
+        ("no namespace", &|| live.set_namespace(namespace(), None), Err(Denied), Err(Denied)),
+        ("no ServiceAccount", &|| live.set_service_account(account.clone(), None), Err(Recreated), Err(Denied)),
+        ("the caller made anew", &|| live.set_service_account(caller.clone(), Some(other.clone())), Ok(()), Err(Recreated)),
+        ("a change of nothing that matters", &|| live.set_service_account(account_of("tenant-b", "x"), None), Ok(()), Ok(())),
+    ];
+    for (what, change, for_own, for_delegated) in changes {
+        for _ in 0..3 {
+            assert_eq!((outcome(&broker, &own).await, outcome(&broker, &delegated).await), (Ok(()), Ok(())), "before {what}");
+        }
+        change();
+        assert_eq!((outcome(&broker, &own).await, outcome(&broker, &delegated).await), (for_own, for_delegated), "{what}");
+        policy.replace(world.policy.clone());
+        live.set_namespace(namespace(), Some(BTreeMap::new()));
+        live.set_service_account(account.clone(), account_uid.clone());
+        live.set_service_account(caller.clone(), caller_uid.clone());
+    }
+    world.hub.revoke(&delegation());
+    world.clock.advance(REVIEW_LIFETIME);
+    assert_eq!(outcome(&broker, &delegated).await, Err(Reason::DelegationForbidden), "the hub's word has had its time");
+}
+
+/// A hub where something changes while it mints for a tenant.
+struct Meddling {
+    hub: Arc<dyn Hub>,
+    change: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Hub for Meddling {
+    fn token_request<'a>(
+        &'a self,
+        identity: &'a ServiceAccountIdentity,
+        audience: &'a Audience,
+        lifetime: Duration,
+    ) -> BoxFuture<'a, Result<MintAnswer, HubError>> {
+        Box::pin(async move {
+            let answer = self.hub.token_request(identity, audience, lifetime).await;
+            if identity.account.namespace.as_str() == "tenant-a" {
+                (self.change)();
+            }
+            answer
+        })
+    }
+
+    fn token_review<'a>(
+        &'a self,
+        token: &'a SecretString,
+        audience: Option<&'a Audience>,
+    ) -> BoxFuture<'a, Result<TokenReviewAnswer, HubError>> {
+        self.hub.token_review(token, audience)
+    }
+
+    fn access_review<'a>(&'a self, user: &'a ReviewedUser, account: &'a ServiceAccount) -> BoxFuture<'a, Result<bool, HubError>> {
+        self.hub.access_review(user, account)
+    }
+}
+
+#[tokio::test]
+async fn what_changes_during_a_mint_counts_at_hand_out() {
+    for by_policy in [true, false] {
+        let mut world = SmallWorld::start().await;
+        let policy = Arc::new(PolicyWriter::new(world.policy.clone()));
+        let (live, writer, account) = (Arc::clone(&world.live), Arc::clone(&policy), account_of("tenant-a", "reconciler"));
+        let mut closed = world.policy.clone();
+        closed.targets.values_mut().for_each(|target| target.allow = Arc::default());
+        let change = Box::new(move || match by_policy {
+            true => writer.replace(closed.clone()),
+            false => live.set_service_account(account.clone(), None),
+        });
+        world.port = Arc::new(Meddling { hub: Arc::clone(&world.port), change });
+        let broker = before(&world, Arc::clone(&world.port), &policy, Arc::new(Records::default()));
+        let reason = if by_policy { Reason::TargetNotGranted } else { Reason::CallerIdentityChanged };
+        assert_eq!(outcome(&broker, &token_of(&world, "reconciler")).await, Err(reason));
+    }
 }
