@@ -101,15 +101,15 @@ fn renewal(figures: &Figures) -> Table {
     let each = (renewals > 0).then(|| writes as f64 / renewals as f64);
     let shown = |figure: Option<f64>, decimals: usize| figure.map_or("-".to_owned(), |figure| format!("{figure:.decimals$}"));
     let secrets = figures.accesses.div_ceil(2) as f64;
-    // A renewal comes after 75 to 80 % of a lifetime, by chance.
-    let an_hour = secrets / (LIFETIME_HOURS * 0.775);
+    // A renewal comes after 77.5 to 80 % of a lifetime, by chance.
+    let an_hour = secrets / (LIFETIME_HOURS * 0.7875);
     let lifetimes = figures.steady.per_lifetime.map_or("-".to_owned(), |it| format!("{:.2} / {:.2} / {:.2}", it.least, it.median, it.most));
     let rows = [
         ("renewals".to_owned(), renewals.to_string()),
         ("writes for each of them".to_owned(), shown(each, 2)),
         (format!("TokenRequests for each key and lifetime, from {} pairs: min / median / max", figures.steady.intervals), lifetimes),
         (
-            format!("so, for {secrets} Secrets with tokens of {LIFETIME_HOURS} h renewed after 77.5 % of it: TokenRequests an hour"),
+            format!("so, for {secrets} Secrets with tokens of {LIFETIME_HOURS} h renewed after 78.75 % of it: TokenRequests an hour"),
             format!("{an_hour:.0}"),
         ),
         ("and writes an hour, beside those above".to_owned(), shown(each.map(|each| an_hour * each), 0)),
