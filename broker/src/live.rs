@@ -1,8 +1,9 @@
 //! The hub's live ServiceAccounts and Namespaces, kept current by watches, and how well every watch goes.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -45,7 +46,7 @@ pub struct LiveObjects {
     // Tenants choose these names and can make many, so this is std's hasher, which is made to withstand that.
     service_accounts: RwLock<HashMap<ServiceAccount, Uid>>,
     namespaces: RwLock<HashMap<Namespace, Labels>>,
-    /// How often either of them was changed.
+    /// How often either of them changed.
     changes: AtomicU64,
     watches: Mutex<BTreeMap<Watched, Health>>,
     /// What the watches together amount to, for every request to look at without waiting for another.
@@ -77,44 +78,54 @@ impl LiveObjects {
 
     /// Takes in a whole list of ServiceAccounts; what is not in it is gone.
     pub fn replace_service_accounts(&self, all: HashMap<ServiceAccount, Uid>) {
-        *self.change(&self.service_accounts) = all;
+        self.replace(&self.service_accounts, all);
     }
 
     /// Takes in one ServiceAccount, or its absence.
     pub fn set_service_account(&self, account: ServiceAccount, uid: Option<Uid>) {
-        let mut accounts = self.change(&self.service_accounts);
-        match uid {
-            Some(uid) => accounts.insert(account, uid),
-            None => accounts.remove(&account),
-        };
+        self.set(&self.service_accounts, account, uid);
     }
 
     /// Takes in a whole list of Namespaces; what is not in it is gone.
     pub fn replace_namespaces(&self, all: HashMap<Namespace, BTreeMap<String, String>>) {
-        let all = all.into_iter().map(|(namespace, labels)| (namespace, Arc::new(labels))).collect();
-        *self.change(&self.namespaces) = all;
+        self.replace(&self.namespaces, all.into_iter().map(|(namespace, labels)| (namespace, Arc::new(labels))).collect());
     }
 
     /// Takes in one Namespace's labels, or its absence.
     pub fn set_namespace(&self, namespace: Namespace, labels: Option<BTreeMap<String, String>>) {
-        let mut namespaces = self.change(&self.namespaces);
-        match labels {
-            Some(labels) => namespaces.insert(namespace, Arc::new(labels)),
-            None => namespaces.remove(&namespace),
-        };
+        self.set(&self.namespaces, namespace, labels.map(Arc::new));
     }
 
-    /// How often a ServiceAccount or Namespace was taken in. Whoever finds it unchanged would find everything else unchanged too.
+    /// How often a ServiceAccount's UID or a Namespace's labels changed. While it is the same, they are.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Counted under the lock and before the change: whoever sees the new count and then looks waits for the change, and whoever looked
-    /// before it will find another count.
-    fn change<'a, T>(&self, objects: &'a RwLock<T>) -> RwLockWriteGuard<'a, T> {
-        let objects = objects.write().unwrap_or_else(PoisonError::into_inner);
+    fn replace<K: Eq + Hash, V: PartialEq>(&self, objects: &RwLock<HashMap<K, V>>, all: HashMap<K, V>) {
+        let mut objects = objects.write().unwrap_or_else(PoisonError::into_inner);
+        if *objects != all {
+            self.count();
+            *objects = all;
+        }
+    }
+
+    /// Watches tell of much that is not kept here, annotations for one. A tenant who changes those changes nothing.
+    fn set<K: Eq + Hash, V: PartialEq>(&self, objects: &RwLock<HashMap<K, V>>, name: K, object: Option<V>) {
+        let mut objects = objects.write().unwrap_or_else(PoisonError::into_inner);
+        if objects.get(&name) == object.as_ref() {
+            return;
+        }
+        self.count();
+        match object {
+            Some(object) => objects.insert(name, object),
+            None => objects.remove(&name),
+        };
+    }
+
+    /// To be called under the lock and before the change: whoever sees the new count and then looks waits for the change, and whoever
+    /// looked before it will find another count.
+    fn count(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
-        objects
     }
 
     /// Notes that a watch goes well; `listed` once its first whole list is in.
@@ -162,5 +173,32 @@ impl HubView for LiveObjects {
 
     fn namespace_labels(&self, namespace: &Namespace) -> Option<Arc<BTreeMap<String, String>>> {
         self.namespaces.read().unwrap_or_else(PoisonError::into_inner).get(namespace).cloned()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::Duration;
+
+    use keyferry_core::service_account::{ServiceAccount, Uid};
+
+    use super::LiveObjects;
+
+    /// A count that came before the lock would let an old look pass as a new one.
+    #[test]
+    fn a_change_that_still_waits_for_its_lock_is_not_counted() {
+        let live = LiveObjects::default();
+        let account = ServiceAccount::from_username("system:serviceaccount:tenant-a:reconciler").unwrap();
+        std::thread::scope(|threads| {
+            let looking = live.service_accounts.read().unwrap();
+            let change = threads.spawn(|| live.set_service_account(account, Some(Uid::new("one").unwrap())));
+            // Long enough for the thread to be at the lock; were it not there yet, this would show nothing and still be right.
+            std::thread::sleep(Duration::from_millis(100));
+            assert_eq!(live.changes(), 0);
+            drop(looking);
+            change.join().unwrap();
+        });
+        assert_eq!(live.changes(), 1);
     }
 }

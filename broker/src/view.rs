@@ -1,7 +1,7 @@
 //! One look at the policy and the hub's live objects, and what it found for a caller.
 //!
 //! Policy is replaced as a whole and the live objects count their changes. So it is known whether another look would find the same,
-//! without looking; and a caller that asks again for the same, as nearly every caller does, has the same answer while nothing changed.
+//! without looking; and a caller that asks again for the same has the same answer while nothing has changed.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 

@@ -220,7 +220,7 @@ fn check_right(requester: &Requester, Pair(pair): &Pair, review: Review) -> Resu
     Ok(())
 }
 
-/// Whether a grant is still what policy and the hub's live objects say. Asked again for every waiter at the moment of hand-out.
+/// Whether a grant is still what policy and the hub's live objects say. Asked again for every waiter at the moment of hand-out, unless neither has changed.
 ///
 /// # Errors
 /// The reason why not; [`Reason::GrantSuperseded`] when the request would be allowed, but for something else than was minted.

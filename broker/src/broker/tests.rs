@@ -22,13 +22,14 @@ use serde_json::Value;
 use super::{Broker, BrokerParts, DECISION_DEADLINE, Request};
 use crate::authenticate::Authenticator;
 use crate::clock::Clock;
-use crate::delegate::{Delegations, REVIEW_LIFETIME};
+use crate::delegate::Delegations;
 use crate::embedded::{Grant, Subject};
 use crate::policy_store::PolicyWriter;
 use crate::ports::{AuditSink, Hub, HubError, Recording};
 use crate::random::SystemRandomness;
 use crate::targets::{Readiness, TargetState, TargetWriter};
 use crate::testing::{FakeClock, SmallWorld, account_of};
+use crate::view::View;
 
 const MAX_STALE: Duration = Duration::from_secs(300);
 
@@ -168,7 +169,7 @@ async fn what_changes_between_two_requests_counts_at_once() {
         ("no namespace", &|| live.set_namespace(namespace(), None), Err(Denied), Err(Denied)),
         ("no ServiceAccount", &|| live.set_service_account(account.clone(), None), Err(Recreated), Err(Denied)),
         ("the caller made anew", &|| live.set_service_account(caller.clone(), Some(other.clone())), Ok(()), Err(Recreated)),
-        ("a change of nothing that matters", &|| live.set_service_account(account_of("tenant-b", "x"), None), Ok(()), Ok(())),
+        ("nothing that matters", &|| live.set_service_account(account_of("tenant-b", "x"), Some(other.clone())), Ok(()), Ok(())),
     ];
     for (what, change, for_own, for_delegated) in changes {
         for _ in 0..3 {
@@ -181,12 +182,36 @@ async fn what_changes_between_two_requests_counts_at_once() {
         live.set_service_account(account.clone(), account_uid.clone());
         live.set_service_account(caller.clone(), caller_uid.clone());
     }
-    world.hub.revoke(&delegation());
-    world.clock.advance(REVIEW_LIFETIME);
-    assert_eq!(outcome(&broker, &delegated).await, Err(Reason::DelegationForbidden), "the hub's word has had its time");
 }
 
-/// A hub where something changes while it mints for a tenant.
+#[tokio::test]
+async fn the_hubs_word_on_a_delegation_has_its_ten_seconds_and_no_more() {
+    let world = SmallWorld::start().await;
+    world.hub.grant(delegation());
+    let broker = before(&world, Arc::clone(&world.port), &PolicyWriter::new(world.policy.clone()), Arc::new(Records::default()));
+    let token = token_of(&world, "deployer");
+    let second = |second: u64| world.clock.advance(Duration::from_secs(second));
+    // The two reviews are asked for at different seconds, so that the one of the token still stands when the other has had its time.
+    broker.hand_out(&Request { access: AccessName::parse("tenant-a/deploy").unwrap(), ..request(&token) }).await.unwrap();
+    second(5);
+    assert_eq!(outcome(&broker, &token).await, Ok(()), "asked at 5 s, so it stands until 15 s");
+    second(5);
+    for _ in 0..3 {
+        assert_eq!(outcome(&broker, &token).await, Ok(()), "the token is reviewed anew at 10 s");
+    }
+    let known = broker.parts.authenticator.authenticate(&request(&token).caller_token).await.unwrap();
+    let view = View::of(&broker.parts.policy, &broker.parts.live);
+    let remembered = known.last.recall(&view, &request(&token).access, request(&token).deliveries, world.clock.now());
+    assert!(remembered.is_some(), "the rest of this test is about what is remembered");
+    world.hub.revoke(&delegation());
+    second(4);
+    assert_eq!(outcome(&broker, &token).await, Ok(()), "14 s");
+    second(1);
+    assert_eq!(outcome(&broker, &token).await, Err(Reason::DelegationForbidden), "15 s");
+    assert_eq!(world.hub.access_reviews(), 2);
+}
+
+/// A hub where something changes while it mints for a tenant or looks at a right.
 struct Meddling {
     hub: Arc<dyn Hub>,
     change: Box<dyn Fn() + Send + Sync>,
@@ -217,7 +242,30 @@ impl Hub for Meddling {
     }
 
     fn access_review<'a>(&'a self, user: &'a ReviewedUser, account: &'a ServiceAccount) -> BoxFuture<'a, Result<bool, HubError>> {
-        self.hub.access_review(user, account)
+        Box::pin(async move {
+            let answer = self.hub.access_review(user, account).await;
+            (self.change)();
+            answer
+        })
+    }
+}
+
+#[tokio::test]
+async fn what_changes_during_a_review_counts_then_and_later() {
+    let world = SmallWorld::start().await;
+    world.hub.grant(delegation());
+    let (live, account) = (Arc::clone(&world.live), account_of("tenant-a", "reconciler"));
+    let policy = PolicyWriter::new(world.policy.clone());
+    let token = token_of(&world, "deployer");
+    let hub = Meddling { hub: Arc::clone(&world.port), change: Box::new(move || live.set_service_account(account.clone(), None)) };
+    // The mint's own hub is the one that changes nothing.
+    let broker = before(&world, Arc::new(hub), &policy, Arc::new(Records::default()));
+    for _ in 0..2 {
+        let deploy = Request { access: AccessName::parse("tenant-a/deploy").unwrap(), ..request(&token) };
+        broker.hand_out(&deploy).await.unwrap();
+    }
+    for _ in 0..3 {
+        assert_eq!(outcome(&broker, &token).await, Err(Reason::TargetNotGranted));
     }
 }
 
