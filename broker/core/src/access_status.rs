@@ -10,6 +10,7 @@ use crate::config::{Delivery, DeliveryType, TargetCluster};
 use crate::delivery::{ObjectKind, ObjectPlace};
 use crate::name::{AccessName, ObjectName};
 use crate::reason::Reason;
+use crate::summary;
 
 /// What became of one delivery that writes an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +101,7 @@ impl AccessReport {
         let mut set = |field: &str, value: Value| drop(status.insert(field.to_owned(), value));
         set("observedGeneration", json!(generation));
         set("conditions", conditions(before, generation, now, &findings));
+        set("summary", json!(summary::of_access(&ready, self.authenticates.as_ref())));
         if let Some(cluster) = cluster {
             set("cluster", cluster);
         }

@@ -40,4 +40,5 @@ pub mod reason;
 pub mod received_kubeconfig;
 pub mod request_id;
 pub mod service_account;
+pub mod summary;
 pub mod verify;

@@ -12,6 +12,7 @@ use keyferry_core::condition::{Finding, conditions, standing};
 use keyferry_core::config::{CertificateSource, Generation, Record, TargetCluster, TokenIssuer};
 use keyferry_core::name::ObjectName;
 use keyferry_core::reason::Reason;
+use keyferry_core::summary;
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -156,7 +157,8 @@ async fn bring(parts: &TargetStatusParts, name: &ObjectName, tried: &HashMap<Obj
     ];
     let mut findings = vec![("Ready", &ready)];
     findings.extend(optional.into_iter().filter_map(|(kind, finding)| Some((kind, finding.as_ref()?))));
-    write(parts, name, &record, target, &findings).await
+    let summary = summary::of_target(&ready, &findings);
+    write(parts, name, &record, target, &findings, summary).await
 }
 
 fn readiness(parts: &TargetStatusParts, target: &TargetCluster) -> Finding {
@@ -170,7 +172,7 @@ fn readiness(parts: &TargetStatusParts, target: &TargetCluster) -> Finding {
         return Finding::not(Reason::IssuerCollision, "the target has the hub's issuer as its own and refuses tokens of it");
     }
     match parts.targets.readiness(target) {
-        Readiness::Ready(_) => Finding::well("it can be used by whom allow[] names"),
+        Readiness::Ready(_) => Finding::well("ready; callers in allow[] can use it"),
         Readiness::NotReady { reason, message } => Finding::not(reason, message),
     }
 }
@@ -205,11 +207,13 @@ async fn write(
     record: &Record,
     target: Option<&TargetCluster>,
     findings: &[(&str, &Finding)],
+    summary: String,
 ) -> Result<(), HubError> {
     let now = parts.clock.now().wall;
     let mut status = json!({
         "observedGeneration": record.generation,
         "conditions": conditions(&record.status, record.generation, now, findings),
+        "summary": summary,
     });
     if let Some(target) = target {
         let source = match target.certificate {

@@ -7,6 +7,7 @@ use keyferry_core::condition::{Finding, conditions, seconds, standing};
 use keyferry_core::config::{Policy, StoredAccess};
 use keyferry_core::name::AccessName;
 use keyferry_core::reason::Reason;
+use keyferry_core::summary;
 use serde_json::{Value, json};
 
 use super::{Deliveries, Next};
@@ -57,7 +58,7 @@ impl Deliveries {
         let fault = faults.accesses.get(name).filter(|fault| fault.generation == stored.record.spec());
         let Some(fault) = fault else { return Ok(Next::Retry) };
         let (ready, stalled) = (Finding::not(fault.reason, fault.message.clone()), Finding::so(fault.reason, fault.message.clone()));
-        let status = self.with_conditions(stored, &[("Ready", &ready), ("Stalled", &stalled)]);
+        let status = self.with_conditions(stored, &[("Ready", &ready), ("Stalled", &stalled)], summary::of_access(&ready, None));
         self.parts.metrics.access(name, false, None);
         self.put(name, stored, &status, &ready).await?;
         if let Some(before) = &stored.before {
@@ -72,19 +73,27 @@ impl Deliveries {
 
     /// A deleted access says how long it stays.
     pub(super) async fn report_drain(&self, name: &AccessName, stored: &StoredAccess, until: Timestamp) -> Result<(), HubError> {
-        let message = format!("deleted; its objects stay until {}, when the last written token has expired", seconds(until));
+        let until_seconds = seconds(until);
+        // Names of objects of the API hold nothing that a shell would read otherwise.
+        let message = format!(
+            "deleted; its objects stay until {until_seconds}, when the last written token has expired; to end it now: kubectl patch targetaccess {} \
+             -n {} --type=merge -p '{{\"spec\":{{\"deletionPolicy\":\"Immediate\"}}}}'",
+            name.name, name.namespace
+        );
         let ready = Finding::not(Reason::DeliveryDraining, message.clone());
         let reconciling = Finding::so(Reason::DeliveryDraining, message);
-        let status = self.with_conditions(stored, &[("Ready", &ready), ("Reconciling", &reconciling)]);
+        let findings = [("Ready", &ready), ("Reconciling", &reconciling)];
+        let status = self.with_conditions(stored, &findings, summary::of_draining_access(until));
         self.put(name, stored, &status, &ready).await
     }
 
     /// The status as it stands, with other conditions.
-    fn with_conditions(&self, stored: &StoredAccess, findings: &[(&str, &Finding)]) -> Value {
+    fn with_conditions(&self, stored: &StoredAccess, findings: &[(&str, &Finding)], summary: String) -> Value {
         let record = &stored.record;
         let mut status = if record.status.is_object() { record.status.clone() } else { json!({}) };
         status["observedGeneration"] = json!(record.generation);
         status["conditions"] = conditions(&record.status, record.generation, self.parts.clock.now().wall, findings);
+        status["summary"] = Value::String(summary);
         status
     }
 

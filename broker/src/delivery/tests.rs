@@ -4,3 +4,4 @@ mod bench;
 mod hindered;
 mod interrupted;
 mod order;
+mod status;

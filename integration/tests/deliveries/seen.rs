@@ -60,12 +60,14 @@ pub(crate) async fn kubectl_waits_for_it_and_lists_it(world: Arc<OnHub>) -> Test
     };
     kubectl(&["wait", "--for=condition=Ready", "--timeout=45s", "-n", "waited", "tga/apps"]).await?;
     kubectl(&["wait", "--for=condition=Ready", "--timeout=45s", "tgt/waited"]).await?;
+    // No target trusts the audience of this tenant. Ready is Keyferry's own work, and the row must not leave it at that.
+    tenant.until("apps", "TargetAuthenticates", "False", "ProbeRefused").await?;
     let expires = world.hub.admin().get(&tenant.access("apps")).await?["status"]["exposureUntil"].as_str().unwrap_or_default().to_owned();
     let listed = kubectl(&["get", "tga", "-n", "waited"]).await?;
     let (head, row) = listed.split_once('\n').ok_or("no row")?;
-    assert_eq!(head.split_whitespace().collect::<Vec<_>>(), ["NAME", "READY", "TARGET", "EXPIRES", "STATUS", "AGE"]);
-    assert_eq!(row.split_whitespace().take(4).collect::<Vec<_>>(), ["apps", "True", "waited", expires.as_str()], "{listed}");
-    assert!(row.contains("authorised and delivered"), "{listed}");
+    assert_eq!(head.split_whitespace().collect::<Vec<_>>(), ["NAME", "READY", "TARGET", "TARGET-OK", "EXPIRES", "STATUS", "AGE"]);
+    assert_eq!(row.split_whitespace().take(5).collect::<Vec<_>>(), ["apps", "True", "waited", "False", expires.as_str()], "{listed}");
+    assert!(row.contains("delivered, but the target refuses the token (401)"), "{listed}");
     let targets = kubectl(&["get", "tgt", "waited"]).await?;
     assert!(targets.starts_with("NAME") && targets.contains("READY") && targets.contains("True"), "{targets}");
     let all = kubectl(&["get", "keyferry", "-n", "waited"]).await?;
