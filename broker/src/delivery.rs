@@ -4,10 +4,12 @@
 //! its grant comes from the same authoriser, and is looked at once more right before the object is written.
 
 mod drain;
+mod flux_references;
 mod neighbours;
 mod probe;
 mod remove;
 mod report;
+mod target_drain;
 mod write;
 
 use std::sync::Arc;
@@ -39,9 +41,6 @@ use crate::targets::TargetReader;
 
 /// How often, at the least, an access is looked at though nothing is known to have changed: somebody may have edited its objects.
 const LOOK_AGAIN: Duration = Duration::from_secs(300);
-
-/// What keeps a deleted access until its objects may go.
-pub const FINALIZER: &str = "keyferry.dev/drain";
 
 /// What deliveries work with.
 pub struct DeliveryParts {
@@ -172,6 +171,12 @@ impl Deliveries {
         // Nor is anything taken back for a target that policy has not taken in yet.
         if !self.parts.store.is_taken_in(&round.access.target, &round.policy, &self.parts.faults.current()) {
             return Ok(Next::Retry);
+        }
+        if !round.policy.targets.contains_key(&round.access.target)
+            && let Some(draining) = self.parts.store.draining(&round.access.target)
+            && let Some(next) = self.outlast(round, &draining).await?
+        {
+            return Ok(next);
         }
         let pairs = self.pairs(round);
         let refused: Vec<&str> = pairs.iter().filter(|(_, pair)| pair.is_err()).map(|(delivery, _)| delivery.name.as_str()).collect();

@@ -22,6 +22,7 @@ pub mod embedded;
 pub mod event;
 pub mod export;
 pub mod fence;
+pub mod finalizer;
 pub mod flight;
 pub mod http;
 mod in_time;

@@ -2,11 +2,12 @@
 
 mod listing;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use keyferry_core::config::{Assembled, Policy, Record, ServerConfiguration, StoredAccess, StoredObjects, StoredTarget};
+use keyferry_core::access_status;
+use keyferry_core::config::{Assembled, DrainingTarget, Policy, Record, ServerConfiguration, StoredAccess, StoredObjects, StoredTarget};
 use keyferry_core::name::{AccessName, ObjectName};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -180,6 +181,27 @@ impl ObjectStore {
     /// What the API says of a target, as last seen.
     pub fn target(&self, name: &ObjectName) -> Option<Record> {
         self.objects().targets.get(name).map(|target| target.record.clone())
+    }
+
+    /// A target that is being deleted and drains.
+    pub fn draining(&self, name: &ObjectName) -> Option<DrainingTarget> {
+        self.objects().draining(name)
+    }
+
+    /// All of them.
+    pub fn all_draining(&self) -> BTreeMap<ObjectName, DrainingTarget> {
+        self.objects().targets.iter().filter_map(|(name, target)| Some((name.clone(), target.draining()?))).collect()
+    }
+
+    /// The accesses of each target of which an object may stand there.
+    pub fn users(&self) -> BTreeMap<ObjectName, Vec<AccessName>> {
+        let mut users: BTreeMap<ObjectName, Vec<AccessName>> = BTreeMap::new();
+        for (name, access) in &self.objects().accesses {
+            if let Some(meant) = access.meant().filter(|_| access_status::may_have_objects(&access.record.status)) {
+                users.entry(meant.target.clone()).or_default().push(name.clone());
+            }
+        }
+        users
     }
 
     /// The names of all targets, those without a part in the policy among them.

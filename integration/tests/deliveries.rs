@@ -53,6 +53,7 @@ fn main() -> ExitCode {
             foreign::what_others_add_to_an_object_stays_and_what_they_change_is_mended,
         )
         .test("a_deleted_access_keeps_its_objects_and_nothing_else", drain::a_deleted_access_keeps_its_objects_and_nothing_else)
+        .test("a_deleted_target_keeps_what_was_delivered", drain::a_deleted_target_keeps_what_was_delivered_and_mints_nothing)
         .test("what_is_no_longer_allowed_does_not_drain", drain::what_is_no_longer_allowed_does_not_drain)
         .test("a_move_to_a_suspended_target_takes_the_earlier_object", faults::a_move_to_a_suspended_target_takes_the_earlier_object)
         .test("immediate_takes_the_objects_at_once", drain::immediate_takes_the_objects_at_once)

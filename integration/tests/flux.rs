@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         .test("a_new_token_and_a_targets_new_ca_cost_no_reconcile", new_authority::and_a_new_token_cost_no_reconcile)
         .test("a_kubeconfig_in_a_secret_leads_to_the_target_and_deletion_prunes", by_secret::leads_to_the_target_and_deletion_prunes)
         .test("a_generic_config_map_leads_to_the_target_and_deletion_prunes", by_config_map::leads_to_the_target_and_deletion_prunes)
+        .test("a_config_map_of_a_deleted_target_still_prunes", by_config_map::of_a_deleted_target_still_prunes)
         .test_alone("a_config_map_with_anothers_address_gets_nowhere", by_config_map::with_anothers_address_gets_nowhere)
         .run()
 }

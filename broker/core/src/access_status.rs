@@ -192,6 +192,13 @@ pub fn places<'a>(status: &'a Value, access: &AccessName) -> Vec<(ObjectPlace, &
     reports.iter().filter_map(place).collect()
 }
 
+/// Whether an object that was delivered may still stand there, by an access's status.
+pub fn may_have_objects(status: &Value) -> bool {
+    let reports = status.get("deliveries").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let withdrawn = [Reason::TargetNotGranted, Reason::NotExpressible, Reason::ObjectNotOurs].map(Reason::as_str);
+    reports.iter().any(|report| report["object"].is_string() && !withdrawn.iter().any(|reason| report["reason"] == *reason))
+}
+
 /// The report of an object that is no longer wanted and still stands there, under a name that no delivery has: the list is a map by name,
 /// and with a name twice the hub would refuse the whole status.
 pub fn left_over(place: &ObjectPlace, report: &Value) -> Value {

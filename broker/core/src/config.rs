@@ -29,9 +29,9 @@ pub use address::{proxy as proxy_address, server as server_address, server_name}
 pub use allow::{AllowRule, NamespaceRule};
 pub use document::MAX_CONFIG_BYTES;
 pub use mistake::{ConfigError, Mistake};
-pub use selector::NamespaceSelector;
+pub use selector::{NamespaceSelector, selects_by};
 pub use server::{HubEndpoint, Listener, ObjectSource, OwnIssuers, ServerConfiguration, TlsFiles};
-pub use stored::{Assembled, Fault, Record, StoredAccess, StoredObjects, StoredTarget};
+pub use stored::{Assembled, DrainingTarget, FINALIZER, Fault, Finalizers, Record, StoredAccess, StoredObjects, StoredTarget};
 pub use target::{CertificateSource, LifetimeRange, TargetCluster, TokenIssuer};
 
 use document::Document;

@@ -139,6 +139,8 @@ reasons! {
     ServiceAccountChanged,
     /// The object has a mistake that its schema cannot tell.
     SpecInvalid,
+    /// The TargetCluster is being deleted: nothing is minted for it, and what was delivered stays until it has expired.
+    TargetDraining,
     /// The target accepts a token that none of its rules should let in.
     TargetNotFenced,
     /// The caller's own ServiceAccount is paired with no such target: absent, forbidden and not allowed are one answer.

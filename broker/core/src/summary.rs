@@ -45,6 +45,12 @@ pub fn of_target(ready: &Finding, further: &[(&str, &Finding)]) -> String {
     warning.unwrap_or("ready; callers in allow[] can use it").to_owned()
 }
 
+/// The line of a deleted TargetCluster that this many accesses still use.
+pub fn of_draining_target(users: usize) -> String {
+    let users = if users == 1 { "1 access still uses it".to_owned() } else { format!("{users} accesses still use it") };
+    format!("deleted; {users}; deletionPolicy: Immediate ends it")
+}
+
 /// The line for what stands in the way.
 fn hindrance(reason: Reason) -> String {
     let line = match reason {
@@ -76,6 +82,7 @@ fn hindrance(reason: Reason) -> String {
         Reason::QuotaExceeded => "a quota of the namespace leaves no room for an object",
         Reason::ServiceAccountChanged => "the ServiceAccount was deleted or made anew; trying again",
         Reason::SpecInvalid => "spec has a mistake: see the condition Ready",
+        Reason::TargetDraining => "its TargetCluster is being deleted; objects stay until they expire",
         Reason::TargetNotGranted => "no TargetCluster grants this to the access and its ServiceAccount",
         Reason::TargetNotReady => "the target cannot be used yet: see the condition Ready",
         Reason::TargetSuspended => "suspended: nothing is minted or refreshed",
@@ -90,7 +97,7 @@ fn hindrance(reason: Reason) -> String {
 mod tests {
     use jiff::Timestamp;
 
-    use super::{MAX, of_access, of_draining_access, of_target};
+    use super::{MAX, of_access, of_draining_access, of_draining_target, of_target};
     use crate::condition::Finding;
     use crate::reason::Reason;
 
@@ -123,13 +130,14 @@ mod tests {
             }
         }
         assert_short(&of_draining_access(Timestamp::MAX), "the latest end");
+        assert_short(&of_draining_target(1_000_000_000), "the most users");
     }
 
     #[test]
     fn every_hindrance_of_an_object_has_a_line_of_its_own() {
         // Callers, configuration files and records of keys have no object whose STATUS would report them.
         let of_objects = ["Audience", "Audit", "Author", "Certificate", "Delivery", "Issuer", "Object", "Probe", "Quota", "Target"];
-        let concerns = |reason: &&&Reason| of_objects.iter().any(|prefix| reason.as_str().starts_with(prefix));
+        let concerns = |reason: &&Reason| of_objects.iter().any(|prefix| reason.as_str().starts_with(prefix));
         let hindering = Reason::ALL.iter().filter(|reason| **reason != Reason::TargetNotFenced);
         for reason in hindering.filter(concerns) {
             let line = of_access(&Finding::not(*reason, ""), None);

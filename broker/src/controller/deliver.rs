@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use crate::clock::Clock;
-use crate::delivery::{Deliveries, FINALIZER, Next};
+use crate::delivery::{Deliveries, Next};
 use crate::fence::FenceReader;
 use crate::leadership::LeadershipReader;
 use crate::live::LiveObjects;
@@ -160,12 +160,12 @@ struct Inputs {
 fn inputs(parts: &DeliverParts) -> HashMap<AccessName, Inputs> {
     let policy = parts.policy.current();
     let fenced = parts.fence.checked().is_ok();
+    let draining = parts.store.all_draining();
     let of = |name: &AccessName, stored: &StoredAccess| {
         let mut hasher = DefaultHasher::new();
         let record = &stored.record;
         (fenced, record.uid.as_str(), record.generation, record.deleting, &record.requested_at).hash(&mut hasher);
-        let (ours, others): (Vec<&String>, Vec<&String>) = record.finalizers.iter().partition(|one| *one == FINALIZER);
-        others.hash(&mut hasher);
+        record.finalizers.others.hash(&mut hasher);
         parts.live.namespace_labels(&name.namespace).hash(&mut hasher);
         // With a mistake, too, it rests on what it was before: that may be granted no more.
         if let Some(access) = stored.meant() {
@@ -177,9 +177,11 @@ fn inputs(parts: &DeliverParts) -> HashMap<AccessName, Inputs> {
                     Readiness::Ready(pem) => pem.hash(&mut hasher),
                     Readiness::NotReady { reason, .. } => reason.hash(&mut hasher),
                 }
+            } else if let Some(draining) = draining.get(&access.target) {
+                (draining.target.generation, draining.since).hash(&mut hasher);
             }
         }
-        (name.clone(), Inputs { number: hasher.finish() | 1, kept: !ours.is_empty() })
+        (name.clone(), Inputs { number: hasher.finish() | 1, kept: record.finalizers.ours })
     };
     parts.store.each_access(of).into_iter().collect()
 }

@@ -1,5 +1,6 @@
 //! The status of TargetClusters, and whether a target lets in somebody whom none of its rules names. Only the leader writes it.
 
+mod draining;
 mod unfenced;
 
 use std::collections::HashMap;
@@ -81,9 +82,16 @@ pub async fn follow(parts: TargetStatusParts) {
     let parts = Arc::new(parts);
     let mut tried: HashMap<ObjectName, Tried> = HashMap::new();
     let mut tries = JoinSet::new();
+    let mut drains = draining::Drains::default();
     loop {
         if parts.leadership.leads(parts.clock.now()) {
+            drains.look(&parts);
             for name in parts.store.target_names() {
+                if let Some(record) = parts.store.target(&name)
+                    && let Err(error) = drains.bring(&parts, &name, &record).await
+                {
+                    tracing::debug!(target_cluster = %name, %error, "a deleted TargetCluster could not be brought forward; trying again");
+                }
                 if let Err(error) = bring(&parts, &name, &tried).await {
                     tracing::debug!(target_cluster = %name, %error, "the status of a TargetCluster could not be written; trying again");
                 }

@@ -9,13 +9,16 @@ use keyferry_core::config::{DeletionPolicy, Delivery, DeliveryType, StoredAccess
 use keyferry_core::delivery::{self, Found, ObjectPlace, ReadObject};
 use keyferry_core::lifetime;
 use keyferry_core::name::AccessName;
-use serde_json::{Value, json};
 
-use super::{Deliveries, FINALIZER, Next, Round, report};
+use super::{Deliveries, Next, Round, report};
+use crate::finalizer::{self, Wanted};
 use crate::ports::HubError;
 
 /// How long a token that Flux has minted for itself goes on being used: it asks for the hub's default.
-const FLUX_TOKEN: Duration = Duration::from_secs(3600);
+pub(super) const FLUX_TOKEN: Duration = Duration::from_secs(3600);
+
+/// How soon it is seen whether Flux still uses an object of a deleted access, at first.
+const FIRST_LOOK: Duration = Duration::from_secs(10);
 
 /// Whether an access stays when it is deleted.
 pub(super) enum Kept {
@@ -32,33 +35,41 @@ impl Deliveries {
     pub(super) async fn keep_for_drain(&self, round: &Round<'_>) -> Result<Kept, HubError> {
         let record = &round.stored.record;
         let wanted = round.access.deletion_policy == DeletionPolicy::Drain;
-        if !wanted || record.finalizers.iter().any(|one| one == FINALIZER) {
+        if !wanted || record.finalizers.ours {
             return Ok(Kept::Already);
         }
-        let finalizers: Vec<&str> = record.finalizers.iter().map(String::as_str).chain([FINALIZER]).collect();
-        let kept = self.set_finalizers(round.name, round.stored, &finalizers).await?;
+        let kept = self.set_finalizer(round.name, round.stored, Wanted::Present).await?;
         let same = |kept: &StoredAccess| kept.record.generation == record.generation && kept.record.deleting.is_none();
         Ok(kept.filter(same).map_or(Kept::Gone, |kept| Kept::Now(Box::new(kept))))
     }
 
     /// Lets the access go when its time has come.
     pub(super) async fn drain(&self, name: &AccessName, stored: &StoredAccess, since: Timestamp) -> Result<Next, HubError> {
-        if !stored.record.finalizers.iter().any(|one| one == FINALIZER) {
+        if !stored.record.finalizers.ours {
             return Ok(Next::OnChange);
         }
         let now = self.parts.clock.now().wall;
         let until = match self.drains_until(name, stored, since).await? {
-            until if until > now && self.nothing_stays(stored).await? => since,
+            until if until > now && (self.nothing_stays(stored).await? || self.nobody_uses_it(stored).await) => since,
             until => until,
         };
         if until <= now {
-            let finalizers: Vec<&str> = stored.record.finalizers.iter().map(String::as_str).filter(|one| *one != FINALIZER).collect();
-            self.set_finalizers(name, stored, &finalizers).await?;
+            self.set_finalizer(name, stored, Wanted::Absent).await?;
             tracing::info!(access = %name, "a deleted access may go");
             return Ok(Next::OnChange);
         }
         self.report_drain(name, stored, until).await?;
-        Ok(Next::After(Duration::try_from(until.duration_since(now)).unwrap_or_default().min(super::LOOK_AGAIN)))
+        let [left, passed] =
+            [until.duration_since(now), now.duration_since(since)].map(|span| Duration::try_from(span).unwrap_or_default());
+        // Consumers mostly end soon, or not for long.
+        Ok(Next::After(left.min((passed / 4).clamp(FIRST_LOOK, super::LOOK_AGAIN))))
+    }
+
+    async fn nobody_uses_it(&self, stored: &StoredAccess) -> bool {
+        match &stored.read {
+            Ok(access) => self.is_unused(access).await,
+            Err(_) => false,
+        }
     }
 
     async fn nothing_stays(&self, stored: &StoredAccess) -> Result<bool, HubError> {
@@ -72,8 +83,7 @@ impl Deliveries {
     /// is left that may stay.
     pub(super) async fn take_back(&self, access: &TargetAccess) -> Result<bool, HubError> {
         let Some(owner) = &access.uid else { return Ok(false) };
-        let mut policy = (*self.parts.policy.current()).clone();
-        policy.accesses.insert(access.name.clone(), access.clone());
+        let policy = self.policy_for(access);
         let writing = || access.deliveries.iter().filter(|delivery| delivery.object_name.is_some());
         let refused = |delivery: &&Delivery| authorise::delivery_pair(&policy, &*self.parts.live, &access.name, &delivery.name).is_err();
         for place in writing().filter(refused).filter_map(|delivery| ObjectPlace::of(access, delivery)) {
@@ -112,19 +122,9 @@ impl Deliveries {
         Ok(until)
     }
 
-    /// The access with these finalizers; nothing if it is gone.
-    async fn set_finalizers(
-        &self,
-        name: &AccessName,
-        stored: &StoredAccess,
-        finalizers: &[&str],
-    ) -> Result<Option<StoredAccess>, HubError> {
-        let change: Value = json!({
-            "metadata": { "uid": stored.record.uid.as_str(), "resourceVersion": stored.record.version, "finalizers": finalizers },
-        });
-        match self.parts.objects.patch(&report::path(name), &change).await {
-            Err(HubError::NotFound(_)) => Ok(None),
-            outcome => Ok(self.parts.store.written(&outcome?)),
-        }
+    /// The access with or without Keyferry's finalizer; nothing if it is gone or another one by now.
+    async fn set_finalizer(&self, name: &AccessName, stored: &StoredAccess, wanted: Wanted) -> Result<Option<StoredAccess>, HubError> {
+        let written = finalizer::set(&*self.parts.objects, &report::path(name), &stored.record, wanted).await?;
+        Ok(written.and_then(|object| self.parts.store.written(&object)))
     }
 }

@@ -5,3 +5,4 @@ mod hindered;
 mod interrupted;
 mod order;
 mod status;
+mod target_drain;

@@ -264,7 +264,7 @@ fn render(snapshot: &Snapshot<'_>, delivery: &Delivery, bearer: Option<&Bearer<'
     delivery::render(snapshot, delivery, bearer).map_err(|_| failed())?.ok_or_else(failed)
 }
 
-fn token_report(held: &Held<'_>) -> Option<TokenReport> {
+pub(super) fn token_report(held: &Held<'_>) -> Option<TokenReport> {
     let (expires_at, renew_at) = (held.expires_at()?, held.renew_at()?);
     Some(TokenReport { token_id: held.token_id().unwrap_or_default().chars().take(128).collect(), expires_at, renew_at })
 }

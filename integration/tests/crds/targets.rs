@@ -191,6 +191,11 @@ fn shape() -> Vec<Case> {
         spec(&base, json!([]), No("spec")),
         spec(&base, Value::Null, No("spec")),
     ];
+    cases.extend(each(
+        &base,
+        "deletionPolicy",
+        [(json!("Drain"), Yes), (json!("Immediate"), Yes), (json!("Orphan"), No("spec.deletionPolicy"))],
+    ));
     cases.extend(each(&base, "suspend", [(json!(true), Yes), (json!(false), Yes), (json!("true"), No("spec.suspend"))]));
     for member in ["adress", "namespace", "insecureSkipTLSVerify", "caFile", "Address"] {
         cases.extend(each(&base, member, all(No(member), ["x"])));

@@ -58,6 +58,31 @@ pub(crate) async fn a_delivery_that_is_taken_out_takes_its_object(world: Arc<OnH
     Ok(())
 }
 
+pub(crate) async fn a_deleted_target_keeps_what_was_delivered_and_mints_nothing(world: Arc<OnHub>) -> TestResult {
+    let tenant = Tenant::new(&world, "unmoored", &EVERY_SHAPE).await?;
+    tenant.put_access("apps", json!([{ "name": "s", "type": "KubeConfigSecret" }, { "name": "h", "type": "HTTP" }])).await?;
+    tenant.until_ready("apps").await?;
+    let target = "/apis/keyferry.dev/v1alpha1/targetclusters/unmoored";
+    let kept = |object: &serde_json::Value| object["metadata"]["finalizers"] == json!(["keyferry.dev/drain"]);
+    world.until(target, "with a finalizer", kept).await?;
+    let (written, secret) = (tenant.written()?, world.hub.admin().get(&tenant.secret("apps-kubeconfig")).await?);
+    world.hub.admin().delete(target).await?;
+    tenant.until("apps", "Ready", "False", "TargetDraining").await?;
+    let draining = world.until_target("unmoored", "Ready", "False", "TargetDraining").await?;
+    assert_eq!(draining["status"]["summary"], "deleted; 1 access still uses it; deletionPolicy: Immediate ends it");
+    assert!(draining["status"]["conditions"].to_string().contains("unmoored/apps"), "{draining}");
+    let caller = caller_token(&world.hub, "unmoored", RECONCILER).await?;
+    assert_eq!(world.broker.exchange(&caller, "unmoored/apps").await?.status, 400, "nobody gets a token by it any more");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(world.hub.admin().get(&tenant.secret("apps-kubeconfig")).await?, secret, "its object stays as it was");
+    assert_eq!(tenant.written()?, written);
+    world.hub.admin().patch(target, &json!({ "spec": { "deletionPolicy": "Immediate" } })).await?;
+    world.until_gone(target).await?;
+    world.until_gone(&tenant.secret("apps-kubeconfig")).await?;
+    tenant.until("apps", "Ready", "False", "TargetNotGranted").await?;
+    Ok(())
+}
+
 /// Who deletes an access in the moment before it is taken out of `allow[]` keeps nothing by that.
 pub(crate) async fn what_is_no_longer_allowed_does_not_drain(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "hasty", &EVERY_SHAPE).await?;

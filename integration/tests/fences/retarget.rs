@@ -47,6 +47,13 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
         for change in [json!({ "suspend": true }), json!({ "allow": [] }), json!({ "tokenLifetime": { "max": "2h" } })] {
             must_pass(&change.to_string(), editor.patch(&format!("{there}?dryRun=All"), &json!({ "spec": change })).await)?;
         }
+        // Keyferry's own account needs the right to patch it for its finalizer, which RBAC cannot limit to that.
+        let own = people::keyferry(hub).await?;
+        for change in [json!({ "allow": [] }), json!({ "suspend": true }), json!({ "address": "https://evil.example.com" })] {
+            must_be_denied(&change.to_string(), own.patch(&format!("{there}?dryRun=All"), &json!({ "spec": change })).await, POLICY)?;
+        }
+        let finalizer = json!({ "metadata": { "finalizers": ["keyferry.dev/drain"] } });
+        must_pass("its finalizer", own.patch(&format!("{there}?dryRun=All"), &finalizer).await)?;
         // Delete and create anew is no way round.
         must_pass("deletion", editor.delete(&there).await)?;
         let mut elsewhere = target("prod");
@@ -61,7 +68,7 @@ fn target(name: &str) -> Value {
         "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": name },
         "spec": {
             "address": "https://prod.example.com:6443", "audience": "https://prod.example.com", "certSecretRef": { "name": "prod-ca" },
-            "issuer": "Hub", "suspend": false,
+            "issuer": "Hub", "deletionPolicy": "Drain", "suspend": false,
             "allow": [{ "namespaces": ["tenant-a"], "serviceAccounts": ["reconciler"] }],
         },
     })

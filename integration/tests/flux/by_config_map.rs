@@ -6,11 +6,11 @@ use keyferry_integration::control_plane::ControlPlane;
 use keyferry_integration::flux::{GitSource, KubeConfigRef, KustomizationSpec, until_ready, until_said};
 use keyferry_integration::rbac::apply_manifests;
 use keyferry_integration::runner::{TestError, TestResult};
-use keyferry_integration::world::on_hub::{RECONCILER, audience};
+use keyferry_integration::world::on_hub::{RECONCILER, access_path, audience, has_condition};
 use keyferry_integration::world::shipped;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::stage::{Stage, access, config_map_path, is_there, until_gone, user, who_applied};
+use crate::stage::{Stage, access, access_to, config_map_path, declare, is_there, until, until_gone, user, who_applied};
 
 const TENANT: &str = "tenant-b";
 
@@ -30,6 +30,35 @@ pub(crate) async fn leads_to_the_target_and_deletion_prunes(stage: Arc<Stage>) -
     until_gone(hub.admin(), &spec.path()).await?;
     assert!(!is_there(target.admin(), &config_map_path(name)).await?, "the target ends clean");
     Ok(())
+}
+
+/// The platform takes the TargetCluster away before the tenant has taken its Kustomization away.
+pub(crate) async fn of_a_deleted_target_still_prunes(stage: Arc<Stage>) -> TestResult {
+    let (name, target_name) = ("left-behind", "target-left");
+    let hub = &stage.hub;
+    let target = stage.target_of(target_name, &[TENANT]).await?;
+    declare(hub, &target, &target.url(), &[(TENANT, "FluxConfigMap")]).await?;
+    let (repository, _) = stage.repository_of(name).await?;
+    access_to(target_name, hub, TENANT, name, "FluxConfigMap").await?;
+    let spec = apply(hub, name, repository.url()).await?;
+    until_ready(hub, &spec.path()).await?;
+    let target_path = format!("/apis/keyferry.dev/v1alpha1/targetclusters/{target_name}");
+    let kept = |object: &Value| object["metadata"]["finalizers"] == json!(["keyferry.dev/drain"]);
+    until(hub.admin(), &target_path, "with a finalizer", kept).await?;
+
+    hub.admin().delete(&target_path).await?;
+    let drains = |object: &Value| has_condition(object, "Ready", "False", "TargetDraining");
+    let draining = until(hub.admin(), &target_path, "draining", drains).await?;
+    assert!(draining.to_string().contains(&format!("{TENANT}/{name}")), "it names who is in the way: {draining}");
+    until(hub.admin(), &access_path(TENANT, name), "draining", drains).await?;
+    assert!(is_there(hub.admin(), &format!("/api/v1/namespaces/{TENANT}/configmaps/{name}")).await?, "Flux has what it needs");
+
+    hub.admin().delete(&spec.path()).await?;
+    until_gone(hub.admin(), &spec.path()).await?;
+    assert!(!is_there(target.admin(), &config_map_path(name)).await?, "the target ends clean");
+    hub.admin().delete(&access_path(TENANT, name)).await?;
+    until_gone(hub.admin(), &access_path(TENANT, name)).await?;
+    until_gone(hub.admin(), &target_path).await
 }
 
 /// The hub mints no such token for Flux; and were its policy not there, the target would still let nobody in.

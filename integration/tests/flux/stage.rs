@@ -154,6 +154,21 @@ pub(crate) async fn until_applied(hub: &ControlPlane, spec: &KustomizationSpec<'
     }
 }
 
+/// Waits until an object is as wanted, and returns it.
+pub(crate) async fn until(client: &RestClient, path: &str, wanted: &str, is: impl Fn(&Value) -> bool) -> Result<Value, TestError> {
+    let limit = Instant::now() + Duration::from_secs(30);
+    loop {
+        let object = client.get(path).await?;
+        if is(&object) {
+            return Ok(object);
+        }
+        if Instant::now() > limit {
+            return Err(format!("{path} is not {wanted} after 30 s, but {object}").into());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
 /// Waits until an object is gone.
 pub(crate) async fn until_gone(client: &RestClient, path: &str) -> Result<(), TestError> {
     let limit = Instant::now() + Duration::from_secs(30);

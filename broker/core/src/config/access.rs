@@ -108,7 +108,7 @@ pub enum ArgoCdForm {
     BearerToken,
 }
 
-/// What becomes of written objects when their access is deleted.
+/// What becomes of written objects when their access, or the target that they lead to, is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeletionPolicy {
     /// They stay until the last written token has expired.
@@ -116,6 +116,12 @@ pub enum DeletionPolicy {
     Drain,
     /// They go at once.
     Immediate,
+}
+
+impl DeletionPolicy {
+    pub(super) fn read(text: Option<&str>, check: &mut Check<'_>) -> DeletionPolicy {
+        choice(text, "spec.deletionPolicy", &[("Drain", DeletionPolicy::Drain), ("Immediate", DeletionPolicy::Immediate)], check)
+    }
 }
 
 /// Whether a token is tried at the target.
@@ -222,12 +228,7 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         (Some(name), Some(target)) => deliveries::read(spec.deliveries, &deliveries::Names { access: name, target }, &mut check),
         _ => Vec::new(),
     };
-    let deletion_policy = choice(
-        spec.deletion_policy.as_deref(),
-        "spec.deletionPolicy",
-        &[("Drain", DeletionPolicy::Drain), ("Immediate", DeletionPolicy::Immediate)],
-        &mut check,
-    );
+    let deletion_policy = DeletionPolicy::read(spec.deletion_policy.as_deref(), &mut check);
     let probes: &[(&str, Probe)] = match check.origin() {
         Origin::File => &[("Off", Probe::Off), ("Report", Probe::Report)],
         Origin::Hub(_) => &[("Off", Probe::Off), ("Report", Probe::Report), ("Require", Probe::Require)],

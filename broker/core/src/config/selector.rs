@@ -11,6 +11,11 @@ const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 /// Labels that an admission policy reserves to platform admins.
 const GUARDED_PREFIX: &str = "access.keyferry.dev/";
 
+/// Whether a selector can go by this label of a namespace.
+pub fn selects_by(key: &str) -> bool {
+    key == NAME_LABEL || key.starts_with(GUARDED_PREFIX)
+}
+
 /// A `metav1.LabelSelector` as written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -99,7 +104,7 @@ impl Term {
 }
 
 fn guarded(key: &str, path: &str, check: &mut Check<'_>) {
-    if key != NAME_LABEL && !key.starts_with(GUARDED_PREFIX) {
+    if !selects_by(key) {
         check.wrong(
             path,
             format!("the label key {key:?} can be set by whoever may edit a namespace"),

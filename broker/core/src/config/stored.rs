@@ -3,6 +3,7 @@
 //! One object's mistake takes that object out of the policy and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -11,12 +12,25 @@ use serde_json::Value;
 use super::document::{Document, HubObject};
 use super::mistake::Mistake;
 use super::server::ServerConfiguration;
-use super::{Generation, Policy, TargetAccess, TargetCluster, access, target};
+use super::{DeletionPolicy, Generation, Policy, TargetAccess, TargetCluster, access, target};
+use crate::lifetime;
 use crate::name::{AccessName, Namespace, ObjectName};
 use crate::reason::Reason;
 use crate::service_account::Uid;
 
-/// What the API says of an object beside its spec.
+/// The finalizer by which Keyferry keeps an object that is deleted, until what was delivered by it may go.
+pub const FINALIZER: &str = "keyferry.dev/drain";
+
+/// The finalizers of an object, as far as decisions need them. Others may add as many and as long ones as the API takes, so none is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Finalizers {
+    /// Whether Keyferry's own is among them.
+    pub ours: bool,
+    /// A hash of the others in their order; 0 where there are none.
+    pub others: u64,
+}
+
+/// What the API says of an object beside its spec. Its size is bounded whatever others write into the object's metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Its UID.
@@ -30,7 +44,7 @@ pub struct Record {
     /// Since when it is being deleted.
     pub deleting: Option<Timestamp>,
     /// Its finalizers.
-    pub finalizers: Vec<String>,
+    pub finalizers: Finalizers,
     /// The annotation `keyferry.dev/requestedAt`.
     pub requested_at: Option<String>,
     /// Its status as it stands.
@@ -90,14 +104,13 @@ impl Record {
     fn of(object: &Value) -> Option<Record> {
         let metadata = object.get("metadata")?;
         let text = |field: &str| metadata.get(field).and_then(Value::as_str);
-        let finalizers = metadata.get("finalizers").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         Some(Record {
             uid: Uid::new(text("uid")?).ok()?,
             generation: metadata.get("generation").and_then(Value::as_i64).unwrap_or_default(),
             version: text("resourceVersion")?.to_owned(),
             created: text("creationTimestamp")?.parse().ok()?,
             deleting: text("deletionTimestamp").map(|at| at.parse().unwrap_or(Timestamp::UNIX_EPOCH)),
-            finalizers: finalizers.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            finalizers: Finalizers::of(metadata),
             requested_at: metadata.pointer("/annotations/keyferry.dev~1requestedAt").and_then(Value::as_str).map(short),
             status: object.get("status").cloned().unwrap_or_default(),
         })
@@ -111,6 +124,23 @@ impl Record {
     fn document(&self, object: &Value) -> Document {
         let hub = HubObject { uid: self.uid.clone(), generation: self.spec() };
         Document::of_hub(object.clone(), hub)
+    }
+}
+
+impl Finalizers {
+    fn of(metadata: &Value) -> Finalizers {
+        let listed = metadata.get("finalizers").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        let (mut found, mut hasher) = (Finalizers::default(), DefaultHasher::new());
+        for finalizer in listed {
+            if finalizer == FINALIZER {
+                found.ours = true;
+            } else {
+                finalizer.hash(&mut hasher);
+                // The set bit tells one from none.
+                found.others = hasher.finish() | 1;
+            }
+        }
+        found
     }
 }
 
@@ -131,6 +161,13 @@ impl StoredTarget {
         let audience = document.text("/spec/audience").to_owned();
         let read = policy.targets.remove(&name).filter(|_| mistakes.is_empty()).ok_or(mistakes);
         Some((name, StoredTarget { record, audience, read }))
+    }
+
+    /// What it is while it drains.
+    pub fn draining(&self) -> Option<DrainingTarget> {
+        let since = self.record.deleting.filter(|_| self.record.finalizers.ours)?;
+        let target = self.read.as_ref().ok().filter(|target| target.deletion_policy == DeletionPolicy::Drain)?;
+        Some(DrainingTarget { target: target.clone(), since })
     }
 
     /// The older of two keeps an audience.
@@ -173,6 +210,23 @@ impl StoredAccess {
     /// What it means, or meant when it last had no mistake.
     pub fn meant(&self) -> Option<&TargetAccess> {
         self.read.as_ref().ok().or(self.before.as_deref())
+    }
+}
+
+/// A TargetCluster that is being deleted and stays until what was delivered for it has ended. It has no part in the policy: nothing is
+/// minted or refreshed for it. Its `allow[]` still decides whose objects may stay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DrainingTarget {
+    /// What it means.
+    pub target: TargetCluster,
+    /// When it was deleted.
+    pub since: Timestamp,
+}
+
+impl DrainingTarget {
+    /// When nothing that was delivered for it may stay any longer, whoever uses it: no token that was minted before lives longer.
+    pub fn ends(&self) -> Timestamp {
+        self.since.saturating_add(lifetime::MAX).unwrap_or(self.since)
     }
 }
 
@@ -225,6 +279,11 @@ impl StoredObjects {
             }
         }
         assembled
+    }
+
+    /// A target that is being deleted and drains; nothing if it is to go at once, or cannot be read.
+    pub fn draining(&self, name: &ObjectName) -> Option<DrainingTarget> {
+        self.targets.get(name)?.draining()
     }
 
     /// The audiences of all targets, as written; of those that are being deleted too, which stay as long as somebody's finalizer does.

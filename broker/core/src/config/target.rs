@@ -11,7 +11,7 @@ use super::check::Check;
 use super::document::{Document, LocalReference, Metadata};
 use super::mistake::Mistake;
 use super::server::ServerConfiguration;
-use super::{Generation, Policy, address, allow, span};
+use super::{DeletionPolicy, Generation, Policy, address, allow, span};
 use crate::audience::Audience;
 use crate::issuer::Issuer;
 use crate::lifetime;
@@ -46,6 +46,8 @@ pub struct TargetCluster {
     pub lifetime: LifetimeRange,
     /// Who may use it. Empty means nobody.
     pub allow: Arc<[AllowRule]>,
+    /// What becomes of objects that were delivered for it when it is deleted.
+    pub deletion_policy: DeletionPolicy,
     /// Whether nothing is minted for the time being.
     pub suspend: bool,
 }
@@ -107,6 +109,7 @@ struct Spec {
     token_lifetime: Lifetime,
     #[serde(default)]
     allow: Vec<Rule>,
+    deletion_policy: Option<String>,
     #[serde(default)]
     suspend: bool,
 }
@@ -140,6 +143,7 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         target_issuer,
         token_lifetime,
         allow,
+        deletion_policy,
         suspend,
     } = object.spec;
     let name = check.take("metadata.name", ObjectName::new(object.metadata.name), "name it as a Kubernetes object");
@@ -154,6 +158,7 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         .and_then(|text| check.take("spec.targetIssuer", Issuer::new(text), "write the target's own --service-account-issuer"));
     let lifetime = read_lifetime(&token_lifetime, &mut check);
     let allow = allow.into_iter().enumerate().filter_map(|(index, rule)| allow::read(rule, index, &mut check)).collect();
+    let deletion_policy = DeletionPolicy::read(deletion_policy.as_deref(), &mut check);
     if !check.clean() {
         return;
     }
@@ -175,6 +180,7 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         target_issuer,
         lifetime,
         allow,
+        deletion_policy,
         suspend,
     };
     policy.targets.insert(name, target);

@@ -116,6 +116,15 @@ impl Bench {
         self.objects.edit(ACCESS, |object| object["metadata"]["deletionTimestamp"] = json!(now));
     }
 
+    /// The TargetCluster is deleted, and stays by Keyferry's finalizer.
+    pub(super) fn delete_target(&self) {
+        let now = self.now();
+        self.objects.edit(TARGET, |object| {
+            object["metadata"]["deletionTimestamp"] = json!(now);
+            object["metadata"]["finalizers"] = json!([config::FINALIZER]);
+        });
+    }
+
     /// What the watches bring, and what follows from it.
     pub(super) fn watch(&self) {
         self.store.list(Collection::TargetClusters, &self.objects.all("/targetclusters/"));
