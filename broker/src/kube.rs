@@ -14,3 +14,5 @@ pub mod self_review;
 pub mod token_request;
 pub mod token_review;
 pub mod watch;
+mod watch_fault;
+mod watched_object;

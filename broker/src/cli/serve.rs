@@ -75,10 +75,13 @@ fn check(path: &std::path::Path, overrides: Overrides) -> ExitCode {
     }
 }
 
+/// What is logged where nothing else is said. The library of the hub's client logs each failed call once more, without saying which it was.
+const LOG: &str = "warn,kube_client::client::builder=off,keyferry=info";
+
 /// JSON lines on standard error; `KEYFERRY_LOG` filters as `RUST_LOG` does. The libraries speak only of warnings: their finer levels
 /// may print requests.
 pub(super) fn start_log() {
-    let filter = EnvFilter::try_from_env("KEYFERRY_LOG").unwrap_or_else(|_| EnvFilter::new("warn,keyferry=info"));
+    let filter = EnvFilter::try_from_env("KEYFERRY_LOG").unwrap_or_else(|_| EnvFilter::new(LOG));
     tracing_subscriber::fmt().json().with_env_filter(filter).with_writer(std::io::stderr).init();
 }
 

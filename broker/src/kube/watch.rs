@@ -1,20 +1,22 @@
 //! Watches of the hub: of ServiceAccounts and Namespaces metadata only, of TargetClusters and TargetAccesses the objects.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1;
+use keyferry_core::config::selects_by;
 use keyferry_core::name::{Namespace, ObjectName};
 use keyferry_core::service_account::{ServiceAccount, Uid};
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta, PartialObjectMeta, TypeMeta};
+use kube::core::{ApiResource, GroupVersionKind, PartialObjectMeta};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource, ResourceExt};
-use serde_json::{Value, json};
 
 use super::client::ClientError;
+use super::watch_fault;
+use super::watched_object::WatchedObject;
 use crate::clock::Clock;
 use crate::live::{LiveObjects, Watched};
 use crate::object_store::{Collection, Listing, ObjectStore};
@@ -28,8 +30,6 @@ const LAST_PAUSE: Duration = Duration::from_secs(5);
 
 /// How long a watch may be silent. The hub sends a bookmark about once a minute, so a longer silence is a dead connection.
 const SILENCE: Duration = Duration::from_secs(90);
-/// The one annotation of our objects that means something.
-const REQUESTED_AT: &str = "keyferry.dev/requestedAt";
 /// Objects per page of a list: tenants can make each of them large.
 const PAGE: u32 = 100;
 
@@ -76,13 +76,13 @@ pub async fn namespaces(client: Client, live: Arc<LiveObjects>, clock: Arc<dyn C
         Change::Listing => listing.clear(),
         Change::Listed(object) => {
             if let (Ok(name), true) = (Namespace::new(object.name_any()), is_live(&object)) {
-                listing.insert(name, object.labels().clone());
+                listing.insert(name, selected_by(&object));
             }
         }
         Change::ListingDone => live.replace_namespaces(std::mem::take(&mut listing)),
         Change::Set(object) => {
             if let Ok(name) = Namespace::new(object.name_any()) {
-                live.set_namespace(name, is_live(&object).then(|| object.labels().clone()));
+                live.set_namespace(name, is_live(&object).then(|| selected_by(&object)));
             }
         }
         Change::Gone(object) => {
@@ -110,33 +110,16 @@ async fn objects(client: Client, collection: Collection, store: &ObjectStore, li
         Collection::TargetAccesses => (Watched::TargetAccesses, "TargetAccess", "targetaccesses"),
     };
     let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("keyferry.dev", "v1alpha1", kind), plural);
-    let api: Api<DynamicObject> = Api::all_with(client, &resource);
+    let api: Api<WatchedObject> = Api::all_with(client, &resource);
     let mut listing = Listing::of(collection);
     follow(&api, watched, live, clock, |event| match event {
         Change::Listing => listing = Listing::of(collection),
-        Change::Listed(object) => store.note(&mut listing, &read(object)),
+        Change::Listed(object) => store.note(&mut listing, &object.into_value()),
         Change::ListingDone => store.replace_all(std::mem::replace(&mut listing, Listing::of(collection))),
-        Change::Set(object) => store.set(collection, &read(object)),
-        Change::Gone(object) => store.remove(collection, &read(object)),
+        Change::Set(object) => store.set(collection, &object.into_value()),
+        Change::Gone(object) => store.remove(collection, &object.into_value()),
     })
     .await;
-}
-
-/// The object without what nobody reads of its metadata: managedFields are often more than the rest together, and annotations are as long as
-/// their writers like. Its parts are moved, not copied.
-fn read(object: DynamicObject) -> Value {
-    let DynamicObject { types, metadata, data } = object;
-    let mut metadata = ObjectMeta { managed_fields: None, labels: None, owner_references: None, ..metadata };
-    if let Some(annotations) = &mut metadata.annotations {
-        annotations.retain(|key, _| key == REQUESTED_AT);
-    }
-    let mut value = if data.is_object() { data } else { json!({}) };
-    if let Some(TypeMeta { api_version, kind }) = types {
-        value["apiVersion"] = Value::String(api_version);
-        value["kind"] = Value::String(kind);
-    }
-    value["metadata"] = serde_json::to_value(metadata).unwrap_or_default();
-    value
 }
 
 enum Change<T> {
@@ -199,15 +182,19 @@ async fn follow_once<T: Followed>(
                 act(Change::Gone(object));
                 live.watch_answered(watched);
             }
-            Err(_) => {
-                // The library's text may quote an object; which watch failed is what matters.
-                tracing::warn!(?watched, "watching the hub failed; trying again");
+            Err(error) => {
+                tracing::warn!(?watched, error = watch_fault::describe(&error), "watching the hub failed; trying again");
                 live.watch_failed(watched, clock.now());
                 break;
             }
         }
     }
     listed
+}
+
+/// The labels of a namespace that a TargetCluster may select by. Its owner may add any number of others.
+fn selected_by(namespace: &PartialObjectMeta<v1::Namespace>) -> BTreeMap<String, String> {
+    namespace.labels().iter().filter(|(key, _)| selects_by(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 /// Being deleted is as good as gone.
@@ -220,39 +207,4 @@ fn identity(object: &PartialObjectMeta<v1::ServiceAccount>) -> Option<(ServiceAc
     let name = ObjectName::new(object.name_any()).ok()?;
     let uid = object.metadata.uid.clone().and_then(|uid| Uid::new(uid).ok()).filter(|_| is_live(object));
     Some((ServiceAccount { namespace, name }, uid))
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use keyferry_core::config::StoredAccess;
-
-    use super::*;
-
-    #[test]
-    fn what_nobody_reads_is_dropped_and_the_rest_means_the_same() {
-        let long = "x".repeat(100_000);
-        let written = json!({
-            "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess",
-            "metadata": {
-                "name": "apps", "namespace": "tenant-a", "uid": "u", "resourceVersion": "7", "generation": 2,
-                "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-02T00:00:00Z", "finalizers": ["keyferry.dev/drain"],
-                "labels": { "a": long.get(..60) }, "ownerReferences": [{ "apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "o" }],
-                "annotations": { "kubectl.kubernetes.io/last-applied-configuration": long, "keyferry.dev/requestedAt": "now" },
-                "managedFields": [{ "manager": "kubectl", "operation": "Apply", "apiVersion": "keyferry.dev/v1alpha1", "fieldsType": "FieldsV1", "fieldsV1": { "f:spec": {} } }],
-            },
-            "spec": { "targetClusterRef": { "name": "prod" }, "serviceAccountName": "reconciler" },
-            "status": { "exposureUntil": "2026-01-02T00:00:00Z" },
-        });
-        let value = read(serde_json::from_value(written.clone()).unwrap());
-        assert!(value.to_string().len() < 1000, "{value}");
-        let text = value.to_string();
-        for dropped in ["managedFields", "labels", "ownerReferences", "last-applied"] {
-            assert!(!text.contains(dropped), "{dropped} in {text}");
-        }
-        assert_eq!(StoredAccess::read(&value), StoredAccess::read(&written));
-        let (_, stored) = StoredAccess::read(&value).unwrap();
-        assert!(stored.read.is_ok() && stored.record.requested_at.as_deref() == Some("now") && stored.record.deleting.is_some());
-        assert_eq!(stored.record.status, written["status"]);
-    }
 }

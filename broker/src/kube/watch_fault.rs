@@ -1,0 +1,94 @@
+//! Why a watch of the hub failed, for the log. The library's own texts may quote objects and credentials, so none is repeated.
+
+use std::error::Error;
+use std::io;
+
+use kube::core::Status;
+use kube::runtime::watcher;
+
+/// The most characters of a text of the hub.
+const LONGEST: usize = 300;
+
+/// What failed, and why.
+pub(super) fn describe(error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(error) => format!("listing: {}", cause(error)),
+        watcher::Error::WatchStartFailed(error) => format!("starting to watch: {}", cause(error)),
+        watcher::Error::WatchFailed(error) => format!("watching: {}", cause(error)),
+        watcher::Error::WatchError(status) => format!("watching: {}", answer(status)),
+        watcher::Error::NoResourceVersion => "listing: the hub's answer has no resourceVersion".to_owned(),
+    }
+}
+
+fn cause(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => answer(status),
+        kube::Error::SerdeError(_) => "the hub's answer could not be read".to_owned(),
+        kube::Error::Auth(_) => "Keyferry's own credentials could not be read".to_owned(),
+        kube::Error::Service(error) => connection(&**error),
+        kube::Error::HyperError(error) => connection(error),
+        kube::Error::ReadEvents(error) => connection(error),
+        _ => "the request could not be sent".to_owned(),
+    }
+}
+
+/// The hub's own words are about what Keyferry asked for. They are bounded and on one line.
+fn answer(status: &Status) -> String {
+    let text: String = status.message.chars().filter(|character| !character.is_control()).take(LONGEST).collect();
+    format!("the hub answered {}: {text}", status.code)
+}
+
+/// The kind of the innermost fault that is known.
+fn connection(error: &(dyn Error + 'static)) -> String {
+    let mut found = "the connection failed".to_owned();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(fault) = error.downcast_ref::<io::Error>() {
+            if let Some(rustls::Error::InvalidCertificate(fault)) = fault.get_ref().and_then(|inner| inner.downcast_ref()) {
+                return format!("the hub's certificate is not accepted: {fault:?}").chars().take(LONGEST).collect();
+            }
+            match fault.kind() {
+                // They say nothing more.
+                io::ErrorKind::Other | io::ErrorKind::InvalidData => {}
+                kind => found = kind.to_string(),
+            }
+        }
+        next = error.source();
+    }
+    found
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+    use kube::{Api, Client, Config};
+
+    use super::*;
+
+    async fn listing_at(port: u16) -> String {
+        let mut config = Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
+        config.default_retry = false;
+        let resource =
+            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("keyferry.dev", "v1alpha1", "TargetAccess"), "targetaccesses");
+        let api: Api<DynamicObject> = Api::all_with(Client::try_from(config).unwrap(), &resource);
+        describe(&watcher::Error::InitialListFailed(api.list(&Default::default()).await.unwrap_err()))
+    }
+
+    #[tokio::test]
+    async fn a_closed_port_is_a_refused_connection() {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        assert_eq!(listing_at(port).await, "listing: connection refused");
+    }
+
+    #[test]
+    fn the_hubs_words_are_bounded_and_the_librarys_are_not_repeated() {
+        let status = Status { message: format!("line\n{}", "x".repeat(5000)), code: 410, ..Status::default() };
+        let text = describe(&watcher::Error::WatchError(Box::new(status)));
+        assert!(text.starts_with("watching: the hub answered 410: linexx") && text.len() < 400, "{text}");
+        let quoting = serde_json::from_str::<u8>(r#""secret of an object""#).unwrap_err();
+        assert!(quoting.to_string().contains("secret"), "the library quotes what it read");
+        let text = describe(&watcher::Error::WatchFailed(kube::Error::SerdeError(quoting)));
+        assert_eq!(text, "watching: the hub's answer could not be read");
+    }
+}
