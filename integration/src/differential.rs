@@ -16,5 +16,5 @@ mod token;
 mod verdict;
 
 pub use facts::hold;
-pub use run::{Settings, differ};
+pub use run::{Cases, Settings, differ};
 pub use shipped::shipped;

@@ -1,4 +1,5 @@
-//! keyferry-trust held against kube-apiserver's own authenticator, on the files of `auth-configs/` and on random cases.
+//! keyferry-trust held against kube-apiserver's own authenticator, on the files of `auth-configs/`, on random cases, and on random
+//! texts that are YAML or nearly so.
 //!
 //! A longer run, or another one: `KEYFERRY_DIFFERENTIAL_CASES=100000 KEYFERRY_DIFFERENTIAL_SEED=7 cargo test -p keyferry-integration --test differential`.
 //! `KEYFERRY_DIFFERENTIAL_FIRST` starts at another case, `_SHOWN` says how many disagreements are shrunk and printed with both answers (12),
@@ -9,7 +10,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use keyferry_integration::differential::{self, Settings};
+use keyferry_integration::differential::{self, Cases, Settings};
 use keyferry_integration::oracle::Oracles;
 use keyferry_integration::runner::Suite;
 
@@ -18,6 +19,9 @@ fn main() -> ExitCode {
         .limit(Duration::from_secs(3600))
         .test("the_oracles_say_what_real_servers_said", |oracles| async move { differential::hold(&oracles).await })
         .test("both_say_the_same_of_the_shipped_files", |oracles| async move { differential::shipped(&oracles).await })
-        .test("both_say_the_same", |oracles| async move { differential::differ(&oracles, Settings::from_environment()).await })
+        .test("both_say_the_same", |oracles| async move { differential::differ(&oracles, Settings::from_environment(Cases::All)).await })
+        .test("both_say_the_same_of_yaml", |oracles| async move {
+            differential::differ(&oracles, Settings::from_environment(Cases::Yaml)).await
+        })
         .run()
 }

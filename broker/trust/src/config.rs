@@ -2,11 +2,9 @@
 
 mod document;
 mod fault;
-mod scalar;
 mod schema;
 mod typed;
 mod version;
-mod yaml;
 
 pub use fault::{LoadFault, Refusal, Undetermined};
 pub use schema::{

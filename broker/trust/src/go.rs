@@ -1,4 +1,4 @@
-//! What Go's libraries do, where an apiserver's answer depends on it: JSON, base64, quoting, URLs, PEM.
+//! What Go's libraries do, where an apiserver's answer depends on it: JSON, YAML, base64, quoting, URLs, PEM.
 //!
 //! The behaviour was read from Go 1.26 and tried against it; the code is ours.
 
@@ -8,3 +8,4 @@ pub(crate) mod pem;
 pub(crate) mod quote;
 pub(crate) mod time;
 pub(crate) mod url;
+pub(crate) mod yaml;

@@ -94,6 +94,8 @@ pub struct ConfigurationError {
     pub kind: &'static str,
     /// The apiserver's words.
     pub message: String,
+    /// Whether they are the apiserver's, exactly.
+    pub exact: bool,
 }
 
 /// What one entry of `jwt` says.
@@ -139,7 +141,7 @@ impl Report {
             LoadFault::Undetermined(undetermined) => Self::of_undetermined(minor, undetermined),
             LoadFault::Refused(Refusal { code, message, exact, .. }) => Self {
                 reason: Some(Reason { exact: *exact, ..Reason::own(*code, message) }),
-                errors: vec![ConfigurationError { code: *code, field: String::new(), kind: "", message: message.clone() }],
+                errors: vec![ConfigurationError { code: *code, field: String::new(), kind: "", message: message.clone(), exact: *exact }],
                 ..Self::new(minor, Answer::ConfigurationRefused)
             },
         }
@@ -158,8 +160,7 @@ impl Report {
         if let ([], [undetermined, ..]) = (invalid.errors.as_slice(), invalid.undetermined.as_slice()) {
             return Self::of_undetermined(minor, undetermined);
         }
-        // The words of CEL's compiler are ours where they are rare.
-        let exact = invalid.undetermined.is_empty() && invalid.errors.iter().all(|error| error.code != Code::ExpressionNotCompiled);
+        let exact = invalid.undetermined.is_empty() && invalid.errors.iter().all(FieldError::is_exact);
         let reason = Some(Reason { exact, ..Reason::own(Code::ConfigurationRefused, invalid.message()) });
         let errors = invalid.errors.iter().map(ConfigurationError::from).collect();
         Self { reason, errors, ..Self::new(minor, Answer::ConfigurationRefused) }
@@ -219,6 +220,6 @@ fn split(outcome: &Outcome) -> (Answer, Option<Reason>, Option<User>) {
 
 impl From<&FieldError> for ConfigurationError {
     fn from(error: &FieldError) -> Self {
-        Self { code: error.code, field: error.path.clone(), kind: error.kind.name(), message: error.to_string() }
+        Self { code: error.code, field: error.path.clone(), kind: error.kind.name(), message: error.to_string(), exact: error.is_exact() }
     }
 }

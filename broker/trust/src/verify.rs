@@ -119,6 +119,7 @@ impl Steps<'_> {
         let signed = match &self.token.form {
             Form::Signed(Ok(signed)) => Some(signed),
             Form::Signed(Err(TokenFault::Malformed(reason, exact))) => {
+                let reason = self.by_its_library(reason);
                 let rejection =
                     Rejection::new(Stage::Parse, Code::MalformedJwt, format!("oidc: verify token: oidc: malformed jwt: {reason}"));
                 return Err(End::Rejected(if *exact { rejection } else { rejection.near() }));
@@ -143,6 +144,14 @@ impl Steps<'_> {
         Ok(())
     }
 
+    /// Up to 1.32 the library that reads tokens has another name, which stands first in its own texts.
+    fn by_its_library(&self, reason: &str) -> String {
+        match reason.split_once("go-jose/go-jose: ") {
+            Some((before, after)) if self.minor <= Minor::V1_32 => format!("{before}square/go-jose: {after}"),
+            _ => reason.to_owned(),
+        }
+    }
+
     fn check_signature(&self, signed: Option<&Signed>) -> Result<(), End> {
         let Some(signed) = signed else { return Ok(()) };
         let Some(algorithm) = Algorithm::named(&signed.algorithm) else {
@@ -158,8 +167,10 @@ impl Steps<'_> {
             Some(Ok(keys)) => keys,
             Some(Err(KeySetFault::Undetermined(undetermined))) => return Err(undetermined.clone().into()),
             Some(Err(KeySetFault::Undecodable(reason))) => {
-                let message =
-                    format!("oidc: verify token: failed to verify signature: fetching keys oidc: failed to decode keys: {reason}");
+                let message = format!(
+                    "oidc: verify token: failed to verify signature: fetching keys oidc: failed to decode keys: {}",
+                    self.by_its_library(reason)
+                );
                 return Err(End::Rejected(Rejection::new(Stage::Signature, Code::KeySetUndecodable, message).near()));
             }
         };

@@ -18,6 +18,56 @@ const PAYLOAD: &str = r#"{"iss":"https://hub","aud":["a"],"exp":1790000000,"sub"
 const KEYS: &str =
     r#"{"keys":[{"kty":"EC","crv":"P-256","x":"AQ","y":"AQ","kid":"k"},{"kty":"RSA","n":"AQAB","e":"AQAB","x5c":["YWI="]}]}"#;
 
+/// What means something in YAML, to the scanner most of all.
+const PIECES: &[&str] = &[
+    "a",
+    "b: c",
+    ": ",
+    ":",
+    "- ",
+    "-",
+    "? ",
+    "?",
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    "\n",
+    "\n  ",
+    "\n    ",
+    " ",
+    "\t",
+    "\"",
+    "'",
+    "\\",
+    "|",
+    ">",
+    "|-\n",
+    "#",
+    " #",
+    "&a ",
+    "*a",
+    "!",
+    "!!int ",
+    "!<x>",
+    "%",
+    "%YAML 1.1\n",
+    "---",
+    "...",
+    "<<: ",
+    "~",
+    "1",
+    "0x",
+    ".nan",
+    "\r",
+    "\u{85}",
+    "\u{2028}",
+    "\u{feff}",
+    "\u{0}",
+    "ü",
+];
+
 /// A text with a few pieces put in, taken out or doubled.
 fn mutated(text: &'static str) -> impl Strategy<Value = Vec<u8>> {
     let change = (0..text.len(), 0..40_usize, prop::collection::vec(any::<u8>(), 0..6), any::<bool>());
@@ -49,6 +99,12 @@ proptest! {
             let _ = validate(&loaded.configuration, minor, &["https://hub".to_owned()]);
         }
         let _ = lint(&bytes, minor, &[]);
+    }
+
+    #[test]
+    fn any_yaml(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..60), number in 0..8_usize) {
+        let text = format!("{}{}", if number % 2 == 0 { "" } else { CONFIG }, pieces.concat());
+        let _ = load(text.as_bytes(), Minor::ALL[number]);
     }
 
     #[test]

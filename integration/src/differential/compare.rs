@@ -12,6 +12,10 @@ pub(crate) struct Tally {
     pub(crate) agreed: usize,
     /// Of the agreed ones: the texts differ, the classes do not.
     pub(crate) other_words: usize,
+    /// Of the agreed ones: refusals, which have a text.
+    pub(crate) refusals: usize,
+    /// Of those: the text is said to be kube-apiserver's own, and is.
+    pub(crate) exact: usize,
     pub(crate) undetermined: usize,
     pub(crate) disagreed: usize,
     /// The issuer's documents could not be fetched, so there is nothing to compare.
@@ -44,10 +48,10 @@ pub(crate) struct Difference {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { agreed, other_words, undetermined, disagreed, unpublished, panicked } = self;
+        let Self { agreed, other_words, refusals, exact, undetermined, disagreed, unpublished, panicked } = self;
         write!(
             f,
-            "agreed {agreed} (in other words {other_words}), undetermined {undetermined}, disagreed {disagreed}, without documents {unpublished}, panics of theirs {panicked}"
+            "agreed {agreed} (in other words {other_words}; of {refusals} refusals {exact} with the exact text), undetermined {undetermined}, disagreed {disagreed}, without documents {unpublished}, panics of theirs {panicked}"
         )
     }
 }
@@ -56,6 +60,8 @@ impl Tally {
     pub(crate) fn add(&mut self, other: Self) {
         self.agreed += other.agreed;
         self.other_words += other.other_words;
+        self.refusals += other.refusals;
+        self.exact += other.exact;
         self.undetermined += other.undetermined;
         self.disagreed += other.disagreed;
         self.unpublished += other.unpublished;
@@ -81,7 +87,7 @@ pub(crate) fn compare(ours: &Ruling, theirs: &Answer) -> Comparison {
         (Ruling::NotLoaded { text, exact }, Some(load_error), _) => {
             let (our_class, their_class) = (class::of_load_error(text), class::of_load_error(load_error));
             if !exact || (our_class == their_class && *text == load_error_of_a_server(load_error)) {
-                found.agree(text, load_error)
+                found.agree_on_text(text, load_error, *exact)
             } else {
                 found.differ(None, format!("load error: ours {our_class}, theirs {their_class}"), text, load_error)
             }
@@ -107,6 +113,12 @@ impl Comparison {
         }
     }
 
+    fn agree_on_text(&mut self, ours: &str, theirs: &str, exact: bool) {
+        self.agree(ours, theirs);
+        self.tally.refusals += 1;
+        self.tally.exact += usize::from(exact);
+    }
+
     fn undetermined(&mut self, why: &str) {
         self.tally.undetermined += 1;
         self.reasons.push(why.to_owned());
@@ -128,10 +140,14 @@ fn compare_faults(ours: &[FieldFault], complete: bool, theirs: &Answer, found: &
     let our_text = lines(ours.iter().map(|fault| fault.text.as_str()).collect());
     let their_text = lines(theirs.validation_errors.iter().map(|error| error.text.as_str()).collect());
     let found_by_both = if complete { our_places == their_places } else { our_places.iter().all(|place| their_places.contains(place)) };
-    if found_by_both {
-        found.agree(&our_text, if complete { &their_text } else { &our_text });
-    } else {
+    let said_there = |fault: &&FieldFault| theirs.validation_errors.iter().any(|error| error.text == fault.text);
+    if !found_by_both {
         found.differ(None, "validation errors of other fields".to_owned(), &our_text, &their_text);
+    } else if ours.iter().filter(|fault| fault.exact).all(|fault| said_there(&fault)) {
+        let exact = complete && ours.iter().all(|fault| fault.exact);
+        found.agree_on_text(&our_text, if complete { &their_text } else { &our_text }, exact);
+    } else {
+        found.differ(None, "other words of a validation error".to_owned(), &our_text, &their_text);
     }
 }
 
@@ -158,11 +174,11 @@ fn compare_verdicts(token: usize, ours: &Verdict, theirs: &Verdict, found: &mut 
     let their_class = theirs.name();
     for verdict in possible {
         match (verdict, theirs) {
-            (Verdict::Rejected { text, .. }, Verdict::Rejected { text: their_text, .. }) if text == their_text => {
-                return found.agree("", "");
+            (Verdict::Rejected { text, exact }, Verdict::Rejected { text: their_text, .. }) if text == their_text => {
+                return found.agree_on_text("", "", *exact);
             }
             (Verdict::Rejected { text, exact: false }, Verdict::Rejected { text: their_text, .. }) if verdict.name() == their_class => {
-                return found.agree(text, their_text);
+                return found.agree_on_text(text, their_text, false);
             }
             (Verdict::Accepted(_) | Verdict::Skipped, _) if verdict == theirs => return found.agree("", ""),
             _ => {}
@@ -277,7 +293,7 @@ mod tests {
     fn words_and_gaps_are_counted() {
         let theirs = answer(r#"{"id":1,"authenticators":[{}],"tokens":[[{"error":"oidc: token is expired (x)"}]]}"#);
         let ours = |verdict: Verdict| compare(&Ruling::Verdicts(vec![vec![verdict]]), &theirs).tally;
-        assert_eq!(ours(rejected("oidc: token is expired (y)")), Tally { agreed: 1, other_words: 1, ..Tally::default() });
+        assert_eq!(ours(rejected("oidc: token is expired (y)")), Tally { agreed: 1, other_words: 1, refusals: 1, ..Tally::default() });
         assert_eq!(ours(Verdict::Undetermined { why: String::new() }), Tally { undetermined: 1, ..Tally::default() });
         let half = Tally { agreed: 1, undetermined: 1, ..Tally::default() };
         assert_eq!(half.decided_per_mille(), 500);
@@ -286,7 +302,8 @@ mod tests {
     #[test]
     fn configurations_are_compared_by_fields() {
         let theirs = answer(r#"{"id":1,"validation_errors":[{"field":"a","type":"FieldValueInvalid","text":"t"}]}"#);
-        let fault = |field: &str| FieldFault { field: field.to_owned(), kind: "FieldValueInvalid".to_owned(), text: "t".to_owned() };
+        let fault =
+            |field: &str| FieldFault { field: field.to_owned(), kind: "FieldValueInvalid".to_owned(), text: "t".to_owned(), exact: true };
         let not_valid =
             |fields: &[&str], complete| Ruling::NotValid { errors: fields.iter().map(|field| fault(field)).collect(), complete };
         assert_eq!(compare(&not_valid(&[], false), &theirs).tally.agreed, 1);
@@ -294,6 +311,10 @@ mod tests {
         assert_eq!(compare(&not_valid(&["a"], true), &theirs).tally.agreed, 1);
         assert_eq!(compare(&not_valid(&["b"], true), &theirs).tally.disagreed, 1);
         assert_eq!(compare(&not_valid(&["a", "a"], true), &theirs).tally.disagreed, 1);
+        let other_text =
+            |exact| Ruling::NotValid { errors: vec![FieldFault { text: "u".to_owned(), exact, ..fault("a") }], complete: true };
+        assert_eq!(compare(&other_text(true), &theirs).tally.disagreed, 1);
+        assert_eq!(compare(&other_text(false), &theirs).tally.other_words, 1);
         assert_eq!(compare(&Ruling::Verdicts(Vec::new()), &theirs).tally.disagreed, 1);
         assert_eq!(compare(&Ruling::NotLoaded { text: "t".to_owned(), exact: true }, &theirs).tally.disagreed, 1);
     }

@@ -7,6 +7,7 @@ mod grammar;
 pub(crate) mod key_set;
 mod mutation;
 mod token;
+mod yaml;
 
 use super::case::{Case, ConfigText, Form, Published};
 use super::keys::SigningKeys;
@@ -18,12 +19,29 @@ use token::Aim;
 /// The same for the same seed and number, but for the keys.
 pub(crate) fn case(seed: u64, number: u64, keys: &SigningKeys) -> Case {
     let mut random = Random::of(seed, number);
-    match random.below(100) {
+    match random.below(110) {
         0..30 => configuration(&mut random, keys),
         30..70 => expressions(&mut random, keys),
         70..90 => tokens(&mut random, keys),
-        _ => key_sets(&mut random, keys),
+        90..100 => key_sets(&mut random, keys),
+        _ => texts(&mut random, keys),
     }
+}
+
+/// As [`case`], of configurations alone that are written as YAML of every kind, or nearly as YAML.
+pub(crate) fn yaml_case(seed: u64, number: u64, keys: &SigningKeys) -> Case {
+    texts(&mut Random::of(seed, number), keys)
+}
+
+fn texts(random: &mut Random, keys: &SigningKeys) -> Case {
+    let mut case = plain(random, keys, Wealth::Claims);
+    if random.percent(20) {
+        mutation::change(random, &mut case.config, keys);
+    }
+    let text = yaml::text(random, &case.config.tree);
+    case.config = ConfigText { tree: Node::raw(""), form: Form::Json, before: text, after: String::new() };
+    case.tokens = vec![token::sound(random, Aim { issuer: HUB, audience: AUDIENCE })];
+    case
 }
 
 fn configuration(random: &mut Random, keys: &SigningKeys) -> Case {
@@ -103,6 +121,7 @@ mod tests {
         let keys = SigningKeys::generate().unwrap();
         for number in 0..200 {
             assert_eq!(case(7, number, &keys), case(7, number, &keys));
+            assert_eq!(yaml_case(7, number, &keys), yaml_case(7, number, &keys));
         }
         assert_ne!(case(7, 1, &keys), case(7, 2, &keys));
         assert_ne!(case(7, 1, &keys), case(8, 1, &keys));

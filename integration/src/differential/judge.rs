@@ -63,7 +63,7 @@ fn not_valid(invalid: &Invalid) -> Ruling {
 }
 
 fn fault(error: &FieldError) -> FieldFault {
-    FieldFault { field: error.path.clone(), kind: error.kind.name().to_owned(), text: error.to_string() }
+    FieldFault { field: error.path.clone(), kind: error.kind.name().to_owned(), text: error.to_string(), exact: error.is_exact() }
 }
 
 fn minor(release: OracleRelease) -> Minor {

@@ -1,6 +1,7 @@
 //! A disagreement made small: every smaller case is tried that still disagrees in the same way.
 
 mod expression;
+mod text;
 mod tree;
 
 use std::future::Future;
@@ -57,6 +58,9 @@ fn candidates(case: &Case) -> Vec<Case> {
     offer(&mut |other| other.tokens.clear());
     offer(&mut |other| other.disallowed_issuers.clear());
     offer(&mut |other| other.config.before.clear());
+    for smaller in text::smaller(&case.config.before) {
+        offer(&mut |other| other.config.before.clone_from(&smaller));
+    }
     offer(&mut |other| other.config.after.clear());
     offer(&mut |other| other.issuers.truncate(1));
     for (index, token) in case.tokens.iter().enumerate() {

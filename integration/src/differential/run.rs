@@ -21,9 +21,20 @@ const DECIDED_PER_MILLE: usize = 980;
 /// So many cases meet every class of refusals.
 const ENOUGH_FOR_ALL: u64 = 5000;
 
+/// Which cases are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cases {
+    /// Every kind.
+    All,
+    /// Configurations alone, as YAML of every kind and as texts that are nearly YAML.
+    Yaml,
+}
+
 /// Which cases, and how much is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
+    /// Which kind of cases.
+    pub kind: Cases,
     /// How many cases.
     pub cases: u64,
     /// Which stream of cases.
@@ -36,15 +47,23 @@ pub struct Settings {
 
 impl Settings {
     /// `KEYFERRY_DIFFERENTIAL_CASES`, `_SEED`, `_FIRST` and `_SHOWN`; 5,000 cases of seed 1 without them.
-    pub fn from_environment() -> Self {
+    pub fn from_environment(kind: Cases) -> Self {
         let number = |name: &str, otherwise: u64| {
             std::env::var(format!("KEYFERRY_DIFFERENTIAL_{name}")).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
         };
         Self {
+            kind,
             cases: number("CASES", 5000),
             seed: number("SEED", 1),
             first: number("FIRST", 0),
             shown: usize::try_from(number("SHOWN", 12)).unwrap_or(usize::MAX),
+        }
+    }
+
+    fn case(self, number: u64, keys: &SigningKeys) -> Case {
+        match self.kind {
+            Cases::All => generate::case(self.seed, number, keys),
+            Cases::Yaml => generate::yaml_case(self.seed, number, keys),
         }
     }
 }
@@ -86,14 +105,14 @@ pub async fn differ(oracles: &Oracles, settings: Settings) -> TestResult {
     print(oracles, &report);
     let mut shown = String::new();
     for found in report.found.iter().take(settings.shown) {
-        shown.push_str(&shrunk(oracles, &keys, settings.seed, found).await?);
+        shown.push_str(&shrunk(oracles, &keys, settings, found).await?);
     }
     let disagreed: usize = report.tallies.iter().map(|tally| tally.disagreed).sum();
     if disagreed > 0 {
         return Err(format!("{disagreed} disagreements\n{shown}").into());
     }
     let unmet: Vec<&str> = class::of_rejections().filter(|class| !report.classes.contains(class)).collect();
-    if settings.cases >= ENOUGH_FOR_ALL && !unmet.is_empty() {
+    if settings.kind == Cases::All && settings.cases >= ENOUGH_FOR_ALL && !unmet.is_empty() {
         return Err(format!("no case was refused as {unmet:?}: the generator misses something").into());
     }
     match report.tallies.iter().map(Tally::decided_per_mille).min() {
@@ -109,7 +128,7 @@ async fn chunk(
     numbers: std::ops::Range<u64>,
     report: &mut Report,
 ) -> TestResult {
-    let cases: Vec<(Case, u64)> = numbers.map(|number| (generate::case(settings.seed, number, keys), number)).collect();
+    let cases: Vec<(Case, u64)> = numbers.map(|number| (settings.case(number, keys), number)).collect();
     let questions: Arc<Vec<Question>> = Arc::new(cases.iter().map(|(case, number)| case.question(*number, keys)).collect());
     let releases: Vec<OracleRelease> = oracles.all().iter().map(Oracle::release).collect();
     let ours = tokio::task::spawn_blocking({
@@ -178,9 +197,9 @@ fn print(oracles: &Oracles, report: &Report) {
 }
 
 /// The disagreement made small, as text.
-async fn shrunk(oracles: &Oracles, keys: &Arc<SigningKeys>, seed: u64, found: &Found) -> Result<String, TestError> {
+async fn shrunk(oracles: &Oracles, keys: &Arc<SigningKeys>, settings: Settings, found: &Found) -> Result<String, TestError> {
     let oracle = oracles.all().get(found.release).ok_or("no such oracle")?;
-    let whole = generate::case(seed, found.number, keys);
+    let (seed, whole) = (settings.seed, settings.case(found.number, keys));
     let still = |case: Case| async move { difference(oracle, keys, &case, &found.kind).await.is_ok_and(|difference| difference.is_some()) };
     let small = minimise(whole, still).await;
     let difference = difference(oracle, keys, &small, &found.kind).await?;

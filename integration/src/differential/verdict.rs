@@ -24,6 +24,8 @@ pub(crate) struct FieldFault {
     /// The `field.ErrorType`, like `FieldValueInvalid`.
     pub(crate) kind: String,
     pub(crate) text: String,
+    /// Whether the text is meant to be kube-apiserver's own.
+    pub(crate) exact: bool,
 }
 
 /// What becomes of a token.

@@ -78,7 +78,7 @@ fn a_file_that_is_refused_is_an_answer() {
     let (report, text) = ask(&CONFIG.replace("https://hub", "http://hub"), &["--service-account", "a/b", "--issuer", "x"]).unwrap();
     assert_eq!(code(report.verdict), 1);
     assert!(text.contains("URL scheme must be https") && text.contains("UrlNotHttps"), "{text}");
-    let (report, _) = ask("%YAML 1.1\n---\n", &["--service-account", "a/b"]).unwrap();
+    let (report, _) = ask("1: x\n\"1\": y\n", &["--service-account", "a/b"]).unwrap();
     assert_eq!(code(report.verdict), 3);
 }
 

@@ -47,11 +47,6 @@ impl Refusal {
     pub(crate) fn near(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), exact: false, line: None }
     }
-
-    /// At a line.
-    pub(crate) fn at(self, line: u64) -> Self {
-        Self { line: Some(line), ..self }
-    }
 }
 
 impl Undetermined {

@@ -70,6 +70,14 @@ pub struct FieldError {
     pub detail: String,
 }
 
+impl FieldError {
+    /// Whether it prints exactly what the apiserver prints. What CEL's compiler says of an expression is only near.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.code != Code::ExpressionNotCompiled
+    }
+}
+
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.path, self.kind.words())?;

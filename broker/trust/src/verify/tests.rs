@@ -294,3 +294,15 @@ fn the_first_that_does_not_skip_decides() {
 }
 
 mod expressions;
+
+#[test]
+fn up_to_1_32_the_library_that_reads_tokens_has_another_name() {
+    let hub = Hub::new();
+    let token = hub.sign("{\"alg\":\"ES256\",\"jwk\":{\"kty\":\"oct\",\"k\":\"AQ\"}}", &claims(json!({})));
+    for minor in Minor::ALL {
+        let library = if minor <= Minor::V1_32 { "square/go-jose" } else { "go-jose/go-jose" };
+        let message = format!("oidc: verify token: oidc: malformed jwt: {library}: invalid embedded jwk, must be public key");
+        let said = rejection(ask(authenticator(), minor, &token, &hub.keys()));
+        assert_eq!((said.message, said.exact), (message, true), "{minor}");
+    }
+}

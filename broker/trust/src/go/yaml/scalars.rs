@@ -1,0 +1,327 @@
+//! Scalars: plain, quoted and block ones.
+
+use super::Fault;
+use super::scanner::{Kind, Scanner};
+use super::source::{is_blank, is_blank_or_end, is_break, is_break_or_end};
+
+/// How a block scalar's last line ends are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Chomping {
+    Strip,
+    Clip,
+    Keep,
+}
+
+/// Blanks and line ends inside of a scalar, which become text only if more follows.
+#[derive(Debug, Default)]
+struct Gap {
+    blanks: String,
+    first_break: String,
+    more_breaks: String,
+    broken: bool,
+}
+
+impl Gap {
+    /// What the gap becomes: its blanks, or folded lines.
+    fn take(&mut self, into: &mut String) {
+        if self.broken {
+            // One line end is a space; of several, the first is left out.
+            if self.first_break.starts_with('\n') {
+                into.push_str(if self.more_breaks.is_empty() { " " } else { &self.more_breaks });
+            } else {
+                into.push_str(&self.first_break);
+                into.push_str(&self.more_breaks);
+            }
+        } else {
+            into.push_str(&self.blanks);
+        }
+        self.blanks.clear();
+        self.first_break.clear();
+        self.more_breaks.clear();
+        self.broken = false;
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.broken && self.blanks.is_empty()
+    }
+}
+
+impl Scanner<'_> {
+    pub(super) fn fetch_plain_scalar(&mut self) -> Result<(), Fault> {
+        self.save_key()?;
+        self.key_allowed = false;
+        let start = self.source.mark;
+        let mut text = String::new();
+        let broken = self.plain(&mut text)?;
+        self.push(Kind::Scalar { text, plain: true }, start);
+        if broken {
+            self.key_allowed = true;
+        }
+        Ok(())
+    }
+
+    /// Reads a plain scalar. True if it ended behind a line end.
+    fn plain(&mut self, text: &mut String) -> Result<bool, Fault> {
+        let least = usize::try_from(self.indent + 1).unwrap_or_default();
+        let mut gap = Gap::default();
+        loop {
+            self.source.ensure(4)?;
+            if self.source.document_indicator().is_some() || self.source.here() == '#' {
+                break;
+            }
+            while !is_blank_or_end(self.source.here()) && !self.ends_plain() {
+                if !gap.is_empty() {
+                    gap.take(text);
+                }
+                self.source.read(text);
+                self.source.ensure(2)?;
+            }
+            if !is_blank(self.source.here()) && !is_break(self.source.here()) {
+                break;
+            }
+            self.source.ensure(1)?;
+            while is_blank(self.source.here()) || is_break(self.source.here()) {
+                if gap.broken && self.source.mark.column < least && self.source.here() == '\t' {
+                    return Err(self.problem("found a tab character that violates indentation"));
+                }
+                self.take_gap(&mut gap)?;
+            }
+            if self.flow_level == 0 && self.source.mark.column < least {
+                break;
+            }
+        }
+        Ok(gap.broken)
+    }
+
+    fn ends_plain(&self) -> bool {
+        match self.source.here() {
+            ':' => is_blank_or_end(self.source.peek(1)),
+            here => self.flow_level > 0 && matches!(here, ',' | '?' | '[' | ']' | '{' | '}'),
+        }
+    }
+
+    /// One blank or line end.
+    fn take_gap(&mut self, gap: &mut Gap) -> Result<(), Fault> {
+        if is_blank(self.source.here()) {
+            if gap.broken {
+                self.source.skip();
+            } else {
+                self.source.read(&mut gap.blanks);
+            }
+        } else {
+            self.source.ensure(2)?;
+            if gap.broken {
+                self.source.read_line(&mut gap.more_breaks);
+            } else {
+                gap.blanks.clear();
+                self.source.read_line(&mut gap.first_break);
+                gap.broken = true;
+            }
+        }
+        self.source.ensure(1)
+    }
+
+    pub(super) fn fetch_quoted_scalar(&mut self, single: bool) -> Result<(), Fault> {
+        self.save_key()?;
+        self.key_allowed = false;
+        let start = self.source.mark;
+        let mut text = String::new();
+        self.quoted(single, &mut text)?;
+        self.push(Kind::Scalar { text, plain: false }, start);
+        Ok(())
+    }
+
+    fn quoted(&mut self, single: bool, text: &mut String) -> Result<(), Fault> {
+        let quote = if single { '\'' } else { '"' };
+        self.source.skip();
+        let mut gap = Gap::default();
+        loop {
+            self.source.ensure(4)?;
+            if self.source.document_indicator().is_some() {
+                return Err(self.problem("found unexpected document indicator"));
+            }
+            if self.source.here() == '\0' {
+                return Err(self.problem("found unexpected end of stream"));
+            }
+            while !is_blank_or_end(self.source.here()) {
+                match self.source.here() {
+                    '\'' if single && self.source.peek(1) == '\'' => {
+                        text.push('\'');
+                        self.source.skip_all(2);
+                    }
+                    here if here == quote => break,
+                    '\\' if !single && is_break(self.source.peek(1)) => {
+                        // The line end is left out, and so are the blanks of the next line.
+                        self.source.ensure(3)?;
+                        self.source.skip();
+                        self.source.skip_line();
+                        gap.broken = true;
+                        break;
+                    }
+                    '\\' if !single => self.escaped(text)?,
+                    _ => self.source.read(text),
+                }
+                self.source.ensure(2)?;
+            }
+            self.source.ensure(1)?;
+            if self.source.here() == quote {
+                self.source.skip();
+                return Ok(());
+            }
+            while is_blank(self.source.here()) || is_break(self.source.here()) {
+                self.take_gap(&mut gap)?;
+            }
+            gap.take(text);
+        }
+    }
+
+    /// A backslash and what it stands for.
+    fn escaped(&mut self, text: &mut String) -> Result<(), Fault> {
+        let plain = match self.source.peek(1) {
+            '0' => '\0',
+            'a' => '\u{7}',
+            'b' => '\u{8}',
+            't' | '\t' => '\t',
+            'n' => '\n',
+            'v' => '\u{b}',
+            'f' => '\u{c}',
+            'r' => '\r',
+            'e' => '\u{1b}',
+            same @ (' ' | '"' | '\'' | '\\') => same,
+            'N' => '\u{85}',
+            '_' => '\u{a0}',
+            'L' => '\u{2028}',
+            'P' => '\u{2029}',
+            'x' => return self.escaped_code(2, text),
+            'u' => return self.escaped_code(4, text),
+            'U' => return self.escaped_code(8, text),
+            _ => return Err(self.problem("found unknown escape character")),
+        };
+        text.push(plain);
+        self.source.skip_all(2);
+        Ok(())
+    }
+
+    fn escaped_code(&mut self, digits: usize, text: &mut String) -> Result<(), Fault> {
+        self.source.skip_all(2);
+        self.source.ensure(digits)?;
+        let mut value = 0_u32;
+        for index in 0..digits {
+            match self.source.peek(index).to_digit(16) {
+                Some(digit) => value = (value << 4) + digit,
+                None => return Err(self.problem("did not find expected hexdecimal number")),
+            }
+        }
+        let Some(character) = char::from_u32(value) else {
+            return Err(self.problem("found invalid Unicode character escape code"));
+        };
+        text.push(character);
+        self.source.skip_all(digits);
+        Ok(())
+    }
+
+    pub(super) fn fetch_block_scalar(&mut self, literal: bool) -> Result<(), Fault> {
+        self.drop_key()?;
+        self.key_allowed = true;
+        let start = self.source.mark;
+        let mut text = String::new();
+        self.block(literal, &mut text)?;
+        self.push(Kind::Scalar { text, plain: false }, start);
+        Ok(())
+    }
+
+    fn block(&mut self, literal: bool, text: &mut String) -> Result<(), Fault> {
+        self.source.skip();
+        let (chomping, increment) = self.block_header()?;
+        let outer = usize::try_from(self.indent).unwrap_or_default();
+        let mut indent = if increment > 0 { outer + increment } else { 0 };
+        let (mut last_break, mut breaks) = (String::new(), String::new());
+        let mut after_blank = false;
+        self.block_breaks(&mut indent, &mut breaks)?;
+        self.source.ensure(1)?;
+        while self.source.mark.column == indent && self.source.here() != '\0' {
+            let blank = is_blank(self.source.here());
+            // Lines are folded, but not where one starts with a blank.
+            if !literal && !after_blank && !blank && last_break.starts_with('\n') {
+                if breaks.is_empty() {
+                    text.push(' ');
+                }
+            } else {
+                text.push_str(&last_break);
+            }
+            last_break.clear();
+            text.push_str(&breaks);
+            breaks.clear();
+            after_blank = blank;
+            while !is_break_or_end(self.source.here()) {
+                self.source.read(text);
+                self.source.ensure(1)?;
+            }
+            self.source.ensure(2)?;
+            self.source.read_line(&mut last_break);
+            self.block_breaks(&mut indent, &mut breaks)?;
+        }
+        if chomping != Chomping::Strip {
+            text.push_str(&last_break);
+        }
+        if chomping == Chomping::Keep {
+            text.push_str(&breaks);
+        }
+        Ok(())
+    }
+
+    /// What stands behind `|` or `>`: `+` or `-`, and how far the text is indented, in either order.
+    fn block_header(&mut self) -> Result<(Chomping, usize), Fault> {
+        let (mut chomping, mut increment) = (None, None);
+        self.source.ensure(1)?;
+        for _ in 0..2 {
+            match self.source.here() {
+                sign @ ('+' | '-') if chomping.is_none() => {
+                    chomping = Some(if sign == '+' { Chomping::Keep } else { Chomping::Strip });
+                }
+                '0' if increment.is_none() => return Err(self.problem("found an indentation indicator equal to 0")),
+                digit @ '1'..='9' if increment.is_none() => increment = digit.to_digit(10),
+                _ => break,
+            }
+            self.source.skip();
+            self.source.ensure(1)?;
+        }
+        self.source.skip_blanks()?;
+        self.source.skip_comment()?;
+        if !is_break_or_end(self.source.here()) {
+            return Err(self.problem("did not find expected comment or line break"));
+        }
+        if is_break(self.source.here()) {
+            self.source.ensure(2)?;
+            self.source.skip_line();
+        }
+        Ok((chomping.unwrap_or(Chomping::Clip), increment.and_then(|digit| usize::try_from(digit).ok()).unwrap_or_default()))
+    }
+
+    /// Indentation and empty lines. The first line with text says how far the text is indented, if nothing did before.
+    fn block_breaks(&mut self, indent: &mut usize, breaks: &mut String) -> Result<(), Fault> {
+        let mut deepest = 0;
+        loop {
+            self.source.ensure(1)?;
+            let inside = |indent: usize, column: usize| indent == 0 || column < indent;
+            while inside(*indent, self.source.mark.column) && self.source.here() == ' ' {
+                self.source.skip();
+                self.source.ensure(1)?;
+            }
+            deepest = deepest.max(self.source.mark.column);
+            if inside(*indent, self.source.mark.column) && self.source.here() == '\t' {
+                return Err(self.problem("found a tab character where an indentation space is expected"));
+            }
+            if !is_break(self.source.here()) {
+                break;
+            }
+            self.source.ensure(2)?;
+            self.source.read_line(breaks);
+        }
+        if *indent == 0 {
+            let least = usize::try_from(self.indent + 1).unwrap_or_default();
+            *indent = deepest.max(least).max(1);
+        }
+        Ok(())
+    }
+}
