@@ -13,6 +13,7 @@ mod doctor;
 mod exec;
 mod explain;
 mod export;
+mod help;
 mod import;
 mod keys;
 mod kubeconfig;
@@ -28,6 +29,7 @@ pub mod ui;
 mod verify;
 mod whoami;
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -93,18 +95,54 @@ enum Command {
 /// Where the hub is.
 #[derive(Args, Clone)]
 struct HubArgs {
-    /// Kubeconfig of the hub; without it, the Pod's own ServiceAccount.
-    #[arg(long, env = "KEYFERRY_KUBECONFIG", value_name = "FILE")]
+    /// Kubeconfig of the hub: without it, KUBECONFIG and ~/.kube/config as kubectl reads them, then the Pod's own ServiceAccount; serve and
+    /// credential read neither.
+    #[arg(long, env = "KEYFERRY_KUBECONFIG", value_name = "FILE", help_heading = HUB)]
     kubeconfig: Option<PathBuf>,
-    /// Context of that kubeconfig.
-    #[arg(long, env = "KEYFERRY_CONTEXT", value_name = "NAME")]
+    /// Context of the kubeconfig: without it, its current one.
+    #[arg(long, env = "KEYFERRY_CONTEXT", value_name = "NAME", help_heading = HUB)]
     context: Option<String>,
 }
 
+/// Heading of the flags that say where the hub is.
+const HUB: &str = "Hub";
+/// Heading of the flags that say which Keyferry server is asked, and as whom.
+const SERVER: &str = "Keyferry server";
+/// Heading of the flags about a target.
+const TARGET: &str = "Target";
+
 impl HubArgs {
+    /// For a person: found as kubectl finds it.
     fn access(&self) -> HubAccess {
-        HubAccess { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() }
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let search = kubeconfig_files(std::env::var_os("KUBECONFIG").as_deref(), home.as_deref());
+        HubAccess { search, ..self.named() }
     }
+
+    /// As the flags and their variables name it, else the Pod's: for what runs without a person, and for the exec plugin. A client that
+    /// runs the plugin may have the target's own kubeconfig in `KUBECONFIG`, whose user is that plugin again.
+    fn named(&self) -> HubAccess {
+        HubAccess { kubeconfig: self.kubeconfig.clone(), context: self.context.clone(), search: Vec::new() }
+    }
+}
+
+/// The files that kubectl merges: those of `KUBECONFIG`, each once, or the default file, where it is there.
+fn kubeconfig_files(variable: Option<&OsStr>, home: Option<&Path>) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for file in std::env::split_paths(variable.unwrap_or_default()).filter(|file| !file.as_os_str().is_empty()) {
+        if !files.contains(&file) {
+            files.push(file);
+        }
+    }
+    if files.is_empty() {
+        files.extend(home.filter(|home| home.is_absolute()).map(|home| home.join(".kube/config")).filter(|file| file.exists()));
+    }
+    files
+}
+
+/// Whether a flag says it, and not its variable: a flag goes before a variable of another flag.
+fn by_flag(value: Option<&OsStr>, variable: &str) -> bool {
+    value.is_some_and(|value| std::env::var_os(variable).as_deref() != Some(value))
 }
 
 /// Runs the command line of this process. The name by which it was called says whether kubectl calls it, and for what.
@@ -114,14 +152,22 @@ pub fn main() -> ExitCode {
     if called == "kubectl_complete-keyferry" {
         return completion::answer_kubectl(std::env::args_os().skip(1), Cli::command());
     }
-    let mut command = Cli::command();
+    let mut command = help::presented(Cli::command());
     if called == "kubectl-keyferry" {
         command = command.bin_name("kubectl keyferry");
     }
-    let matches = command.get_matches();
-    let command = match Cli::from_arg_matches(&matches) {
+    let matches = command.try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let command = match matches {
         Ok(cli) => cli.command,
-        Err(error) => error.exit(),
+        Err(error) => {
+            // The exit below ends the process with the code that clap gives each kind of error.
+            let _ = error.print();
+            let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+            if let Some(hint) = help::hint(error.kind(), &words) {
+                ui::note(&format!("hint: {hint}"));
+            }
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
     };
     if let Some(code) = offline(&command) {
         return code;
@@ -166,5 +212,74 @@ async fn online(command: Command) -> ExitCode {
         #[cfg(feature = "embedded")]
         Command::Demo(args) => demo::run(args).await,
         command => offline(&command).unwrap_or(ExitCode::FAILURE),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::ffi::OsStr;
+    use std::path::PathBuf;
+
+    use clap::CommandFactory;
+
+    use super::{Cli, kubeconfig_files};
+
+    /// Old spellings that are hidden: in the command that takes one, it has no other meaning.
+    const OLD_SPELLINGS: [(&str, &str); 9] = [
+        ("keys", "namespace"),
+        ("revoke", "namespace"),
+        ("rotate", "namespace"),
+        ("verify", "token-file"),
+        ("trust", "certificate-authority"),
+        ("doctor", "target"),
+        ("whoami", "target"),
+        ("can-i", "target"),
+        ("can-i", "from-namespace"),
+    ];
+
+    #[test]
+    fn kubeconfigs_are_found_as_kubectl_finds_them() {
+        let home = tempfile::tempdir().unwrap();
+        let files = |variable: &str| kubeconfig_files(Some(OsStr::new(variable)), Some(home.path()));
+        assert_eq!(files("/a:/b::/a"), [PathBuf::from("/a"), PathBuf::from("/b")]);
+        assert!(files("").is_empty(), "the default file is not there");
+        std::fs::create_dir(home.path().join(".kube")).unwrap();
+        let default = home.path().join(".kube/config");
+        std::fs::write(&default, "").unwrap();
+        assert_eq!(files(""), [default.as_path()]);
+        assert_eq!(kubeconfig_files(None, Some(home.path())), [default]);
+        assert_eq!(files("/a"), [PathBuf::from("/a")], "the variable replaces the default");
+        assert!(kubeconfig_files(None, None).is_empty());
+    }
+
+    /// What a flag is, as its help says before a colon; behind it stands what this command does with it.
+    fn meaning(argument: &clap::Arg) -> String {
+        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+        let meaning = help.split_once(": ").map_or(help.as_str(), |(meaning, _)| meaning);
+        meaning.trim_end_matches('.').to_owned()
+    }
+
+    #[test]
+    fn one_flag_name_has_one_meaning_over_all_commands() {
+        fn walk(command: &clap::Command, found: &mut BTreeMap<String, BTreeMap<String, Vec<String>>>) {
+            for argument in command.get_arguments().filter(|argument| !argument.is_positional()) {
+                let long = argument.get_long().map(|long| format!("--{long}"));
+                let short = argument.get_short().map(|short| format!("-{short}"));
+                let old = |alias: &&str| OLD_SPELLINGS.contains(&(command.get_name(), alias));
+                let aliases = argument.get_all_aliases().unwrap_or_default();
+                let aliases = aliases.iter().filter(|alias| !old(alias)).map(|alias| format!("--{alias}"));
+                for name in long.into_iter().chain(short).chain(aliases) {
+                    found.entry(name).or_default().entry(meaning(argument)).or_default().push(command.get_name().to_owned());
+                }
+            }
+            command.get_subcommands().for_each(|command| walk(command, found));
+        }
+        let mut found = BTreeMap::new();
+        walk(&Cli::command(), &mut found);
+        assert!(found.len() > 50, "the tree was walked: {found:?}");
+        let several: Vec<_> = found.iter().filter(|(_, meanings)| meanings.len() > 1).collect();
+        assert!(several.is_empty(), "{several:#?}");
     }
 }

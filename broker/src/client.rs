@@ -60,7 +60,7 @@ pub enum ClientError {
         detail: String,
     },
     /// The server's certificates cannot be read.
-    #[error("reading the server's CA certificates {0}: it must be a PEM file")]
+    #[error("reading the server's CA certificates {0}: it must be a PEM file of at most 330,000 bytes")]
     CertificateAuthority(std::path::PathBuf),
     /// The server cannot be reached.
     #[error("calling {server}: {problem}")]
@@ -71,7 +71,7 @@ pub enum ClientError {
         problem: String,
     },
     /// The server said no.
-    #[error("the server answered {status} {error}: {description}")]
+    #[error("the server answered {status} {error}: {description}{}", server::suffix(.request_id.as_deref()))]
     Answer {
         /// HTTP status.
         status: u16,
@@ -79,6 +79,8 @@ pub enum ClientError {
         error: String,
         /// Its text.
         description: String,
+        /// What joins the answer to the server's audit record.
+        request_id: Option<String>,
     },
     /// What was received cannot be used.
     #[error(transparent)]

@@ -121,7 +121,7 @@ impl SmallWorld {
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = folder.path().join("kubeconfig");
         std::fs::write(&kubeconfig, secrecy::ExposeSecret::expose_secret(&hub.kubeconfig())).unwrap();
-        let access = HubAccess { kubeconfig: Some(kubeconfig), context: None };
+        let access = HubAccess { kubeconfig: Some(kubeconfig), ..HubAccess::default() };
         let client = HubClient::new(access.config().await.unwrap()).unwrap();
         let shared: Arc<dyn Clock> = Arc::<FakeClock>::clone(&clock);
         let port: Arc<dyn Hub> = Arc::new(KubeHub::new(client, Arc::clone(&shared)));

@@ -63,3 +63,34 @@ fn what_it_cannot_use_it_says() {
         assert!(said.contains(says) && !said.contains("canary"), "{said}");
     }
 }
+
+/// Opening a pipe waits for its writer, and a device has no end: neither is waited for, whichever command is given one.
+#[test]
+fn a_pipe_or_a_device_is_refused_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let pipe = pipe.display().to_string();
+    let commands: [&[&str]; 9] = [
+        &["import", "FILE", "--audience", "prod"],
+        &["lint", "FILE"],
+        &["verify", "--auth-config", "FILE", "-"],
+        &["verify", "--batch", "FILE"],
+        &["targets", "--config", "FILE"],
+        &["trust", "prod", "--issuer", "https://hub", "--audience", "a", "--prefix", "hub:", "--allow", "a:b", "--discovery-ca", "FILE"],
+        &["whoami", "--target-address", "https://127.0.0.1:1", "--target-token-file", "FILE"],
+        &["token", "a/b", "--server", "https://127.0.0.1:1", "--token-file", "FILE"],
+        &["keys", "--kubeconfig", "FILE"],
+    ];
+    for command in commands {
+        for file in [pipe.as_str(), "/dev/zero"] {
+            let arguments = command.iter().map(|argument| if *argument == "FILE" { file } else { argument });
+            let output = Command::new("timeout").args(["10", env!("CARGO_BIN_EXE_keyferry")]).args(arguments).stdin(Stdio::null()).output();
+            let output = output.unwrap();
+            let said = text(&output.stderr);
+            assert!(matches!(output.status.code(), Some(1 | 2)), "{command:?} {file}: {:?} {said}", output.status);
+            assert!(said.contains("regular file"), "{command:?} {file}: {said}");
+        }
+    }
+    assert!(import(&["/dev/zero", "--audience", "prod"], "").stderr.ends_with(b"fix: name a file, or pipe the text into -\n"));
+}

@@ -69,7 +69,7 @@ fn verify_reads_a_token_from_standard_input_and_repeats_none() {
     let report: Value = serde_json::from_str(&read.out).unwrap();
     assert_eq!(report["verdict"], "Rejected");
     assert_eq!(report["schema"], "keyferry.dev/trust-report/v1");
-    for mistake in [vec![token], vec![token, token], vec!["--token-file", token], vec!["-", token]] {
+    for mistake in [vec![token], vec![token, token], vec!["--target-token-file", token], vec!["-", token]] {
         let answer = keyferry(&[&["verify", "--auth-config", &file], &mistake[..]].concat(), "");
         assert_eq!(answer.code, 2, "{}", answer.err);
         for part in token.split('.') {

@@ -131,7 +131,10 @@ impl KeyferryBinary {
 
     /// As [`KeyferryBinary::run`], for what takes longer.
     pub async fn run_within(&self, limit: Duration, args: &[&str], env: &[(&str, &str)]) -> Result<Output, KeyferryError> {
-        let run = Command::new(&self.path).args(args).envs(env.iter().copied()).stdin(Stdio::null()).kill_on_drop(true).output();
+        let mut command = Command::new(&self.path);
+        // Nobody's own kubeconfig or client.yaml on the machine of the tests.
+        command.env_remove("KUBECONFIG").env_remove("XDG_CONFIG_HOME").env("HOME", "/nonexistent");
+        let run = command.args(args).envs(env.iter().copied()).stdin(Stdio::null()).kill_on_drop(true).output();
         let run_error = |source| KeyferryError::Run { args: args.join(" "), source };
         tokio::time::timeout(limit, run).await.map_err(|_| run_error(std::io::ErrorKind::TimedOut.into()))?.map_err(run_error)
     }

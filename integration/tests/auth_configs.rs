@@ -189,7 +189,8 @@ impl Asking<'_> {
         let token_file = format!("{}.token", self.path);
         std::fs::write(&token_file, token)?;
         let minor = keyferry_minor(self.target.minor());
-        let arguments = ["verify", "--auth-config", &self.path, "--token-file", &token_file, "--kubernetes", minor, "--live", "-o", "json"];
+        let arguments =
+            ["verify", "--auth-config", &self.path, "--target-token-file", &token_file, "--kubernetes", minor, "--live", "-o", "json"];
         let output = self.stage.ground.binary().run(&arguments, &[]).await?;
         let report: Value = serde_json::from_slice(&output.stdout)
             .map_err(|error| format!("{arguments:?}: {error}: {}", String::from_utf8_lossy(&output.stderr)))?;

@@ -6,12 +6,16 @@
 mod client_key;
 #[path = "clients/command.rs"]
 mod command;
+#[path = "clients/connections.rs"]
+mod connections;
 #[path = "clients/document.rs"]
 mod document;
 #[path = "clients/errors.rs"]
 mod errors;
 #[path = "clients/exec.rs"]
 mod exec;
+#[path = "clients/kubeconfigs.rs"]
+mod kubeconfigs;
 #[path = "clients/targets.rs"]
 mod targets;
 #[path = "clients/through_server.rs"]
@@ -45,5 +49,9 @@ fn main() -> ExitCode {
         .test("without_a_server_the_users_own_rights_count", without_server::without_a_server_the_users_own_rights_count)
         .test("targets_lists_what_the_file_allows", targets::targets_lists_what_the_file_allows)
         .test("errors_name_the_mend_and_nothing_secret", errors::errors_name_the_mend_and_nothing_secret)
+        .test("each_cause_of_a_failed_connection_has_its_text", connections::each_cause_of_a_failed_connection_has_its_text)
+        .test("a_caller_token_that_would_be_refused_is_not_sent", connections::a_caller_token_that_would_be_refused_is_not_sent)
+        .test("kubeconfig_is_honoured_as_kubectl_does", kubeconfigs::kubeconfig_is_honoured_as_kubectl_does)
+        .test("the_users_own_file_serves_every_command", kubeconfigs::the_users_own_file_serves_every_command)
         .run()
 }

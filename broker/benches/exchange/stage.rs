@@ -77,7 +77,7 @@ impl Ground {
 
     /// Where the hub is.
     pub fn hub_access(&self) -> HubAccess {
-        HubAccess { kubeconfig: Some(self.file("hub.kubeconfig")), context: None }
+        HubAccess { kubeconfig: Some(self.file("hub.kubeconfig")), ..HubAccess::default() }
     }
 
     /// An exchange's form, by a new token of the ServiceAccount.

@@ -13,6 +13,7 @@ pub mod authorise;
 pub mod bound_token;
 pub mod ca_bundle;
 pub mod caller;
+pub mod certificate_names;
 pub mod claims;
 pub mod condition;
 pub mod config;

@@ -1,5 +1,6 @@
 //! `keyferry token` and `keyferry kubeconfig`: through a server, or directly by a configuration file.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -10,7 +11,8 @@ use keyferry_core::received_kubeconfig::{self, ReceivedKubeconfig};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 
-use super::{HubArgs, ui};
+use super::client_config::Beside;
+use super::{HubArgs, SERVER, by_flag, ui};
 use crate::client::caller_token::{self, CallerTokenSource};
 use crate::client::direct::Direct;
 use crate::client::server::ServerAddress;
@@ -23,7 +25,7 @@ pub(super) struct AccessArgs {
     named: NamedArgs,
     #[command(flatten)]
     server: ServerArgs,
-    /// Work without a server, by this configuration file and your own rights on the hub.
+    /// Keyferry's configuration file: work without a server, by this file and your own rights on the hub.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -33,7 +35,7 @@ pub(super) struct AccessArgs {
 pub(super) struct MaybeNamedArgs {
     /// The TargetAccess, as NAME with -n, or as NAMESPACE/NAME [default: clusterName of the cluster's exec extension].
     access: Option<String>,
-    /// Its namespace.
+    /// Namespace on the hub: of the access.
     #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
     namespace: Option<String>,
 }
@@ -43,7 +45,7 @@ pub(super) struct MaybeNamedArgs {
 pub(super) struct NamedArgs {
     /// The TargetAccess, as NAME with -n, or as NAMESPACE/NAME.
     access: String,
-    /// Its namespace.
+    /// Namespace on the hub: of the access.
     #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
     namespace: Option<String>,
 }
@@ -52,20 +54,23 @@ pub(super) struct NamedArgs {
 #[derive(Args, Clone)]
 pub(super) struct ServerArgs {
     /// The Keyferry server's https URL.
-    #[arg(long, env = "KEYFERRY_SERVER", value_name = "URL")]
+    #[arg(long, env = "KEYFERRY_SERVER", value_name = "URL", help_heading = SERVER)]
     pub(super) server: Option<String>,
-    /// CA certificates of that server.
-    #[arg(long, env = "KEYFERRY_CERTIFICATE_AUTHORITY", value_name = "FILE")]
+    /// CA certificates of the Keyferry server.
+    #[arg(long, env = "KEYFERRY_CERTIFICATE_AUTHORITY", value_name = "FILE", help_heading = SERVER)]
     pub(super) certificate_authority: Option<PathBuf>,
-    /// The caller's own token.
-    #[arg(long, env = "KEYFERRY_TOKEN_FILE", value_name = "FILE")]
+    /// The caller's own token, for the Keyferry server.
+    #[arg(long, env = "KEYFERRY_TOKEN_FILE", value_name = "FILE", help_heading = SERVER)]
     pub(super) token_file: Option<PathBuf>,
-    /// Mint the caller's token for this ServiceAccount of the access's namespace, through a hub kubeconfig.
-    #[arg(long, env = "KEYFERRY_SERVICE_ACCOUNT", value_name = "NAME")]
+    /// A ServiceAccount of the hub: mint the caller's token for it, in the access's namespace, through a hub kubeconfig.
+    #[arg(long, env = "KEYFERRY_SERVICE_ACCOUNT", value_name = "NAME", help_heading = SERVER)]
     pub(super) service_account: Option<String>,
-    /// The audience of such a token [default: keyferry.dev].
-    #[arg(long, env = "KEYFERRY_CALLER_AUDIENCE")]
+    /// The audience of the caller's token: callerAudience of the server [default: keyferry.dev].
+    #[arg(long, env = "KEYFERRY_CALLER_AUDIENCE", value_name = "TEXT", help_heading = SERVER)]
     pub(super) caller_audience: Option<String>,
+    /// Your own file with the server, its CA and your token's file [default: $XDG_CONFIG_HOME/keyferry/client.yaml].
+    #[arg(long, env = "KEYFERRY_CLIENT_CONFIG", value_name = "FILE", help_heading = SERVER)]
+    pub(super) client_config: Option<PathBuf>,
     #[command(flatten)]
     pub(super) hub: HubArgs,
 }
@@ -74,7 +79,7 @@ pub(super) struct ServerArgs {
 pub(super) struct TokenArgs {
     #[command(flatten)]
     access: AccessArgs,
-    /// What to print.
+    /// Output format: what is printed.
     #[arg(short, long, value_enum, default_value_t = TokenOutput::Token)]
     output: TokenOutput,
 }
@@ -108,28 +113,6 @@ pub(super) struct UsageError {
 }
 
 impl AccessArgs {
-    /// Those for a server and a caller's token in a file, or in the projected volume.
-    pub(super) fn through(
-        access: &AccessName,
-        server: String,
-        certificate_authority: Option<PathBuf>,
-        token_file: Option<PathBuf>,
-        hub: HubArgs,
-    ) -> AccessArgs {
-        AccessArgs {
-            named: NamedArgs { access: access.to_string(), namespace: None },
-            server: ServerArgs {
-                server: Some(server),
-                certificate_authority,
-                token_file,
-                service_account: None,
-                caller_audience: None,
-                hub,
-            },
-            config: None,
-        }
-    }
-
     pub(super) fn source(&self) -> Result<Source, UsageError> {
         source(self.named.name()?, &self.server, self.config.as_ref())
     }
@@ -144,36 +127,31 @@ impl AccessArgs {
     }
 }
 
-/// The way to one access.
+/// The way to one access: a configuration file, else a server by the flags or by the user's own file.
 pub(super) fn source(access: AccessName, server: &ServerArgs, config: Option<&PathBuf>) -> Result<Source, UsageError> {
-    let way = match (&server.server, config) {
-        // A flag beats a variable; two flags are a mistake.
-        (Some(url), Some(_)) if std::env::var("KEYFERRY_SERVER").ok().as_ref() != Some(url) => {
+    let way = match config {
+        Some(_) if by_flag(server.server.as_deref().map(OsStr::new), "KEYFERRY_SERVER") => {
             return Err(UsageError {
                 problem: "both --server and --config are given".to_owned(),
                 hint: "keep --server to ask a server, or --config to mint with your own rights on the hub",
             });
         }
-        (_, Some(config)) => Way::Direct(Direct { config: config.clone(), hub: server.hub.access() }),
-        (Some(_), None) => {
-            let (address, caller) = server.calls()?;
-            Way::Server(address, caller)
-        }
-        (None, None) => {
-            return Err(UsageError {
+        Some(config) => Way::Direct(Direct { config: config.clone(), hub: server.hub.access() }),
+        None => {
+            let reach = server.reach(Beside::Flags)?.ok_or_else(|| UsageError {
                 problem: "no server and no configuration file is named".to_owned(),
                 hint: "give --server URL, or --config FILE with a kubeconfig of the hub",
-            });
+            })?;
+            Way::Server(reach.server, reach.caller)
         }
     };
     Ok(Source { access, way })
 }
 
 impl ServerArgs {
-    /// The server, and the caller's token for it.
-    pub(super) fn calls(&self) -> Result<(ServerAddress, CallerTokenSource), UsageError> {
-        let url = self.server.clone();
-        let url = url.ok_or(UsageError { problem: "no server is named".to_owned(), hint: "give --server URL" })?;
+    /// The server that the flags name, and the caller's token for it.
+    pub(super) fn calls(&self) -> Result<Option<(ServerAddress, CallerTokenSource)>, UsageError> {
+        let Some(url) = self.server.clone() else { return Ok(None) };
         let address = ServerAddress { url, certificate_authority: self.certificate_authority.clone() };
         let wrong = |what: &str, error: String| UsageError { problem: format!("{what} {error}"), hint: "see keyferry token --help" };
         let audience = self.caller_audience.as_deref().unwrap_or(CALLER_AUDIENCE);
@@ -182,7 +160,7 @@ impl ServerArgs {
         let service_account = service_account.map_err(|error| wrong("--service-account", error.to_string()))?;
         let hub = self.hub.access();
         let caller = CallerTokenSource { token_file: self.token_file.clone(), service_account, audience: Some(audience), hub };
-        Ok((address, caller))
+        Ok(Some((address, caller)))
     }
 }
 
@@ -199,9 +177,10 @@ impl NamedArgs {
     }
 }
 
-/// NAME with a namespace, or NAMESPACE/NAME.
+/// NAME with a namespace, NAMESPACE/NAME or NAMESPACE:NAME.
 pub(super) fn access_name(access: &str, namespace: Option<&str>) -> Result<AccessName, UsageError> {
     let wrong = |problem: String| UsageError { problem, hint: "write NAME with -n NAMESPACE, or NAMESPACE/NAME" };
+    let access = &with_slash(access);
     if let Some(namespace) = namespace.filter(|_| !access.contains('/')) {
         let namespace = Namespace::new(namespace).map_err(|error| wrong(format!("the namespace {error}")))?;
         let name = ObjectName::new(access).map_err(|error| wrong(format!("the access's name {error}")))?;
@@ -213,7 +192,20 @@ pub(super) fn access_name(access: &str, namespace: Option<&str>) -> Result<Acces
     AccessName::parse(access).map_err(|error| wrong(format!("the access {error}")))
 }
 
+/// `NAMESPACE:NAME` as `NAMESPACE/NAME`. No name of Kubernetes has either sign in it.
+pub(super) fn with_slash(name: &str) -> String {
+    if name.contains('/') { name.to_owned() } else { name.replacen(':', "/", 1) }
+}
+
 impl Source {
+    /// The server that is asked, where one is.
+    pub(super) fn server(&self) -> Option<&str> {
+        match &self.way {
+            Way::Server(server, _) => Some(&server.url),
+            Way::Direct(_) => None,
+        }
+    }
+
     pub(super) async fn kubeconfig(&self) -> Result<SecretString, ClientError> {
         match &self.way {
             Way::Server(server, caller) => {
@@ -267,5 +259,23 @@ pub(super) fn hint(error: &ClientError) -> Option<&'static str> {
             Some("the caller's token must be for Keyferry's audience alone (default keyferry.dev), unexpired, and of a live ServiceAccount")
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::access_name;
+
+    #[test]
+    fn an_access_is_named_with_a_slash_a_colon_or_a_flag() {
+        let named = |access, namespace| access_name(access, namespace).map(|name| name.to_string()).ok();
+        for (access, namespace) in
+            [("tenant-a/prod", None), ("tenant-a:prod", None), ("prod", Some("tenant-a")), ("tenant-a:prod", Some("b"))]
+        {
+            assert_eq!(named(access, namespace).as_deref(), Some("tenant-a/prod"), "{access}");
+        }
+        for access in ["prod", "tenant-a:b:c", "tenant-a/b:c", "a/b/c", ":prod"] {
+            assert_eq!(named(access, None), None, "{access}");
+        }
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct AgentArgs {
     /// The TargetAccesses. One is written into DIR itself, several each into DIR/NAMESPACE/NAME.
     #[arg(required = true, value_name = "ACCESS")]
     accesses: Vec<String>,
-    /// Their namespace, where it is not written with them.
+    /// Namespace on the hub: of the accesses, where it is not written with them.
     #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
     namespace: Option<String>,
     /// The directory, best one in memory.
@@ -35,12 +35,12 @@ pub(super) struct AgentArgs {
     /// Write once and end.
     #[arg(long, conflicts_with = "check")]
     once: bool,
-    /// Write nothing: succeed if every token is there and has not ended. For a startup probe.
+    /// Only check, and exit: whether every token is there and has not ended. For a startup probe.
     #[arg(long)]
     check: bool,
     #[command(flatten)]
     server: ServerArgs,
-    /// Work without a server, by this configuration file and your own rights on the hub.
+    /// Keyferry's configuration file: work without a server, by this file and your own rights on the hub.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }

@@ -9,7 +9,7 @@ use keyferry_trust::rights::{Need, roles};
 use serde_json::json;
 
 use super::target_way::{StartArg, WayArgs, attributes};
-use super::ui;
+use super::{TARGET, ui};
 use crate::client::doctor::apply::{self, Applied, Found};
 use crate::client::doctor::identity::calls;
 
@@ -29,18 +29,18 @@ pub(super) struct CanIArgs {
     /// Kustomization has applied before, by its inventory. Overlays are not built: pipe `kubectl kustomize DIR` into -f -.
     #[arg(short, long, value_name = "PATH")]
     filename: Option<PathBuf>,
-    /// The namespace at the target; of objects, where they name none: default.
-    #[arg(short, long)]
-    namespace: Option<String>,
+    /// Namespace at the target: of what is asked about; of objects, where they name none, it is default.
+    #[arg(long, value_name = "NAMESPACE", help_heading = TARGET)]
+    target_namespace: Option<String>,
     /// What to start from: access/NAME, secret/NAME, kustomization/NAME or helmrelease/NAME; without it, the flags alone.
     #[arg(long, value_name = "KIND/NAME")]
     from: Option<StartArg>,
-    /// The namespace of what is started from.
-    #[arg(long, env = "KEYFERRY_NAMESPACE", value_name = "NAMESPACE")]
-    from_namespace: Option<String>,
+    /// Namespace on the hub: of what is started from.
+    #[arg(short, long, alias = "from-namespace", env = "KEYFERRY_NAMESPACE", value_name = "NAMESPACE")]
+    namespace: Option<String>,
     #[command(flatten)]
     way: WayArgs,
-    /// How to print it.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
@@ -67,9 +67,10 @@ pub(super) async fn run(args: CanIArgs) -> ExitCode {
 }
 
 async fn can(args: &CanIArgs, resource: &str) -> Result<ExitCode, String> {
-    let plan = args.way.plan(args.from.as_ref(), args.from_namespace.as_deref()).await?;
+    let plan = args.way.plan(args.from.as_ref(), args.namespace.as_deref()).await?;
     let calls = calls(&plan).await?;
-    let asked = calls.allowed(&attributes(&args.verb, resource, args.namespace.as_deref()), plan.impersonated_user().as_deref()).await;
+    let asked =
+        calls.allowed(&attributes(&args.verb, resource, args.target_namespace.as_deref()), plan.impersonated_user().as_deref()).await;
     let (word, code, detail) = match &asked {
         Asked::Yes(_) => ("yes", ExitCode::SUCCESS, None),
         Asked::No(detail) => ("no", ExitCode::FAILURE, Some(detail)),
@@ -91,7 +92,7 @@ async fn can_apply(args: &CanIArgs, path: Option<&std::path::Path>, start: Optio
         (None, from) => from.clone(),
     };
     let given = path.map(objects).transpose()?;
-    let mut plan = args.way.plan(start.as_ref(), args.from_namespace.as_deref()).await?;
+    let mut plan = args.way.plan(start.as_ref(), args.namespace.as_deref()).await?;
     let Found { objects, unbuilt } = match (given, plan.inventory.take()) {
         (Some(given), _) => given,
         (None, Some(objects)) => Found { objects, ..Found::default() },
@@ -104,7 +105,7 @@ async fn can_apply(args: &CanIArgs, path: Option<&std::path::Path>, start: Optio
         return Err("there is no object to ask about".to_owned());
     }
     let calls = calls(&plan).await?;
-    let place = args.namespace.as_deref().unwrap_or("default");
+    let place = args.target_namespace.as_deref().unwrap_or("default");
     let mut applied = apply::ask(&calls, &objects, place, plan.impersonated_user().as_deref()).await;
     // What it would make of the objects is not known here.
     let not_built = |file: &std::path::PathBuf| format!("{} is not built here: pipe kubectl kustomize DIR into -f -", file.display());

@@ -14,7 +14,7 @@ use secrecy::ExposeSecret;
 use serde_json::Value;
 
 use super::access::{MaybeNamedArgs, ServerArgs, UsageError, hint};
-use super::client_config::{ClientConfigArgs, Reach, home_folder};
+use super::client_config::{Beside, Reach, home_folder};
 use super::{local_file, ui};
 use crate::client::ClientError;
 use crate::client::caller_token;
@@ -30,8 +30,6 @@ pub(super) struct CredentialArgs {
     access: MaybeNamedArgs,
     #[command(flatten)]
     server: ServerArgs,
-    #[command(flatten)]
-    client: ClientConfigArgs,
     /// Where tokens are kept between calls [default: $XDG_CACHE_HOME/keyferry/credentials].
     #[arg(long, env = "KEYFERRY_CACHE_DIR", value_name = "DIR")]
     cache_dir: Option<PathBuf>,
@@ -73,7 +71,10 @@ fn answer(args: &CredentialArgs, clock: &SystemClock) -> Result<secrecy::SecretS
     let info = std::env::var_os(EXEC_INFO);
     let info = ExecInfo::read(info.as_deref().map(std::os::unix::ffi::OsStrExt::as_bytes));
     let info = info.map_err(|error| failure(error.to_string(), "kubectl and client-go set it; see docs/clients.md"))?;
-    let reach = args.client.reach(&args.server)?;
+    let reach = args.server.reach(Beside::File)?;
+    let mut reach = reach.ok_or_else(|| failure("no server is named", "give --server URL, or write it into client.yaml"))?;
+    // The client that runs the plugin may have the target's kubeconfig in KUBECONFIG, whose user is this plugin again.
+    reach.caller.hub.search.clear();
     if info.cluster.is_none() && !reach.allow_unpinned_server {
         return Err(failure(
             format!("{EXEC_INFO} names no cluster, so the token could go to any server"),

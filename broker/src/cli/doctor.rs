@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use keyferry_trust::doctor::{Mode, Report, Status, Verdict, examine};
 
 use super::target_way::{StartArg, WayArgs};
-use super::ui;
+use super::{TARGET, ui};
 use crate::client::doctor::gather;
 
 #[derive(Args)]
@@ -14,27 +14,27 @@ pub(super) struct DoctorArgs {
     /// What to start from: access/NAME, secret/NAME, kustomization/NAME or helmrelease/NAME; without it, the flags alone.
     #[arg(value_name = "KIND/NAME")]
     start: Option<StartArg>,
-    /// The namespace of what is started from.
+    /// Namespace on the hub: of what is started from.
     #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
     namespace: Option<String>,
     #[command(flatten)]
     way: WayArgs,
     /// The target's AuthenticationConfiguration.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = TARGET)]
     auth_config: Option<std::path::PathBuf>,
-    /// The target's release, like 1.33, where it does not say it to the anonymous.
-    #[arg(long = "kubernetes", value_name = "VERSION")]
+    /// The target's Kubernetes release, like 1.33 or v1.33.4: where it does not say it to the anonymous.
+    #[arg(long = "kubernetes", value_name = "VERSION", help_heading = TARGET)]
     target_version: Option<keyferry_trust::Minor>,
     /// A kubeconfig of somebody who may create tokenreviews at the target.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = TARGET)]
     target_kubeconfig: Option<std::path::PathBuf>,
     /// What the user must be allowed, as VERB/RESOURCE or VERB/RESOURCE.GROUP; in --target-namespace, else in all.
-    #[arg(long, value_name = "VERB/RESOURCE")]
+    #[arg(long, value_name = "VERB/RESOURCE", help_heading = TARGET)]
     needs: Vec<String>,
-    /// Where the user must have rights.
-    #[arg(long, value_name = "NAMESPACE")]
+    /// Namespace at the target: where the user must have rights.
+    #[arg(long, value_name = "NAMESPACE", help_heading = TARGET)]
     target_namespace: Option<String>,
-    /// How to print it.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 }

@@ -11,10 +11,10 @@ const DOCUMENT: &str = include_str!("../../../docs/troubleshooting.md");
 
 #[derive(Args)]
 pub(super) struct ExplainArgs {
-    /// A reason code, as logs, audit records, answers, verify and lint print it; without one, all are listed.
+    /// A reason code, or words of a message like 401 or "invalid bearer token"; without either, all codes are listed.
     #[arg(value_name = "REASON")]
     reason: Option<String>,
-    /// How to print it.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
@@ -40,7 +40,7 @@ pub(super) fn run(args: &ExplainArgs) -> ExitCode {
     let all: Vec<Explanation> = all().collect();
     let Some(asked) = &args.reason else {
         let text = match args.output {
-            Output::Text => all.iter().map(|explanation| explanation.reason).collect::<Vec<_>>().join("\n"),
+            Output::Text => listed(&all),
             Output::Json => serde_json::to_string_pretty(&all).unwrap_or_default(),
         };
         return ui::finish(&text);
@@ -48,7 +48,14 @@ pub(super) fn run(args: &ExplainArgs) -> ExitCode {
     match (all.iter().find(|explanation| explanation.reason.eq_ignore_ascii_case(asked.trim())), args.output) {
         (Some(found), Output::Text) => ui::finish(&text(found)),
         (Some(found), Output::Json) => ui::finish(&serde_json::to_string_pretty(found).unwrap_or_default()),
-        (None, _) => {
+        (None, output) => {
+            let found = mentioning(asked, &all);
+            if !found.is_empty() {
+                return match output {
+                    Output::Text => ui::finish(&mentions(&found)),
+                    Output::Json => ui::finish(&serde_json::to_string_pretty(&found).unwrap_or_default()),
+                };
+            }
             let near = near(asked, &all);
             let hint = if near.is_empty() {
                 "keyferry explain without a code lists them all".to_owned()
@@ -58,6 +65,93 @@ pub(super) fn run(args: &ExplainArgs) -> ExitCode {
             ui::fail(&format!("explaining {:?}: there is no such reason code", ui::plain(asked)), Some(&hint))
         }
     }
+}
+
+/// The first codes of the document's parts, in its order, and what the part is about.
+const PARTS: [(&str, &str); 5] = [
+    ("AudienceConflict", "Keyferry, the hub and deliveries"),
+    ("EmptyFile", "The target's AuthenticationConfiguration"),
+    ("NotCompact", "A token at the target"),
+    ("ConfigurationRefused", "What verify and lint cannot know, and traps that they see"),
+    ("StartUnread", "From the start to the target: Flux, documents, the target (doctor)"),
+];
+/// The part of the codes about the caller's own token, which stand among those of the first.
+const CALLER: &str = "The caller's token";
+
+/// Each code with what it means, by parts.
+fn listed(all: &[Explanation]) -> String {
+    let mut parts: Vec<(&str, Vec<&Explanation>)> = vec![(CALLER, Vec::new())];
+    let mut caller = Vec::new();
+    for explanation in all {
+        if let Some((_, part)) = PARTS.iter().find(|(first, _)| *first == explanation.reason) {
+            parts.push((part, Vec::new()));
+        }
+        match parts.last_mut() {
+            Some((_, codes)) if !explanation.reason.starts_with("Caller") => codes.push(explanation),
+            _ => caller.push(explanation),
+        }
+    }
+    if let Some((_, codes)) = parts.first_mut() {
+        *codes = caller;
+    }
+    let parts = parts.iter().map(|(part, codes)| {
+        let rows: Vec<Vec<String>> = codes.iter().map(|code| vec![format!("  {}", code.reason), summary(&code.cause)]).collect();
+        format!("{part}\n{}", ui::table(&rows))
+    });
+    parts.collect::<Vec<_>>().join("\n\n")
+}
+
+/// The longest summary, in characters.
+const MAX_SUMMARY: usize = 90;
+
+/// The first sentence, cut at a word.
+fn summary(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let sentence = line.split(". ").next().unwrap_or_default().trim_end_matches('.').replace('`', "");
+    if sentence.chars().count() <= MAX_SUMMARY {
+        return sentence;
+    }
+    let cut: String = sentence.chars().take(MAX_SUMMARY).collect();
+    format!("{} …", cut.rsplit_once(' ').map_or(cut.as_str(), |(kept, _)| kept))
+}
+
+/// What apiservers and clients say for a status.
+const ALSO: [(&str, &str); 2] = [("unauthorized", "401"), ("forbidden", "403")];
+
+/// The codes whose text has the words of a message: together, or at least each of them. The most common cause comes first.
+fn mentioning(asked: &str, all: &[Explanation]) -> Vec<Explanation> {
+    let asked = asked.split_whitespace().take(32).collect::<Vec<_>>().join(" ").to_ascii_lowercase();
+    let also = ALSO.iter().find(|(word, _)| asked == *word).map(|(_, status)| *status);
+    let text = |explanation: &Explanation, whole: bool| {
+        let Explanation { symptom, cause, mend, .. } = explanation;
+        let text = if whole { format!("{symptom} {cause} {mend}") } else { symptom.clone() };
+        text.split_whitespace().collect::<Vec<_>>().join(" ").to_ascii_lowercase()
+    };
+    let together = |text: &str| text.contains(&asked) || also.is_some_and(|also| text.contains(also));
+    let each = |text: &str| asked.split(' ').all(|word| text.contains(word));
+    if asked.len() < 3 {
+        return Vec::new();
+    }
+    let find = |whole: bool, fits: &dyn Fn(&str) -> bool| -> Vec<Explanation> {
+        all.iter().filter(|explanation| fits(&text(explanation, whole))).cloned().collect()
+    };
+    let mut found = find(false, &together);
+    if found.is_empty() {
+        found = find(true, &together);
+    }
+    if found.is_empty() {
+        found = find(true, &each);
+    }
+    found.sort_by_key(|explanation| !text(explanation, false).contains("most common"));
+    found
+}
+
+fn mentions(found: &[Explanation]) -> String {
+    let rows: Vec<Vec<String>> = found.iter().map(|code| vec![code.reason.to_owned(), summary(&code.cause)]).collect();
+    format!(
+        "That is no reason code. These mention it; keyferry explain CODE says more, and keyferry doctor finds which one it is:\n{}",
+        ui::table(&rows)
+    )
 }
 
 /// Every section of the document whose heading is a code.
@@ -153,6 +247,37 @@ mod tests {
                 assert!(!part.is_empty() && !part.contains("](") && !part.contains("**"), "{code}: {part}");
             }
         }
+    }
+
+    #[test]
+    fn the_list_has_each_code_once_with_a_summary() {
+        let all: Vec<Explanation> = all().collect();
+        let list = listed(&all);
+        let lines: Vec<&str> = list.lines().filter(|line| line.starts_with("  ")).collect();
+        assert_eq!(lines.len(), all.len());
+        for line in lines {
+            let (code, summary) = line.trim().split_once("  ").unwrap_or_else(|| panic!("no summary: {line}"));
+            assert!(all.iter().any(|explanation| explanation.reason == code) && summary.trim().len() > 5, "{line}");
+        }
+        for (first, part) in PARTS {
+            let below = list.split_once(&format!("{part}\n")).unwrap_or_else(|| panic!("{part}")).1;
+            assert!(below.starts_with(&format!("  {first} ")), "{part}: {below}");
+        }
+        assert!(list.starts_with("The caller's token\n  CallerAudienceMismatch "), "{list}");
+    }
+
+    #[test]
+    fn words_of_a_message_find_its_codes() {
+        let all: Vec<Explanation> = all().collect();
+        let found = |asked: &str| mentioning(asked, &all).into_iter().map(|found| found.reason).collect::<Vec<_>>();
+        assert_eq!(found("invalid bearer token").first(), Some(&"IssuerDiffers"), "the most common cause");
+        for asked in ["401", "Unauthorized"] {
+            let found = found(asked);
+            assert!(["IssuerDiffers", "TokenRefused", "CallerRejected"].iter().all(|code| found.contains(code)), "{asked}: {found:?}");
+            assert!(found.len() < all.len() / 2, "{asked}: {found:?}");
+        }
+        assert!(found("forbidden").contains(&"NoRights"));
+        assert!(found("zzzzzzzzzzzz").is_empty() && found("a").is_empty());
     }
 
     #[test]

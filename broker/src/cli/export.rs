@@ -26,7 +26,7 @@ pub(super) struct ExportArgs {
     /// Folder to write to. It is made if it is not there, and belongs to one issuer for good.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// The configuration: publicURL, hub.issuer and discovery.maxAge of its ServerConfiguration count.
+    /// Keyferry's configuration file: publicURL, hub.issuer and discovery.maxAge of its ServerConfiguration count.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: PathBuf,
     /// The https origin under which targets will reach the files, in the place of publicURL.

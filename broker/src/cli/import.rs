@@ -15,13 +15,13 @@ pub(super) struct ImportArgs {
     /// A kubeconfig, a Secret that holds one, a cluster Secret of Argo CD, or a ClusterProfile, as YAML or JSON; - is standard input.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The audience of the target's tokens: one that no other target has.
+    /// The target's audience: one that no other target has.
     #[arg(long, value_name = "TEXT")]
     audience: String,
     /// The TargetCluster's name, where it is not to be that of the cluster.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// The context of a kubeconfig; without it, its current one.
+    /// Context of the kubeconfig: without it, its current one.
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
     /// The key of a Secret; without it, value, value.yaml or kubeconfig.

@@ -14,7 +14,7 @@ use keyferry_core::lifetime;
 use keyferry_core::name::Namespace;
 use serde::Serialize;
 
-use super::{HubArgs, ui};
+use super::{HUB, HubArgs, ui};
 use crate::client::key_records::KeyRecordsClient;
 use crate::clock::{Clock, SystemClock};
 use crate::controller::config_file;
@@ -24,13 +24,13 @@ use crate::controller::config_file;
 pub(super) struct KeysArgs {
     #[command(subcommand)]
     command: Option<KeysCommand>,
-    /// Keyferry's own namespace.
-    #[arg(short, long, default_value = "keyferry-system")]
-    namespace: String,
-    /// The server's configuration, for its `discovery.maxAge`; without it, 60 s.
+    /// Keyferry's own namespace on the hub.
+    #[arg(long, alias = "namespace", short_alias = 'n', value_name = "NAMESPACE", default_value = "keyferry-system", help_heading = HUB)]
+    keyferry_namespace: String,
+    /// Keyferry's configuration file: for its `discovery.maxAge`; without it, 60 s.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// How to print them.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
     #[command(flatten)]
@@ -75,7 +75,7 @@ pub(super) async fn run(args: KeysArgs) -> ExitCode {
         Some(Ok(configuration)) => configuration.server.max_age,
         Some(Err(error)) => return ui::fail(&error.to_string(), None),
     };
-    let ledger = match namespace(&args.namespace) {
+    let ledger = match namespace(&args.keyferry_namespace) {
         Ok(namespace) => read(&args.hub, namespace).await,
         Err(problem) => Err(problem),
     };
@@ -98,7 +98,7 @@ pub(super) async fn run(args: KeysArgs) -> ExitCode {
 
 /// Reads the name of a namespace.
 pub(super) fn namespace(text: &str) -> Result<Namespace, String> {
-    Namespace::new(text).map_err(|error| format!("reading --namespace {text:?}: {error}"))
+    Namespace::new(text).map_err(|error| format!("reading --keyferry-namespace {text:?}: {error}"))
 }
 
 async fn read(hub: &HubArgs, namespace: Namespace) -> Result<KeyLedger, String> {

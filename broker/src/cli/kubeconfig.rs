@@ -6,8 +6,8 @@ use clap::Args;
 use keyferry_core::kubeconfig::{self, ExecStanza};
 use secrecy::ExposeSecret;
 
-use super::access::{AccessArgs, hint};
-use super::client_config::ClientConfigArgs;
+use super::access::{AccessArgs, UsageError, hint};
+use super::client_config::Beside;
 use super::ui;
 use crate::client::caller_token;
 
@@ -18,8 +18,6 @@ pub(super) struct KubeconfigArgs {
     /// Without a token: the user is an exec stanza that runs `keyferry credential`.
     #[arg(long)]
     exec: bool,
-    #[command(flatten)]
-    client: ClientConfigArgs,
     /// The program that the exec stanza runs.
     #[arg(long, requires = "exec", default_value = "keyferry", value_name = "PROGRAM")]
     exec_command: String,
@@ -41,8 +39,14 @@ pub(super) async fn run(args: KubeconfigArgs) -> ExitCode {
 
 /// Exchanges once, for where the target is; the token itself is dropped.
 async fn with_exec(args: &KubeconfigArgs) -> ExitCode {
-    let reach = args.access.through_server().and_then(|(access, server)| Ok((access, args.client.reach(server)?)));
-    let (access, reach) = match reach {
+    let reach = args.access.through_server().and_then(|(access, server)| {
+        let reach = server.reach(Beside::File)?;
+        let reach = reach.ok_or_else(|| UsageError { problem: "no server is named".to_owned(), hint: "give --server URL" })?;
+        // Before anything is asked: a stanza that could not be written is a mistake of the arguments.
+        let arguments = reach.arguments(&access, server.client_config.as_deref())?;
+        Ok((access, reach, arguments))
+    });
+    let (access, reach, arguments) = match reach {
         Ok(reach) => reach,
         Err(usage) => return ui::fail(&usage.problem, Some(usage.hint)),
     };
@@ -57,7 +61,6 @@ async fn with_exec(args: &KubeconfigArgs) -> ExitCode {
     let Some(cluster) = cluster else {
         return ui::fail("the server does not say where the target is", Some("update the Keyferry server"));
     };
-    let arguments = reach.arguments(&access, args.client.client_config.as_deref());
     let stanza = ExecStanza::new(args.exec_command.clone(), arguments, Vec::new());
     match kubeconfig::with_exec(&cluster, &access, &stanza) {
         Ok(text) => ui::finish(text.trim_end()),

@@ -20,14 +20,14 @@ pub(super) struct LintArgs {
     files: Vec<PathBuf>,
     #[command(flatten)]
     minor: MinorArgs,
-    /// An issuer of the target's own ServiceAccount tokens (--service-account-issuer); may be given again.
+    /// An issuer of the target's own ServiceAccount tokens (--service-account-issuer): may be given again.
     #[arg(long = "own-issuer", value_name = "URL")]
     own_issuers: Vec<String>,
     /// Also fetch each issuer's discovery document and keys, as the target would: anonymously, by certificateAuthority. Not for files of
     /// strangers: they say which addresses are asked.
     #[arg(long)]
     network: bool,
-    /// How to print the findings.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }

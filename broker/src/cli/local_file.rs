@@ -1,21 +1,28 @@
 //! Files that a command reads whole, or standard input, with a bound.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Reads a file, or standard input for `-`.
+use crate::regular_file::{self, FileError};
+
+/// Reads a regular file, or standard input for `-`.
 ///
 /// # Errors
 /// A line that names the file: it cannot be read, or has more than `limit` bytes.
 pub(super) fn read(path: &Path, what: &str, limit: usize) -> Result<Vec<u8>, String> {
-    let wrong = |error: std::io::Error| format!("reading {what} from {}: {error}", path.display());
-    let source: Box<dyn Read> =
-        if path == Path::new("-") { Box::new(std::io::stdin()) } else { Box::new(File::open(path).map_err(wrong)?) };
-    let mut bytes = Vec::new();
-    source.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(wrong)?;
-    if bytes.len() > limit {
-        return Err(format!("reading {what} from {}: it is longer than {limit} bytes", path.display()));
+    let wrong = |problem: &dyn std::fmt::Display| format!("reading {what} from {}: {problem}", path.display());
+    if path != Path::new("-") {
+        return regular_file::read(path, limit as u64).map_err(|error| wrong(&with_fix(&error)));
     }
-    Ok(bytes)
+    let mut bytes = Vec::new();
+    std::io::stdin().take(limit as u64 + 1).read_to_end(&mut bytes).map_err(|error| wrong(&error))?;
+    if bytes.len() > limit { Err(wrong(&FileError::TooLong(limit as u64))) } else { Ok(bytes) }
+}
+
+/// The error, with what to do about a pipe where standard input is taken.
+pub(super) fn with_fix(error: &FileError) -> String {
+    match error {
+        FileError::NotRegular => format!("{error}; fix: name a file, or pipe the text into -"),
+        error => error.to_string(),
+    }
 }

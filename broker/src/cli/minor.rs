@@ -6,7 +6,7 @@ use keyferry_trust::Minor;
 /// The release of the target.
 #[derive(Args, Clone, Copy)]
 pub(super) struct MinorArgs {
-    /// The target's Kubernetes release, like 1.33 or v1.33.4; without it, the newest that is known here.
+    /// The target's Kubernetes release, like 1.33 or v1.33.4: without it, the newest that is known here.
     #[arg(long = "kubernetes", value_name = "VERSION", value_parser = read)]
     given: Option<Minor>,
 }

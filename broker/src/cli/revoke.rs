@@ -12,7 +12,7 @@ use keyferry_core::issuer::Issuer;
 use keyferry_core::jwt::UnverifiedJwt;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::{HubArgs, keys, ui};
+use super::{HUB, HubArgs, keys, local_file, ui};
 use crate::client::key_records::KeyRecordsClient;
 use crate::client::poked_target::PokedTarget;
 use crate::clock::{Clock, SystemClock};
@@ -28,15 +28,18 @@ const FOLLOWED: Duration = Duration::from_secs(15);
 /// How much longer than `maxAge` a target is given: a decision at a target stands for 10 s.
 const BEYOND_MAX_AGE: Duration = Duration::from_secs(60);
 
+/// More than any token has.
+const MAX_WITNESS_BYTES: usize = 16 * 1024;
+
 #[derive(Args)]
 pub(super) struct RevokeArgs {
     /// The key, as `keyferry keys` names it.
     #[arg(long)]
     kid: String,
-    /// Keyferry's own namespace.
-    #[arg(short, long, default_value = "keyferry-system")]
-    namespace: String,
-    /// The server's configuration: its targets are made to forget the key.
+    /// Keyferry's own namespace on the hub.
+    #[arg(long, alias = "namespace", short_alias = 'n', value_name = "NAMESPACE", default_value = "keyferry-system", help_heading = HUB)]
+    keyferry_namespace: String,
+    /// Keyferry's configuration file: its targets are made to forget the key.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// A token that the key signed, as proof: its target must take it before and refuse it afterwards. Once for each target.
@@ -82,6 +85,7 @@ async fn revoke(args: &RevokeArgs) -> Result<ExitCode, String> {
         .map(|path| config_file::read(path, Overrides::of_a_reader()))
         .transpose()
         .map_err(|error| error.to_string())?;
+    ui::note(&format!("hub: {}", args.hub.access().description().await.map_err(|error| error.to_string())?));
     let clock = SystemClock::start();
     let mut cases = match &configuration {
         Some(configuration) => cases(args, configuration, clock.now().wall).await?,
@@ -97,7 +101,7 @@ async fn revoke(args: &RevokeArgs) -> Result<ExitCode, String> {
             ));
         }
     }
-    let client = KeyRecordsClient::connect(&args.hub.access(), keys::namespace(&args.namespace)?).await;
+    let client = KeyRecordsClient::connect(&args.hub.access(), keys::namespace(&args.keyferry_namespace)?).await;
     let client = client.map_err(|error| error.to_string())?;
     let known = client.read().await.map_err(|error| error.to_string())?;
     if known.keys.len() == 1 && known.keys.contains_key(&args.kid) {
@@ -127,7 +131,8 @@ async fn revoke(args: &RevokeArgs) -> Result<ExitCode, String> {
 async fn cases(args: &RevokeArgs, configuration: &Configuration, now: Timestamp) -> Result<Vec<Case>, String> {
     let mut witnesses = Vec::new();
     for path in &args.witness {
-        let text = std::fs::read_to_string(path).map_err(|error| format!("reading the witness {}: {error}", path.display()))?;
+        let bytes = local_file::read(path, "the witness", MAX_WITNESS_BYTES)?;
+        let text = String::from_utf8_lossy(&bytes);
         let token = SecretString::from(text.trim().to_owned());
         let jwt =
             UnverifiedJwt::parse(token.expose_secret()).map_err(|_| format!("reading the witness {}: it is no JWT", path.display()))?;

@@ -15,7 +15,7 @@ use crate::serve::{ServeOptions, Server};
 
 #[derive(Args)]
 pub(super) struct ServeArgs {
-    /// The configuration: a ServerConfiguration, then TargetClusters and TargetAccesses.
+    /// Keyferry's configuration file: a ServerConfiguration, then TargetClusters and TargetAccesses.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: PathBuf,
     /// Let targets have `issuer: Keyferry`: an issuer and a key set of their own, kept in Secrets of Keyferry's namespace.
@@ -24,7 +24,7 @@ pub(super) struct ServeArgs {
     /// The namespace of the Secrets that TargetClusters name, and of Keyferry's own; before clusterResourceNamespace of the file.
     #[arg(long, env = "KEYFERRY_CLUSTER_RESOURCE_NAMESPACE", value_name = "NAMESPACE", value_parser = namespace)]
     cluster_resource_namespace: Option<Namespace>,
-    /// Check the configuration and leave.
+    /// Only check, and exit: the configuration.
     #[arg(long)]
     check: bool,
     /// A directory that outlives the container: the last good record of keys, for a restart while the hub is away.
@@ -42,7 +42,7 @@ pub(super) async fn run(args: ServeArgs) -> ExitCode {
     }
     start_log();
     let ServeArgs { config, state_dir, hub, .. } = args;
-    let options = ServeOptions { config, hub: hub.access(), state_dir, overrides, read_again: hang_ups() };
+    let options = ServeOptions { config, hub: hub.named(), state_dir, overrides, read_again: hang_ups() };
     let outcome = match Server::bind(options).await {
         Ok(server) => server.run(stop_signal()).await,
         Err(error) => Err(error),

@@ -1,5 +1,6 @@
 //! The flags by which `doctor`, `whoami` and `can-i` find a target and a token for it.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -9,12 +10,13 @@ use keyferry_trust::doctor::Held;
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
-use super::HubArgs;
-use super::access::AccessArgs;
+use super::access::{ServerArgs, source, with_slash};
+use super::{TARGET, by_flag};
 use crate::client::direct::Direct;
 use crate::client::doctor::flux::{Kind, from_flux};
 use crate::client::doctor::start::{Plan, from_access, from_secret};
 use crate::client::doctor::{TargetAddress, found_kubeconfig};
+use crate::regular_file;
 
 /// More than a token, a CA bundle or a configuration has.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -57,55 +59,53 @@ pub(super) struct WayArgs {
     /// The key of the Secret; without it, value or value.yaml.
     #[arg(long, value_name = "KEY")]
     secret_key: Option<String>,
-    /// The configuration file with the access.
+    /// Keyferry's configuration file: with the access.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The Keyferry server to fetch the access's kubeconfig from, in the place of --config.
-    #[arg(long, value_name = "URL", conflicts_with = "config")]
-    server: Option<String>,
-    /// CA certificates of that server.
-    #[arg(long, value_name = "FILE", requires = "server")]
-    server_ca: Option<PathBuf>,
-    /// The caller's own token for that server.
-    #[arg(long, value_name = "FILE", requires = "server")]
-    caller_token_file: Option<PathBuf>,
-    /// The issuer that the target trusts.
-    #[arg(long, value_name = "URL")]
+    /// The hub's issuer: the iss of its tokens, which the target trusts.
+    #[arg(long, value_name = "URL", help_heading = TARGET)]
     issuer: Option<String>,
-    /// The audience that the target accepts.
-    #[arg(long, value_name = "TEXT")]
+    /// The target's audience: the one that it accepts.
+    #[arg(long, value_name = "TEXT", help_heading = TARGET)]
     audience: Option<String>,
-    /// Where the target reads the discovery document.
-    #[arg(long, value_name = "URL")]
+    /// Where the target reads the issuer's discovery document: without it, where the start says, or below the issuer.
+    #[arg(long, value_name = "URL", help_heading = TARGET)]
     discovery_url: Option<String>,
     /// CA certificates of the server of the discovery document.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = TARGET)]
     discovery_ca: Option<PathBuf>,
     /// The target's address.
-    #[arg(long, value_name = "URL")]
-    target: Option<String>,
+    #[arg(long, alias = "target", value_name = "URL", help_heading = TARGET)]
+    target_address: Option<String>,
     /// CA certificates of the target.
-    #[arg(long, value_name = "FILE")]
-    certificate_authority: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", help_heading = TARGET)]
+    target_certificate_authority: Option<PathBuf>,
     /// The name in the target's certificate, where it is not the address's.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = TARGET)]
     tls_server_name: Option<String>,
-    /// The target's own ServiceAccount issuer.
-    #[arg(long = "own-issuer", value_name = "URL")]
+    /// An issuer of the target's own ServiceAccount tokens (--service-account-issuer): may be given again.
+    #[arg(long = "own-issuer", value_name = "URL", help_heading = TARGET)]
     target_issuer: Vec<String>,
     /// The token for the target.
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
-    /// The ServiceAccount that Flux impersonates at the target, as NAMESPACE:NAME or system:serviceaccount:NAMESPACE:NAME.
-    #[arg(long = "as", value_name = "USER")]
+    #[arg(long, value_name = "FILE", help_heading = TARGET)]
+    target_token_file: Option<PathBuf>,
+    /// The ServiceAccount that Flux impersonates at the target, as NAMESPACE/NAME or system:serviceaccount:NAMESPACE:NAME.
+    #[arg(long = "as", value_name = "USER", help_heading = TARGET)]
     impersonate: Option<String>,
+    /// Which server an access's kubeconfig is fetched from, in the place of --config, and as whom.
     #[command(flatten)]
-    hub: HubArgs,
+    server: ServerArgs,
 }
 
 impl WayArgs {
     /// What is to be asked: the start, with the flags before it.
     pub(super) async fn plan(&self, start: Option<&StartArg>, namespace: Option<&str>) -> Result<Plan, String> {
+        self.check_server_flags(start)?;
+        if start.is_none() && by_flag(namespace.map(OsStr::new), "KEYFERRY_NAMESPACE") {
+            return Err("-n is the namespace on the hub of what is started from, and nothing is; fix: name it as KIND/NAME, or give \
+                        --target-namespace for a namespace at the target"
+                .to_owned());
+        }
         let mut plan = match start {
             Some(start) => self.started(start, namespace).await?,
             None => Plan::named("flags"),
@@ -115,21 +115,21 @@ impl WayArgs {
         plan.discovery_url = self.discovery_url.clone().or(plan.discovery_url);
         plan.discovery_ca = self.discovery_ca.as_deref().map(file).transpose()?.or(plan.discovery_ca);
         plan.own_issuers.extend(self.target_issuer.iter().cloned());
-        if let Some(url) = &self.target {
+        if let Some(url) = &self.target_address {
             let tls_server_name = self.tls_server_name.clone();
             plan.target = Some(TargetAddress { url: url.clone(), tls_server_name, ..plan.target.unwrap_or_default() });
         }
-        if let (Some(target), Some(path)) = (&mut plan.target, &self.certificate_authority) {
+        if let (Some(target), Some(path)) = (&mut plan.target, &self.target_certificate_authority) {
             target.ca_pem = Some(file(path)?);
         }
-        if let Some(path) = &self.token_file {
+        if let Some(path) = &self.target_token_file {
             plan.held = Held::Token(file(path)?.trim_ascii().to_vec());
         }
         if let Some(user) = &self.impersonate {
-            let short = user.strip_prefix("system:serviceaccount:").unwrap_or(user);
-            let parts = short.split_once(':').filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty() && !name.contains(':'));
-            let (namespace, name) = parts.ok_or("reading --as: write NAMESPACE:NAME of a ServiceAccount")?;
-            plan.impersonate = Some((namespace.to_owned(), name.to_owned()));
+            let short = with_slash(user.strip_prefix("system:serviceaccount:").unwrap_or(user));
+            let account = super::trust::service_account(&short);
+            let account = account.map_err(|error| format!("reading --as: {error}; write NAMESPACE/NAME of a ServiceAccount"))?;
+            plan.impersonate = Some((account.namespace.to_string(), account.name.to_string()));
         }
         Ok(plan)
     }
@@ -137,7 +137,7 @@ impl WayArgs {
     async fn started(&self, start: &StartArg, namespace: Option<&str>) -> Result<Plan, String> {
         let namespace = namespace.ok_or("the namespace of what is started from is missing")?;
         let namespace = Namespace::new(namespace).map_err(|error| format!("the namespace {error}"))?;
-        let hub = self.hub.access();
+        let hub = self.server.hub.access();
         Ok(match start.kind {
             StartKind::Access => self.access(namespace, &start.name).await?,
             StartKind::Secret => from_secret(&hub, &namespace, &start.name, self.secret_key.as_deref()).await,
@@ -149,9 +149,9 @@ impl WayArgs {
     async fn access(&self, namespace: Namespace, name: &str) -> Result<Plan, String> {
         let name = ObjectName::new(name).map_err(|error| format!("the access's name {error}"))?;
         let access = AccessName { namespace, name };
-        if let Some(url) = &self.server {
-            let args = AccessArgs::through(&access, url.clone(), self.server_ca.clone(), self.caller_token_file.clone(), self.hub.clone());
-            let source = args.source().map_err(|usage| usage.problem)?;
+        let config = self.config().cloned();
+        let source = source(access.clone(), &self.server, config.as_ref()).map_err(|usage| format!("{}; {}", usage.problem, usage.hint))?;
+        if let Some(url) = source.server() {
             let kubeconfig = source.kubeconfig().await.map_err(|error| error.to_string())?;
             let mut plan = Plan::named(format!("access/{access} at {url}"));
             plan.take(
@@ -160,18 +160,40 @@ impl WayArgs {
             );
             return Ok(plan);
         }
-        let config = self.config.clone().ok_or("the access's file is missing: give --config FILE, or --server URL")?;
-        Ok(from_access(&access, &Direct { config, hub: self.hub.access() }).await)
+        let config = config.ok_or("the access's file is missing: give --config FILE, or --server URL")?;
+        Ok(from_access(&access, &Direct { config, hub: self.server.hub.access() }).await)
+    }
+
+    /// The configuration file, unless a flag names a server and only a variable names the file.
+    fn config(&self) -> Option<&PathBuf> {
+        let server = by_flag(self.server.server.as_deref().map(OsStr::new), "KEYFERRY_SERVER");
+        let file = by_flag(self.config.as_deref().map(Path::as_os_str), "KEYFERRY_CONFIG");
+        self.config.as_ref().filter(|_| file || !server)
+    }
+
+    /// The flags of the caller are of no use where no server is asked: who gives them means the target's.
+    fn check_server_flags(&self, start: Option<&StartArg>) -> Result<(), String> {
+        if start.is_some_and(|start| start.kind == StartKind::Access) && self.config().is_none() {
+            return Ok(());
+        }
+        let path = |path: &Option<PathBuf>, variable| by_flag(path.as_deref().map(Path::as_os_str), variable);
+        let flags = [
+            ("--token-file", path(&self.server.token_file, "KEYFERRY_TOKEN_FILE")),
+            ("--certificate-authority", path(&self.server.certificate_authority, "KEYFERRY_CERTIFICATE_AUTHORITY")),
+        ];
+        match flags.iter().find(|(_, given)| *given) {
+            None => Ok(()),
+            Some((flag, _)) => Err(format!(
+                "{flag} is for a Keyferry server, and only access/NAME without --config is fetched from one; fix: the target's own flags are \
+                 --target-token-file and --target-certificate-authority"
+            )),
+        }
     }
 }
 
 /// Reads a file, at most 1 MiB.
 pub(super) fn file(path: &Path) -> Result<Vec<u8>, String> {
-    let metadata = std::fs::metadata(path).map_err(|error| format!("reading {}: {error}", path.display()))?;
-    if metadata.len() > MAX_FILE_BYTES {
-        return Err(format!("reading {}: it is larger than 1 MiB", path.display()));
-    }
-    std::fs::read(path).map_err(|error| format!("reading {}: {error}", path.display()))
+    regular_file::read(path, MAX_FILE_BYTES).map_err(|error| format!("reading {}: {error}", path.display()))
 }
 
 /// `VERB/RESOURCE[.GROUP]` as attributes of a review.

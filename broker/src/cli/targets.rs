@@ -13,13 +13,13 @@ use crate::controller::config_file;
 
 #[derive(Args)]
 pub(super) struct TargetsArgs {
-    /// The configuration file.
+    /// Keyferry's configuration file.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: PathBuf,
-    /// Only accesses of this namespace.
+    /// Namespace on the hub: only accesses in it.
     #[arg(short, long)]
     namespace: Option<String>,
-    /// How to print them.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 }

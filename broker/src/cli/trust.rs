@@ -27,19 +27,19 @@ pub(super) struct TrustArgs {
     /// The TargetCluster of --config; without --config, a name for what is printed.
     #[arg(value_name = "TARGET", required_unless_present = "from_oidc_flags")]
     target: Option<String>,
-    /// Keyferry's configuration, for everything that the flags below do not say.
+    /// Keyferry's configuration file: for everything that the flags below do not say.
     #[arg(long, value_name = "FILE", requires = "target")]
     config: Option<PathBuf>,
     /// The hub's issuer: the iss of its tokens, byte for byte.
     #[arg(long, value_name = "URL")]
     issuer: Option<String>,
-    /// Where the target reads the issuer's discovery document; without it, below the issuer.
+    /// Where the target reads the issuer's discovery document: without it, below the issuer.
     #[arg(long, value_name = "URL")]
     discovery_url: Option<String>,
-    /// CA certificates of that place; without it, the target uses the roots of its system.
-    #[arg(long, value_name = "FILE")]
-    certificate_authority: Option<PathBuf>,
-    /// The target's one audience.
+    /// CA certificates of the server of the discovery document: without it, the target uses the roots of its system.
+    #[arg(long, alias = "certificate-authority", value_name = "FILE")]
+    discovery_ca: Option<PathBuf>,
+    /// The target's audience: its only one.
     #[arg(long, value_name = "TEXT")]
     audience: Option<String>,
     /// What stands before users and groups of the hub, like `hub:`.
@@ -180,8 +180,9 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Reads `NAMESPACE/NAME`.
+/// Reads `NAMESPACE/NAME`, or `NAMESPACE:NAME` as in a user name.
 pub(super) fn service_account(text: &str) -> Result<ServiceAccount, String> {
+    let text = super::access::with_slash(text);
     let (namespace, name) = text.split_once('/').ok_or("write NAMESPACE/NAME")?;
     let namespace = Namespace::new(namespace).map_err(|error| format!("the namespace: {error}"))?;
     let name = ObjectName::new(name).map_err(|error| format!("the name: {error}"))?;

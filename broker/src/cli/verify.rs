@@ -23,32 +23,32 @@ use crate::clock::{Clock, SystemClock};
 use subject::Subject;
 
 #[derive(Args)]
-#[command(group = ArgGroup::new("subject").args(["token_file", "rest", "service_account", "batch"]))]
+#[command(group = ArgGroup::new("subject").args(["target_token_file", "rest", "service_account", "batch"]))]
 pub(super) struct VerifyArgs {
     /// The target's AuthenticationConfiguration.
     #[arg(long, value_name = "FILE", required_unless_present = "batch", conflicts_with = "batch")]
     auth_config: Option<PathBuf>,
-    /// A file with the token; - is standard input.
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    /// The token for the target: a file, or - for standard input.
+    #[arg(long, alias = "token-file", value_name = "FILE")]
+    target_token_file: Option<PathBuf>,
     /// Only `-`, for a token on standard input. Taken as bytes of any kind, so that a token given by mistake is not repeated in an error.
     #[arg(value_name = "-", num_args = 0..)]
     rest: Vec<std::ffi::OsString>,
-    /// A ServiceAccount of the hub whose token does not exist yet, as NAMESPACE/NAME.
+    /// A ServiceAccount of the hub: verify a token of it that does not exist yet.
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = super::trust::service_account)]
     service_account: Option<ServiceAccount>,
-    /// The one audience of that token; without it, the one that the file asks for.
+    /// The target's audience: the only one of that token; without it, the one that the file asks for.
     #[arg(long, value_name = "TEXT", requires = "service_account")]
     audience: Option<String>,
     /// How long that token would live.
     #[arg(long, value_name = "DURATION", default_value = "1h", requires = "service_account", value_parser = super::trust::lifetime)]
     lifetime: std::time::Duration,
-    /// The issuer of that token's hub; without it, the one that the file names.
+    /// The hub's issuer: the iss of that token; without it, the one that the file names.
     #[arg(long, value_name = "URL", requires = "service_account")]
     issuer: Option<String>,
     #[command(flatten)]
     minor: MinorArgs,
-    /// An issuer of the target's own ServiceAccount tokens (--service-account-issuer); may be given again.
+    /// An issuer of the target's own ServiceAccount tokens (--service-account-issuer): may be given again.
     #[arg(long = "own-issuer", value_name = "URL")]
     own_issuers: Vec<String>,
     /// The issuer's key set, as its jwks_uri gives it. Without keys, signatures are not checked.
@@ -63,7 +63,7 @@ pub(super) struct VerifyArgs {
     /// Cases as JSON lines, from a file or - for standard input; a report per line comes out.
     #[arg(long, value_name = "FILE", conflicts_with = "output")]
     batch: Option<PathBuf>,
-    /// How to print the answer.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
@@ -80,7 +80,7 @@ pub(super) fn run(args: &VerifyArgs) -> ExitCode {
     if args.rest.iter().any(|given| given != "-") || args.rest.len() > 1 {
         return ui::misuse(
             "reading the arguments: a token is never an argument",
-            Some("give it by --token-file FILE, or - for standard input"),
+            Some("give it by --target-token-file FILE, or - for standard input"),
         );
     }
     if let Some(path) = &args.batch {

@@ -8,7 +8,7 @@ use keyferry_trust::doctor::{Identity, Prediction};
 use serde_json::{Value, json};
 
 use super::target_way::{StartArg, WayArgs, file};
-use super::ui;
+use super::{TARGET, ui};
 use crate::client::doctor::identity::{Answered, ask};
 
 #[derive(Args)]
@@ -16,15 +16,15 @@ pub(super) struct WhoamiArgs {
     /// What to start from: access/NAME, secret/NAME, kustomization/NAME or helmrelease/NAME; without it, the flags alone.
     #[arg(value_name = "KIND/NAME")]
     start: Option<StartArg>,
-    /// The namespace of what is started from.
+    /// Namespace on the hub: of what is started from.
     #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
     namespace: Option<String>,
     #[command(flatten)]
     way: WayArgs,
     /// The target's AuthenticationConfiguration: says what it predicts beside what the target answers.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = TARGET)]
     auth_config: Option<PathBuf>,
-    /// How to print it.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 }

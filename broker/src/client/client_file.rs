@@ -86,7 +86,7 @@ pub fn read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, Cl
             token_file: place(document.token_file),
             service_account,
             audience: Some(audience),
-            hub: HubAccess { kubeconfig: place(document.kubeconfig), context: document.context },
+            hub: HubAccess { kubeconfig: place(document.kubeconfig), context: document.context, search: Vec::new() },
         },
         allow_unpinned_server: document.allow_unpinned_server,
     }))

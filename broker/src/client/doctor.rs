@@ -135,7 +135,7 @@ async fn ask_target(calls: &TargetCalls, plan: &Plan, means: &Means, evidence: &
 
 /// What somebody with rights at the target can find out: a TokenReview, the configuration's hash, the target's own issuer.
 async fn ask_as_admin(path: &std::path::Path, token: Option<&SecretString>, evidence: &mut Evidence) -> Result<(), DoctorError> {
-    let access = HubAccess { kubeconfig: Some(path.to_owned()), context: None };
+    let access = HubAccess { kubeconfig: Some(path.to_owned()), ..HubAccess::default() };
     let client = HubClient::new(access.config().await?)?;
     if let Ok(document) = client.get_object::<Value>("/.well-known/openid-configuration", "discovery document").await
         && let Some(issuer) = document.get("issuer").and_then(Value::as_str)

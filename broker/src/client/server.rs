@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use keyferry_core::ca_bundle::MAX_CA_BUNDLE_BYTES;
 use keyferry_core::exchange::{GRANT_TYPE, TOKEN_TYPE_JWT};
 use keyferry_core::jwt::UnverifiedJwt;
 use keyferry_core::lifetime;
@@ -13,6 +14,8 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
 use super::{ClientError, UsableToken};
+use crate::connection_fault::{ConnectionFault, Kind, Place};
+use crate::regular_file;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 const MAX_ANSWER_BYTES: usize = 512 * 1024;
@@ -80,15 +83,16 @@ impl ServerAddress {
             .post(self.path("/v1/token"))
             .header(reqwest::header::CONTENT_TYPE, "application/x-www-form-urlencoded")
             .body(form);
-        let body = self.send(request).await?;
-        let answer: TokenAnswer = serde_json::from_slice(&body).map_err(|_| self.problem("its answer is no token"))?;
+        let received = self.send(request).await?;
+        let wrong = |problem: &str| self.problem_of(&received, problem);
+        let answer: TokenAnswer = serde_json::from_slice(&received.body).map_err(|_| wrong("its answer is no token"))?;
         // Whatever is printed or used from here on is a token, and nothing that speaks to a terminal.
         let sound = UnverifiedJwt::parse(answer.access_token.expose_secret()).is_ok() && answer.token_type == "Bearer";
         if !sound || answer.expires_in > lifetime::MAX.as_secs() {
-            return Err(self.problem("its answer is no bearer token with a sensible life"));
+            return Err(wrong("its answer is no bearer token with a sensible life"));
         }
         let cluster = answer.keyferry_cluster.map(PublicCluster::checked).transpose();
-        let cluster = cluster.map_err(|error| self.problem(format!("it does not say where the target is: {error}")))?;
+        let cluster = cluster.map_err(|error| wrong(&format!("it does not say where the target is: {error}")))?;
         let token = UsableToken { token: answer.access_token, usable: Duration::from_secs(answer.expires_in) };
         Ok(ClusterToken { token, cluster })
     }
@@ -100,9 +104,9 @@ impl ServerAddress {
     pub async fn kubeconfig(&self, caller: &SecretString, access: &AccessName) -> Result<SecretString, ClientError> {
         let path = format!("/v1/namespaces/{}/accesses/{}/kubeconfig", access.namespace, access.name);
         let request = self.client()?.get(self.path(&path)).bearer_auth(caller.expose_secret());
-        let body = self.send(request).await?;
-        let text = String::from_utf8(body).map_err(|_| self.problem("its answer is no kubeconfig"))?;
-        received_kubeconfig::read(&text, access).map_err(|error| self.problem(error.to_string()))
+        let answer = self.send(request).await?;
+        let text = std::str::from_utf8(&answer.body).map_err(|_| self.problem_of(&answer, "its answer is no kubeconfig"))?;
+        received_kubeconfig::read(text, access).map_err(|error| self.problem_of(&answer, error))
     }
 
     fn path(&self, path: &str) -> String {
@@ -113,8 +117,29 @@ impl ServerAddress {
         ClientError::Server { server: self.url.clone(), problem: problem.into() }
     }
 
+    /// A problem with an answer, joined to the server's record of the request.
+    fn problem_of(&self, answer: &Answer, problem: impl std::fmt::Display) -> ClientError {
+        self.problem(format!("{problem}{}", suffix(answer.request_id.as_deref())))
+    }
+
+    /// The address, where it is one of a server.
+    fn address(&self) -> Result<url::Url, ClientError> {
+        let url = url::Url::parse(&self.url).ok().filter(|url| url.scheme() == "https" && url.has_host());
+        url.ok_or_else(|| {
+            // Of HOST:PORT the parser makes the scheme HOST.
+            let rest = self.url.strip_prefix("http://").unwrap_or(&self.url);
+            let meant = format!("https://{rest}");
+            let fix = match url::Url::parse(&meant) {
+                Ok(url) if url.has_host() && !rest.contains("://") => format!("; fix: write {meant}"),
+                _ => String::new(),
+            };
+            self.problem(format!("the address is not an https URL{fix}"))
+        })
+    }
+
     /// The caller's token goes to this origin and nowhere else: no redirects, no proxy from the environment, https only.
     fn client(&self) -> Result<reqwest::Client, ClientError> {
+        self.address()?;
         let mut builder = reqwest::Client::builder()
             .https_only(true)
             .no_proxy()
@@ -123,7 +148,7 @@ impl ServerAddress {
             .connect_timeout(Duration::from_secs(5));
         if let Some(path) = &self.certificate_authority {
             let wrong = || ClientError::CertificateAuthority(path.clone());
-            let pem = std::fs::read(path).map_err(|_| wrong())?;
+            let pem = regular_file::read(path, MAX_CA_BUNDLE_BYTES as u64).map_err(|_| wrong())?;
             let certificates = reqwest::Certificate::from_pem_bundle(&pem).map_err(|_| wrong())?;
             if certificates.is_empty() {
                 return Err(wrong());
@@ -133,33 +158,130 @@ impl ServerAddress {
         builder.build().map_err(|_| self.problem("no HTTPS client can be made; is there a CA to trust? give --certificate-authority"))
     }
 
-    async fn send(&self, request: reqwest::RequestBuilder) -> Result<Vec<u8>, ClientError> {
-        let mut response = request.send().await.map_err(|error| self.problem(fault(&error)))?;
+    async fn send(&self, request: reqwest::RequestBuilder) -> Result<Answer, ClientError> {
+        let mut response = match request.send().await {
+            Ok(response) => response,
+            Err(error) => return Err(self.fault(&error).await),
+        };
         let status = response.status();
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.problem(fault(&error)))? {
-            body.extend_from_slice(&chunk);
-            if body.len() > MAX_ANSWER_BYTES {
-                return Err(self.problem("its answer is too large"));
+        let request_id = response.headers().get("x-request-id").and_then(|id| id.to_str().ok()).and_then(request_id);
+        let mut answer = Answer { body: Vec::new(), request_id };
+        loop {
+            match response.chunk().await {
+                Ok(Some(chunk)) if answer.body.len() + chunk.len() <= MAX_ANSWER_BYTES => answer.body.extend_from_slice(&chunk),
+                Ok(Some(_)) => return Err(self.problem_of(&answer, "its answer is too large")),
+                Ok(None) => break,
+                Err(error) => return Err(self.fault(&error).await),
             }
         }
         if status.is_success() {
-            return Ok(body);
+            return Ok(answer);
         }
-        let answer: ErrorAnswer = serde_json::from_slice(&body).unwrap_or_default();
+        let error: ErrorAnswer = serde_json::from_slice(&answer.body).unwrap_or_default();
+        // Every error of the token API has a code.
+        if error.error.is_empty() {
+            return Err(self.foreign(status.as_u16(), &answer).await);
+        }
         let plain = |text: String| text.chars().filter(|character| *character == '\n' || !character.is_control()).take(2000).collect();
-        Err(ClientError::Answer { status: status.as_u16(), error: plain(answer.error), description: plain(answer.error_description) })
+        Err(ClientError::Answer {
+            status: status.as_u16(),
+            error: plain(error.error),
+            description: plain(error.error_description),
+            request_id: answer.request_id,
+        })
+    }
+
+    /// What answered, where it is not the token API.
+    async fn foreign(&self, status: u16, answer: &Answer) -> ClientError {
+        let problem = if status == 404 && self.is_discovery().await {
+            "this is the discovery listener, not the token API; fix: name the listener of api.address, by default port 9443".to_owned()
+        } else {
+            format!("it answers {status}, and not as Keyferry's token API does; check the address")
+        };
+        self.problem_of(answer, problem)
+    }
+
+    /// Whether a discovery document is published there. Asked without the caller's token.
+    async fn is_discovery(&self) -> bool {
+        let Ok(client) = self.client() else { return false };
+        let Ok(mut response) = client.get(self.path("/.well-known/openid-configuration")).send().await else { return false };
+        let mut body = Vec::new();
+        while let Ok(Some(chunk)) = response.chunk().await {
+            body.extend_from_slice(&chunk);
+            if body.len() > MAX_ANSWER_BYTES {
+                return false;
+            }
+        }
+        let document: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+        response.status().is_success() && document["issuer"].is_string() && document["jwks_uri"].is_string()
+    }
+
+    async fn fault(&self, error: &reqwest::Error) -> ClientError {
+        if error.is_timeout() {
+            return self.problem("it did not answer in time");
+        }
+        if !error.is_connect() {
+            return self.problem("the request could not be completed");
+        }
+        let place = self.address().ok().as_ref().and_then(Place::of_url);
+        let fault = ConnectionFault::of(error, place.as_ref()).await;
+        let fix = match (&fault.kind, &self.certificate_authority) {
+            (Kind::UnknownAuthority, None) => "; fix: give the CA of the server by --certificate-authority FILE".to_owned(),
+            (Kind::UnknownAuthority, Some(file)) => {
+                format!("; fix: give the CA of the server, --certificate-authority {} is another", file.display())
+            }
+            _ => String::new(),
+        };
+        self.problem(format!("{}{fix}", fault.text))
     }
 }
 
-fn fault(error: &reqwest::Error) -> &'static str {
-    if error.is_timeout() {
-        "it did not answer in time"
-    } else if error.is_connect() {
-        "the connection failed; check the address and --certificate-authority"
-    } else if error.is_builder() {
-        "the address is not an https URL"
-    } else {
-        "the request could not be completed"
+/// The body of an answer, and what joins it to the server's audit record.
+struct Answer {
+    body: Vec<u8>,
+    request_id: Option<String>,
+}
+
+/// A request id as Keyferry makes them; anything else is not repeated.
+fn request_id(text: &str) -> Option<String> {
+    let sound = (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+    sound.then(|| text.to_owned())
+}
+
+/// How an error names its request.
+pub(super) fn suffix(request_id: Option<&str>) -> String {
+    request_id.map(|id| format!(" (request id {id})")).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{ServerAddress, request_id};
+
+    #[test]
+    fn an_address_without_https_is_told_how_to_write_it() {
+        let said =
+            |url: &str| ServerAddress { url: url.to_owned(), certificate_authority: None }.address().err().map(|error| error.to_string());
+        assert_eq!(said("https://k.example:9443"), None);
+        for (url, meant) in [
+            ("http://k.example", "https://k.example"),
+            ("127.0.0.1:9443", "https://127.0.0.1:9443"),
+            ("k.example:9443", "https://k.example:9443"),
+            ("k.example", "https://k.example"),
+        ] {
+            let said = said(url).unwrap();
+            assert!(said.contains("not an https URL") && said.ends_with(&format!("fix: write {meant}")), "{said}");
+        }
+        for url in ["", "ftp://k.example", "https://"] {
+            assert!(said(url).unwrap().ends_with("not an https URL"), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_request_id_is_repeated_only_if_it_is_one() {
+        assert_eq!(request_id("d2fd05e9826e417b").as_deref(), Some("d2fd05e9826e417b"));
+        for text in ["", "a b", "a\u{1b}", &"a".repeat(65)] {
+            assert_eq!(request_id(text), None, "{text:?}");
+        }
     }
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::connection_fault::{ConnectionFault, Place};
+
 /// What kube-apiserver gives a request of its own.
 const DEADLINE: Duration = Duration::from_secs(30);
 /// The longest body that is read. An apiserver has no bound.
@@ -100,12 +102,20 @@ impl TrustedIssuer<'_> {
 
 async fn get(client: &reqwest::Client, url: &str) -> Result<Vec<u8>, FetchError> {
     let useless = |problem: String| FetchError::Useless { url: url.to_owned(), problem };
-    let mut answer = client.get(url).send().await.map_err(|error| no_answer(url, &error))?;
+    let mut answer = match client.get(url).send().await {
+        Ok(answer) => answer,
+        Err(error) => return Err(no_answer(url, &error).await),
+    };
     if answer.status() != reqwest::StatusCode::OK {
         return Err(useless(format!("the answer is {}, not 200", answer.status().as_u16())));
     }
     let mut body = Vec::new();
-    while let Some(piece) = answer.chunk().await.map_err(|error| no_answer(url, &error))? {
+    loop {
+        let piece = match answer.chunk().await {
+            Ok(Some(piece)) => piece,
+            Ok(None) => break,
+            Err(error) => return Err(no_answer(url, &error).await),
+        };
         if body.len() + piece.len() > MAX_BODY {
             return Err(useless(format!("the answer is longer than {MAX_BODY} bytes")));
         }
@@ -114,13 +124,16 @@ async fn get(client: &reqwest::Client, url: &str) -> Result<Vec<u8>, FetchError>
     Ok(body)
 }
 
-/// The innermost cause: what a person can act on.
-fn no_answer(url: &str, error: &reqwest::Error) -> FetchError {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    FetchError::NoAnswer { url: url.to_owned(), problem: cause.to_string() }
+/// What a person can act on.
+async fn no_answer(url: &str, error: &reqwest::Error) -> FetchError {
+    let problem = if error.is_timeout() {
+        "it did not answer in time".to_owned()
+    } else if error.is_connect() {
+        ConnectionFault::of(error, error.url().and_then(Place::of_url).as_ref()).await.text
+    } else {
+        "the answer broke off".to_owned()
+    };
+    FetchError::NoAnswer { url: url.to_owned(), problem }
 }
 
 #[cfg(all(test, feature = "embedded"))]

@@ -9,6 +9,7 @@ use keyferry_core::reason::Reason;
 use crate::metrics::Metrics;
 use crate::policy_store::PolicyWriter;
 use crate::read_again::ReadAgain;
+use crate::regular_file::{self, FileError};
 
 /// How long a file must stay the same to be taken in.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -46,11 +47,14 @@ pub fn read(path: &Path, overrides: Overrides) -> Result<Configuration, ConfigFi
 
 fn read_text(path: &Path) -> Result<String, ConfigFileError> {
     let wrong = |source| ConfigFileError::Read { path: path.to_owned(), source };
-    let size = std::fs::metadata(path).map_err(wrong)?.len();
-    if size > MAX_CONFIG_BYTES as u64 {
-        return Err(wrong(std::io::ErrorKind::FileTooLarge.into()));
-    }
-    std::fs::read_to_string(path).map_err(wrong)
+    let bytes = regular_file::read(path, MAX_CONFIG_BYTES as u64).map_err(|error| {
+        wrong(match error {
+            FileError::System(error) => error,
+            FileError::NotRegular => std::io::Error::other("it is not a regular file"),
+            FileError::TooLong(_) => std::io::ErrorKind::FileTooLarge.into(),
+        })
+    })?;
+    String::from_utf8(bytes).map_err(|_| wrong(std::io::ErrorKind::InvalidData.into()))
 }
 
 /// The text, if two readings a moment apart are the same: half of a file can be a whole YAML stream that allows more.

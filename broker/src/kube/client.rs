@@ -11,7 +11,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
+use crate::connection_fault::{ConnectionFault, Place};
 use crate::ports::HubError;
+use crate::regular_file;
 
 /// How long one call may take.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(5);
@@ -20,28 +22,47 @@ pub const CALL_DEADLINE: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(100);
 /// The most bytes of an answer that are read.
 const MAX_ANSWER_BYTES: usize = 3 * 1024 * 1024;
+/// More than a kubeconfig of a thousand clusters with their CA certificates has.
+const MAX_KUBECONFIG_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Where the hub is and as whom to speak to it.
 #[derive(Clone, Debug, Default)]
 pub struct HubAccess {
-    /// A kubeconfig file. Without one, the Pod's own ServiceAccount.
+    /// A kubeconfig file.
     pub kubeconfig: Option<PathBuf>,
-    /// A context of it, instead of its current one.
+    /// A context of the kubeconfig, instead of its current one.
     pub context: Option<String>,
+    /// The kubeconfig files that a person's kubectl merges, where `kubeconfig` names none. Without any, the Pod's own ServiceAccount.
+    /// Empty for a server, which takes nothing from the environment that is not its own.
+    pub search: Vec<PathBuf>,
 }
 
 /// The client could not be made. The texts name the file and the step, never what stands in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
     /// The kubeconfig cannot be read. The library's own message is withheld: it prints the lines around a fault, tokens included.
-    #[error("reading the kubeconfig {0}: it is missing or not a kubeconfig")]
+    #[error("reading the kubeconfig {0}: it is missing, no regular file, or not a kubeconfig")]
     Kubeconfig(PathBuf),
     /// The kubeconfig has no such context, or the context names no usable cluster or user.
     #[error("reading the kubeconfig {0}: its context names no usable cluster and user")]
     Context(PathBuf),
-    /// Not in a Pod.
-    #[error("finding the hub: this is not a Pod with a ServiceAccount; give --kubeconfig")]
+    /// No kubeconfig, and not in a Pod.
+    #[error(
+        "finding the hub: no kubeconfig is named and this is not a Pod with a ServiceAccount; fix: give --kubeconfig FILE, or set \
+         KEYFERRY_KUBECONFIG; commands other than serve and credential also read KUBECONFIG and ~/.kube/config"
+    )]
     NotInCluster,
+    /// A context was named, but there is no kubeconfig that could have it.
+    #[error("finding the hub: the context {0:?} is named, but no kubeconfig; fix: give --kubeconfig FILE")]
+    ContextAlone(String),
+    /// None of the files of `KUBECONFIG` is there. The Pod's ServiceAccount would be somebody else than the user meant.
+    #[error(
+        "finding the hub: KUBECONFIG names {0}, and no such file is there; fix: correct or unset KUBECONFIG, or give --kubeconfig FILE"
+    )]
+    NoneThere(String),
+    /// One file is needed, and `KUBECONFIG` names several.
+    #[error("finding the hub: KUBECONFIG names several files ({0}), but an exec stanza holds one; fix: give --kubeconfig FILE")]
+    Several(String),
     /// The hub would be spoken to without knowing that it is the hub.
     #[error(
         "preparing the client of the hub: its address must be https and its certificate must be verified; remove insecure-skip-tls-verify and give its CA"
@@ -53,19 +74,19 @@ pub enum ClientError {
 }
 
 impl HubAccess {
-    /// The library's configuration, without retries and without anything taken from the environment.
+    /// The library's configuration, without retries. Addresses and identities come from the kubeconfig or the Pod alone: the library's own
+    /// search also takes `KUBE_RS_DEBUG_OVERRIDE_URL` and `KUBE_RS_DEBUG_IMPERSONATE_*` from the environment.
     ///
     /// # Errors
     /// [`ClientError`].
     pub async fn config(&self) -> Result<kube::Config, ClientError> {
-        let mut config = match &self.kubeconfig {
-            Some(path) => {
-                let kubeconfig = Kubeconfig::read_from(path).map_err(|_| ClientError::Kubeconfig(path.clone()))?;
+        let mut config = match self.kubeconfig()? {
+            Some((path, kubeconfig)) => {
                 let options = KubeConfigOptions { context: self.context.clone(), cluster: None, user: None };
                 let proxied =
                     kubeconfig.clusters.iter().any(|named| named.cluster.as_ref().is_some_and(|cluster| cluster.proxy_url.is_some()));
                 let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
-                let mut config = config.map_err(|_| ClientError::Context(path.clone()))?;
+                let mut config = config.map_err(|_| ClientError::Context(path))?;
                 if !proxied {
                     // The library would take one from the environment.
                     config.proxy_url = None;
@@ -81,12 +102,76 @@ impl HubAccess {
         config.connect_timeout = Some(CALL_DEADLINE);
         Ok(config)
     }
+
+    /// The hub for a person: the kubeconfig files, the context and the address, or the Pod.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn description(&self) -> Result<String, ClientError> {
+        let address = self.config().await?.cluster_url;
+        let Some((_, kubeconfig)) = self.kubeconfig()? else {
+            return Ok(format!("{address}, as the Pod's own ServiceAccount"));
+        };
+        let context = self.context.clone().or(kubeconfig.current_context).unwrap_or_default();
+        Ok(format!("{address}, by context {context:?} of {}", listed(&self.files()?)))
+    }
+
+    /// The same hub, named by one file and one context, so that neither `KUBECONFIG` nor `kubectl config use-context` leads elsewhere later.
+    ///
+    /// # Errors
+    /// [`ClientError`]: several files would have to be merged.
+    pub fn pinned(&self) -> Result<HubAccess, ClientError> {
+        let files = self.files()?;
+        match (&self.kubeconfig, files.as_slice()) {
+            (Some(_), _) | (None, []) => Ok(HubAccess { search: Vec::new(), ..self.clone() }),
+            (None, [file]) => {
+                let current = self.kubeconfig()?.and_then(|(_, kubeconfig)| kubeconfig.current_context);
+                Ok(HubAccess { kubeconfig: Some(file.clone()), context: self.context.clone().or(current), search: Vec::new() })
+            }
+            (None, several) => Err(ClientError::Several(listed(several))),
+        }
+    }
+
+    /// The files that count; none for the Pod's own ServiceAccount.
+    fn files(&self) -> Result<Vec<PathBuf>, ClientError> {
+        if let Some(path) = &self.kubeconfig {
+            return Ok(vec![path.clone()]);
+        }
+        // As kubectl does, files of the list that are not there do not count.
+        let there: Vec<PathBuf> = self.search.iter().filter(|path| path.exists()).cloned().collect();
+        match &self.context {
+            _ if there.is_empty() && !self.search.is_empty() => Err(ClientError::NoneThere(listed(&self.search))),
+            Some(context) if there.is_empty() => Err(ClientError::ContextAlone(context.clone())),
+            _ => Ok(there),
+        }
+    }
+
+    /// The kubeconfig, merged as kubectl does: of each name, the first file that has it counts. With the file that a message names.
+    fn kubeconfig(&self) -> Result<Option<(PathBuf, Kubeconfig)>, ClientError> {
+        let mut merged: Option<(PathBuf, Kubeconfig)> = None;
+        for path in self.files()? {
+            let wrong = || ClientError::Kubeconfig(path.clone());
+            regular_file::check(&path, MAX_KUBECONFIG_BYTES).map_err(|_| wrong())?;
+            let next = Kubeconfig::read_from(&path).map_err(|_| wrong())?;
+            merged = Some(match merged {
+                Some((first, kubeconfig)) => (first, kubeconfig.merge(next).map_err(|_| wrong())?),
+                None => (path, next),
+            });
+        }
+        Ok(merged)
+    }
+}
+
+fn listed(files: &[PathBuf]) -> String {
+    files.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// A bounded client.
 #[derive(Clone)]
 pub struct HubClient {
     client: kube::Client,
+    /// Where the connections lead; none through a proxy.
+    place: Option<Place>,
 }
 
 impl HubClient {
@@ -97,8 +182,13 @@ impl HubClient {
     pub fn new(mut config: kube::Config) -> Result<HubClient, ClientError> {
         config.read_timeout = Some(SILENCE);
         config.write_timeout = Some(CALL_DEADLINE);
+        let place = url::Url::parse(&config.cluster_url.to_string()).ok().as_ref().and_then(Place::of_url);
+        let place = place.filter(|_| config.proxy_url.is_none()).map(|place| match &config.tls_server_name {
+            Some(name) => place.with_server_name(name),
+            None => place,
+        });
         let client = kube::Client::try_from(config).map_err(|_| ClientError::Credentials)?;
-        Ok(HubClient { client })
+        Ok(HubClient { client, place })
     }
 
     /// GET, for the bytes of the answer.
@@ -195,7 +285,10 @@ impl HubClient {
     }
 
     async fn exchange(&self, request: Request<Body>) -> Result<(StatusCode, Vec<u8>), HubError> {
-        let response = self.client.send(request).await.map_err(|error| transport_fault(&error))?;
+        let response = match self.client.send(request).await {
+            Ok(response) => response,
+            Err(error) => return Err(transport_fault(&error, self.place.as_ref()).await),
+        };
         let status = response.status();
         let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await;
         let body = body.map_err(|_| HubError::Unreachable("its answer broke off or is too large".to_owned()))?;
@@ -204,11 +297,11 @@ impl HubClient {
 }
 
 /// Says what kind of fault it was without repeating a library's text, which may quote credentials of the configuration.
-fn transport_fault(error: &kube::Error) -> HubError {
+async fn transport_fault(error: &kube::Error, place: Option<&Place>) -> HubError {
     match error {
         // Ours to mend, and no proof of anything about the hub.
         kube::Error::Auth(_) => HubError::Unauthenticated("Keyferry's own credentials could not be read".to_owned()),
-        kube::Error::Service(_) | kube::Error::HyperError(_) => HubError::Unreachable("the connection failed".to_owned()),
+        kube::Error::Service(_) | kube::Error::HyperError(_) => HubError::Unreachable(ConnectionFault::of(error, place).await.text),
         _ => HubError::Unreachable("the request could not be sent".to_owned()),
     }
 }
@@ -233,6 +326,76 @@ fn refusal(status: StatusCode, body: &[u8]) -> HubError {
     }
 }
 
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod kubeconfig_tests {
+    use std::path::{Path, PathBuf};
+
+    use super::{ClientError, HubAccess};
+
+    fn write(folder: &Path, name: &str, server: &str, context: &str, current: bool) -> PathBuf {
+        let path = folder.join(name);
+        let current = if current { format!("current-context: {context}\n") } else { String::new() };
+        let text = format!(
+            "apiVersion: v1\nkind: Config\n{current}contexts: [{{name: {context}, context: {{cluster: {context}, user: {context}}}}}, \
+             {{name: both, context: {{cluster: {context}, user: {context}}}}}]\n\
+             clusters: [{{name: {context}, cluster: {{server: '{server}'}}}}]\nusers: [{{name: {context}, user: {{token: canary}}}}]\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    async fn address(access: &HubAccess) -> Result<String, ClientError> {
+        access.config().await.map(|config| config.cluster_url.host().unwrap_or_default().to_owned())
+    }
+
+    #[tokio::test]
+    async fn the_list_of_kubeconfig_is_merged_as_kubectl_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = write(folder.path(), "first", "https://first.example", "first", false);
+        let second = write(folder.path(), "second", "https://second.example", "second", true);
+        let missing = folder.path().join("missing");
+        let access = HubAccess { search: vec![missing.clone(), first.clone(), second.clone()], ..HubAccess::default() };
+        assert_eq!(address(&access).await.unwrap(), "second.example", "current-context of the first file that has one");
+        let named = |context: &str| HubAccess { context: Some(context.to_owned()), ..access.clone() };
+        assert_eq!(address(&named("first")).await.unwrap(), "first.example");
+        assert_eq!(address(&named("both")).await.unwrap(), "first.example", "the first file that has a name counts");
+        assert!(matches!(address(&named("third")).await, Err(ClientError::Context(_))));
+        let by_flag = HubAccess { kubeconfig: Some(second.clone()), ..named("second") };
+        assert_eq!(address(&by_flag).await.unwrap(), "second.example", "a named file counts alone");
+        assert!(matches!(address(&HubAccess { kubeconfig: Some(second), ..named("first") }).await, Err(ClientError::Context(_))));
+        let nowhere = HubAccess { search: vec![missing], ..HubAccess::default() };
+        assert!(matches!(address(&nowhere).await, Err(ClientError::NoneThere(_))), "and never another identity instead");
+        let alone = HubAccess { context: Some("prod".to_owned()), ..HubAccess::default() };
+        assert_eq!(address(&alone).await.unwrap_err(), ClientError::ContextAlone("prod".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn a_pinned_hub_stays_what_it_is_and_a_description_names_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = write(folder.path(), "config", "https://hub.example", "hub", true);
+        let access = HubAccess { search: vec![file.clone()], ..HubAccess::default() };
+        let pinned = access.pinned().unwrap();
+        assert_eq!((pinned.kubeconfig.as_ref(), pinned.context.as_deref()), (Some(&file), Some("hub")));
+        assert!(pinned.search.is_empty());
+        let told = access.description().await.unwrap();
+        assert_eq!(told, format!("https://hub.example/, by context \"hub\" of {}", file.display()));
+        let other = write(folder.path(), "other", "https://other.example", "other", true);
+        let two = HubAccess { search: vec![file, other], ..HubAccess::default() };
+        assert!(matches!(two.pinned(), Err(ClientError::Several(_))));
+    }
+
+    #[tokio::test]
+    async fn what_is_no_regular_file_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        let access = HubAccess { kubeconfig: Some(pipe.clone()), ..HubAccess::default() };
+        assert_eq!(address(&access).await.unwrap_err(), ClientError::Kubeconfig(pipe));
+    }
+}
+
 #[cfg(all(test, feature = "embedded"))]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
@@ -250,7 +413,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = folder.path().join("kubeconfig");
         std::fs::write(&kubeconfig, hub.kubeconfig().expose_secret()).unwrap();
-        let access = HubAccess { kubeconfig: Some(kubeconfig), context: None };
+        let access = HubAccess { kubeconfig: Some(kubeconfig), ..HubAccess::default() };
         let client = HubClient::new(access.config().await.unwrap()).unwrap();
         let read = async || client.get("/openid/v1/jwks", "application/jwk-set+json").await;
         read().await.unwrap();

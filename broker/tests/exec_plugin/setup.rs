@@ -100,7 +100,7 @@ impl Setup {
         let shelf = Shelf::default();
         let routes = Router::new().route("/v1/token", axum::routing::post(exchange)).with_state(shelf.clone());
         let server = HttpsServer::start(&ca.serving("server", &[]).unwrap(), routes).await.unwrap();
-        let caller = jwt(&json!({ "iss": "https://hub", "sub": "system:serviceaccount:tenant-a:reconciler" }));
+        let caller = jwt(&json!({ "iss": "https://hub", "aud": ["keyferry.dev"], "sub": "system:serviceaccount:tenant-a:reconciler" }));
         std::fs::write(folder.path().join("caller"), caller).unwrap();
         Setup { ca: ca.cert_path().to_owned(), folder, server, shelf }
     }

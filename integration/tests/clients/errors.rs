@@ -24,28 +24,34 @@ pub(crate) async fn errors_name_the_mend_and_nothing_secret(world: Arc<World>) -
         (&["token", "tenant-a/a", "--server", url], &["give --token-file, or --service-account with a hub kubeconfig"]),
         (&["token", "tenant-a/a", "--server", url, "--token-file", "/no/such/file"], &["/no/such/file", "does not exist"]),
         (&["token", "tenant-a/a", "--server", url, "--token-file", &broken], &["it does not hold a token"]),
-        (&["token", "tenant-a/a", "--server", url, "--token-file", &file], &["check the address and --certificate-authority"]),
+        (
+            &["token", "tenant-a/a", "--server", url, "--token-file", &file],
+            &["signed by an unknown CA (issuer ", "--certificate-authority FILE"],
+        ),
         (&["token", "tenant-a/a", "--server", url, "--certificate-authority", &file, "--token-file", &file], &["must be a PEM file"]),
-        (&["token", "tenant-a/a", "--server", &plain_url, "--token-file", &file], &["the address is not an https URL"]),
+        (
+            &["token", "tenant-a/a", "--server", &plain_url, "--token-file", &file],
+            &["the address is not an https URL", "fix: write https://"],
+        ),
         (
             &["token", "tenant-a/a", "--server", "https://127.0.0.1:1", "--certificate-authority", ca, "--token-file", &file],
-            &["https://127.0.0.1:1", "the connection failed"],
+            &["https://127.0.0.1:1", "connection refused at 127.0.0.1:1"],
         ),
         (
             &["token", "tenant-a/b", "--server", url, "--certificate-authority", ca, "--token-file", &file],
-            &["400 invalid_target", "hint: the server does not say whether the access exists"],
+            &["400 invalid_target", "(request id ", "hint: the server does not say whether the access exists"],
         ),
         (
             &["kubeconfig", "tenant-a/b", "--server", url, "--certificate-authority", ca, "--token-file", &file],
-            &["403 access_denied", "ask its admin for the audit record"],
+            &["403 access_denied", "(request id ", "ask its admin for the audit record"],
         ),
         (
             &["token", "tenant-a/a", "--server", url, "--certificate-authority", ca, "--token-file", &wrong_audience],
-            &["400 invalid_request", "hint: the caller's token must be for Keyferry's audience alone"],
+            &[AUDIENCE_A, "not keyferry.dev; fix: kubectl create token reconciler -n tenant-a --audience keyferry.dev"],
         ),
         (
             &["kubeconfig", "tenant-a/a", "--server", url, "--certificate-authority", ca, "--token-file", &wrong_audience],
-            &["401 invalid_token", "hint: the caller's token must be for Keyferry's audience alone"],
+            &["not keyferry.dev; fix: kubectl create token"],
         ),
         (&["token", "tenant-a/a", "--config", "/no/such/config", "--kubeconfig", &admin], &["/no/such/config"]),
         (&["token", "tenant-a/a", "--config", &config, "--kubeconfig", &broken], &["reading the kubeconfig", "not a kubeconfig"]),

@@ -70,7 +70,7 @@ pub(crate) async fn doctor_and_can_i_say_what_flux_says(d2: Arc<D2>) -> TestResu
         let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && !said.contains("warning"), "{tenant}: {said}");
         let apps = shipped(&format!("examples/d2/{tenant}/apps")).display().to_string();
-        let can_i = ["can-i", "apply", "-f", &apps, "--from", "kustomization/apps", "--from-namespace", tenant];
+        let can_i = ["can-i", "apply", "-f", &apps, "--from", "kustomization/apps", "-n", tenant];
         let output = d2.keyferry(&[can_i.as_slice(), &discovery].concat()).await?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{tenant}: {said}");

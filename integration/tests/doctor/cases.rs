@@ -37,10 +37,10 @@ impl Case<'_> {
         let path = |name: &str, content: &str| federation.file(name, content).map(|path| path.display().to_string());
         let token = path("token", &self.token)?;
         let mut base = federation.target_flags(target)?;
-        if self.flags.iter().any(|flag| flag == "--certificate-authority") {
+        if self.flags.iter().any(|flag| flag == "--target-certificate-authority") {
             base.truncate(2);
         }
-        base.extend(["--token-file".to_owned(), token]);
+        base.extend(["--target-token-file".to_owned(), token]);
         base.extend(self.flags.iter().cloned());
         let discovery = [
             "--discovery-url".to_owned(),

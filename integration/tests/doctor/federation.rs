@@ -114,6 +114,6 @@ impl Federation {
     /// The flags that say where the target is.
     pub(super) fn target_flags(&self, target: &ControlPlane) -> Result<Vec<String>, TestError> {
         let ca = self.file(&format!("{}-ca.crt", target.name()), target.ca_pem())?;
-        Ok(vec!["--target".to_owned(), target.url(), "--certificate-authority".to_owned(), ca.display().to_string()])
+        Ok(vec!["--target-address".to_owned(), target.url(), "--target-certificate-authority".to_owned(), ca.display().to_string()])
     }
 }

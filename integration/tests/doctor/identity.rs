@@ -41,7 +41,7 @@ pub(super) async fn whoami_and_can_i(federation: Arc<Federation>) -> TestResult 
     let token = it.token("rightless", &[AUDIENCE]).await?;
     let path = |name: &str, content: &str| it.file(name, content).map(|path| path.display().to_string());
     let (token_file, file) = (path("who-token", &token)?, path("who-config.yaml", &it.configuration)?);
-    let flags = [it.target_flags(&it.target)?, vec!["--token-file".to_owned(), token_file]].concat();
+    let flags = [it.target_flags(&it.target)?, vec!["--target-token-file".to_owned(), token_file]].concat();
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let ask = async |first: &[&str]| run(it, &[first, &flags[..]].concat(), &token).await;
 
@@ -63,7 +63,7 @@ pub(super) async fn whoami_and_can_i(federation: Arc<Federation>) -> TestResult 
     let answer = until(async || ask(&["whoami", "-o", "json", "--as", "apps:deployer"]).await).await?;
     assert_eq!(serde_json::from_str::<Value>(&answer)?["impersonated"]["username"], "system:serviceaccount:apps:deployer");
 
-    let (code, text) = ask(&["can-i", "get", "pods", "-n", "default"]).await?;
+    let (code, text) = ask(&["can-i", "get", "pods", "--target-namespace", "default"]).await?;
     assert!(code == Some(1) && text.starts_with("no"), "{text}");
     let folder = it.ground.folder().join("apply");
     std::fs::create_dir_all(&folder)?;

@@ -61,7 +61,7 @@ async fn what_a_kustomization_may_apply(it: &Federation, hub: &[String; 4]) -> R
     let file = it.file("applied.yaml", object)?.display().to_string();
     let mut wrong = Vec::new();
     for (start, missing) in [("kustomization/by-secret", 4), ("helmrelease/by-map", 4)] {
-        let arguments = ["can-i", "apply", start, "-f", &file, "-o", "json", "--from-namespace", TENANT, &hub[0], &hub[1]];
+        let arguments = ["can-i", "apply", start, "-f", &file, "-o", "json", "-n", TENANT, &hub[0], &hub[1]];
         let output = it.ground.binary().run(&arguments, &[]).await?;
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         if output.status.code() != Some(1) || answer["missing"].as_array().map(Vec::len) != Some(missing) {
@@ -69,7 +69,7 @@ async fn what_a_kustomization_may_apply(it: &Federation, hub: &[String; 4]) -> R
         }
     }
     // Without a file: what the Kustomization has applied before.
-    let arguments = ["can-i", "apply", "kustomization/by-secret", "-o", "json", "--from-namespace", TENANT, &hub[0], &hub[1]];
+    let arguments = ["can-i", "apply", "kustomization/by-secret", "-o", "json", "-n", TENANT, &hub[0], &hub[1]];
     let untold = it.ground.binary().run(&arguments, &[]).await?;
     if untold.status.code() != Some(2) || !String::from_utf8_lossy(&untold.stderr).contains("has applied before") {
         wrong.push(format!("{arguments:?} without an inventory: {untold:?}"));

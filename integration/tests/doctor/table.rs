@@ -71,7 +71,7 @@ pub(super) async fn tokens(federation: Arc<Federation>) -> TestResult {
         (
             "wrong CA of the target",
             good().await?,
-            flags(&["--certificate-authority", &other_ca]),
+            flags(&["--target-certificate-authority", &other_ca]),
             everywhere("Connection", "TargetUntrusted"),
         ),
     ];
@@ -86,7 +86,7 @@ pub(super) async fn tokens(federation: Arc<Federation>) -> TestResult {
     let kubeconfig = it.target.admin_kubeconfig().display().to_string();
     let file = it.file("elsewhere.yaml", &elsewhere.replace("'system:serviceaccount:tenant-a:rightless'", "'x'"))?;
     let mut arguments = it.target_flags(&it.target)?;
-    arguments.extend(["--token-file".to_owned(), it.file("token", &refused)?.display().to_string()]);
+    arguments.extend(["--target-token-file".to_owned(), it.file("token", &refused)?.display().to_string()]);
     arguments.extend(["--auth-config".to_owned(), file.display().to_string(), "--target-kubeconfig".to_owned(), kubeconfig]);
     let (code, report) = it.doctor(&arguments, &refused).await?;
     // The TokenReview has the exact cause, and goes before the hash.
@@ -106,7 +106,7 @@ async fn in_force(it: &Federation) -> Result<Vec<String>, TestError> {
         (format!("{}# another byte\n", it.configuration), "Warning", "by another file"),
     ] {
         let file = it.file("in-force.yaml", &text)?.display().to_string();
-        let further = ["--token-file", &token, "--auth-config", &file, "--target-kubeconfig", &kubeconfig].map(str::to_owned);
+        let further = ["--target-token-file", &token, "--auth-config", &file, "--target-kubeconfig", &kubeconfig].map(str::to_owned);
         let (_, report) = it.doctor(&[it.target_flags(&it.target)?, further.to_vec()].concat(), &good).await?;
         let hop = report["hops"].as_array().and_then(|hops| hops.iter().find(|hop| hop["hop"] == HIDDEN)).cloned().unwrap_or_default();
         if hop["status"] != status || !hop["detail"].as_str().is_some_and(|detail| detail.contains(said)) {

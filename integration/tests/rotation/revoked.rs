@@ -89,7 +89,8 @@ pub(super) async fn revoked(ground: Arc<Ground>) -> TestResult {
 /// `keyferry keys` as an admin of the hub.
 async fn keys(ground: &Ground, stage: &Stage, output: &str) -> Result<Value, TestError> {
     let kubeconfig = stage.hub.admin_kubeconfig().display().to_string();
-    let answer = ground.binary().run(&["keys", "-n", "keyferry-revoked", "--kubeconfig", &kubeconfig, "-o", output], &[]).await?;
+    let answer =
+        ground.binary().run(&["keys", "--keyferry-namespace", "keyferry-revoked", "--kubeconfig", &kubeconfig, "-o", output], &[]).await?;
     let text = String::from_utf8(answer.stdout)?;
     assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
     Ok(if output == "json" { serde_json::from_str(&text)? } else { json!(text) })
@@ -98,7 +99,8 @@ async fn keys(ground: &Ground, stage: &Stage, output: &str) -> Result<Value, Tes
 /// `keyferry revoke` as the same; whether it ended well, and what it said.
 async fn revoke(ground: &Ground, stage: &Stage, kid: &str, witnesses: &[String]) -> Result<(bool, String), TestError> {
     let (kubeconfig, config) = (stage.hub.admin_kubeconfig().display().to_string(), stage.broker.config().display().to_string());
-    let mut arguments = vec!["revoke", "--kid", kid, "-n", "keyferry-revoked", "--kubeconfig", &kubeconfig, "--config", &config];
+    let mut arguments =
+        vec!["revoke", "--kid", kid, "--keyferry-namespace", "keyferry-revoked", "--kubeconfig", &kubeconfig, "--config", &config];
     for witness in witnesses {
         arguments.extend(["--witness", witness]);
     }

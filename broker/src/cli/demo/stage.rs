@@ -63,7 +63,7 @@ impl Stage {
 
         let options = ServeOptions {
             config: folder.path().join("config.yaml"),
-            hub: HubAccess { kubeconfig: Some(folder.path().join("hub.kubeconfig")), context: None },
+            hub: HubAccess { kubeconfig: Some(folder.path().join("hub.kubeconfig")), ..HubAccess::default() },
             state_dir: None,
             overrides: Overrides::default(),
             read_again: ReadAgain::never(),

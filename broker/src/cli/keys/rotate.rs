@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use keyferry_core::name::{Namespace, ObjectName};
+use keyferry_core::name::ObjectName;
 
-use crate::cli::{HubArgs, ui};
+use crate::cli::{HUB, HubArgs, ui};
 use crate::clock::{Clock, SystemClock};
 use crate::kube::client::HubClient;
 use crate::kube::issuer_keys::KubeIssuerKeys;
@@ -16,9 +16,9 @@ pub(in crate::cli) struct RotateArgs {
     /// The TargetCluster, one with `issuer: Keyferry`.
     #[arg(long, value_name = "NAME")]
     target: String,
-    /// Keyferry's namespace.
-    #[arg(short, long, default_value = "keyferry-system")]
-    namespace: String,
+    /// Keyferry's own namespace on the hub.
+    #[arg(long, alias = "namespace", short_alias = 'n', value_name = "NAMESPACE", default_value = "keyferry-system", help_heading = HUB)]
+    keyferry_namespace: String,
     #[command(flatten)]
     hub: HubArgs,
 }
@@ -32,8 +32,10 @@ pub(super) async fn run(args: &RotateArgs) -> ExitCode {
 
 async fn rotate(args: &RotateArgs) -> Result<String, String> {
     let target = ObjectName::new(args.target.clone()).map_err(|error| format!("--target {:?} {error}", args.target))?;
-    let namespace = Namespace::new(args.namespace.clone()).map_err(|error| format!("--namespace {:?} {error}", args.namespace))?;
-    let config = args.hub.access().config().await.map_err(|error| error.to_string())?;
+    let namespace = super::namespace(&args.keyferry_namespace)?;
+    let hub = args.hub.access();
+    ui::note(&format!("hub: {}", hub.description().await.map_err(|error| error.to_string())?));
+    let config = hub.config().await.map_err(|error| error.to_string())?;
     let client = HubClient::new(config).map_err(|error| error.to_string())?;
     let request = SystemClock::start().now().wall.to_string();
     match KubeIssuerKeys::new(client, namespace.clone()).request_rotation(&target, &request).await {

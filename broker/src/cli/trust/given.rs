@@ -74,7 +74,7 @@ pub(super) fn read(args: &TrustArgs) -> Result<Given, String> {
     let fence = Fence {
         issuer: issuer.as_str().to_owned(),
         discovery_url: discovery_url.filter(|url| *url != own_place),
-        certificate_authority: args.certificate_authority.as_deref().map(certificates).transpose()?,
+        certificate_authority: args.discovery_ca.as_deref().map(certificates).transpose()?,
         audience: audience.as_str().to_owned(),
         prefix,
         allow: allowed(args, found.map(|(_, target)| target), &mut notes)?,

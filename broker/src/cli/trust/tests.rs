@@ -86,7 +86,7 @@ fn token() -> ServiceAccountToken {
 #[test]
 fn every_form_holds_a_fence_for_every_minor() {
     let ca = ca();
-    let authority = format!("--certificate-authority={}", ca.path().display());
+    let authority = format!("--discovery-ca={}", ca.path().display());
     for format in Format::value_variants() {
         for minor in Minor::ALL {
             let (format_flag, minor_flag) =

@@ -1,6 +1,5 @@
 //! `--batch`: JSON lines in, JSON lines out.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,6 +7,8 @@ use std::process::ExitCode;
 use keyferry_trust::batch::Batch;
 
 use super::ui;
+use crate::cli::local_file::with_fix;
+use crate::regular_file;
 
 /// The longest line: a configuration, a token and a few key sets, with room.
 const MAX_LINE: u64 = 16 << 20;
@@ -17,9 +18,10 @@ pub(super) fn run(path: &Path) -> ExitCode {
     let source: Box<dyn Read> = if path == Path::new("-") {
         Box::new(std::io::stdin())
     } else {
-        match File::open(path) {
+        // Read line by line: there is no bound on all of them.
+        match regular_file::open(path, u64::MAX) {
             Ok(file) => Box::new(file),
-            Err(error) => return ui::misuse(&format!("reading the cases from {}: {error}", path.display()), None),
+            Err(error) => return ui::misuse(&format!("reading the cases from {}: {}", path.display(), with_fix(&error)), None),
         }
     };
     let mut lines = BufReader::new(source);

@@ -25,13 +25,15 @@ impl Subject {
         if let Some(account) = &args.service_account {
             return Self::imagined(account, args, loaded, now);
         }
-        let path = match (&args.token_file, args.rest.as_slice()) {
+        let path = match (&args.target_token_file, args.rest.as_slice()) {
             (Some(path), _) => path.as_path(),
             (None, [_]) => Path::new("-"),
-            (None, _) => return Err("finding the token: give --token-file FILE, - for standard input, or --service-account".to_owned()),
+            (None, _) => {
+                return Err("finding the token: give --target-token-file FILE, - for standard input, or --service-account".to_owned());
+            }
         };
         if is_token(path) {
-            return Err("reading --token-file: what is given is a token, not the name of a file, and never an argument".to_owned());
+            return Err("reading --target-token-file: what is given is a token, not the name of a file, and never an argument".to_owned());
         }
         let bytes = local_file::read(path, "the token", MAX_BYTES + 1)?;
         if bytes.trim_ascii().is_empty() {

@@ -8,6 +8,7 @@ use keyferry_trust::rights::{Kind, Need, Served, defined, kind_of, needs};
 use serde_json::{Value, json};
 
 use super::target_calls::TargetCalls;
+use crate::regular_file;
 
 const MAX_FILES: usize = 10_000;
 const MAX_FILE_BYTES: u64 = 16 << 20;
@@ -42,11 +43,8 @@ pub fn objects(path: &Path) -> Result<Found, String> {
     collect(path, &mut files, &mut found.unbuilt, 0)?;
     for file in files {
         let wrong = |what: &str| format!("reading {}: {what}", file.display());
-        let metadata = std::fs::metadata(&file).map_err(|error| wrong(&error.to_string()))?;
-        if metadata.len() > MAX_FILE_BYTES {
-            return Err(wrong("it is larger than 16 MiB"));
-        }
-        let text = std::fs::read_to_string(&file).map_err(|error| wrong(&error.to_string()))?;
+        let text = regular_file::read(&file, MAX_FILE_BYTES).map_err(|error| wrong(&error.to_string()))?;
+        let text = String::from_utf8(text).map_err(|_| wrong("it is not text in UTF-8"))?;
         found.objects.extend(objects_of(&text).ok_or_else(|| wrong("it is not YAML"))?);
     }
     Ok(found)

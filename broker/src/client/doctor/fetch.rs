@@ -1,11 +1,11 @@
 //! Documents as a target fetches them: anonymously, with one set of authorities, redirects followed.
 
-use std::error::Error;
 use std::time::Duration;
 
 use keyferry_trust::doctor::{Answer, Fetched};
 
 use super::DoctorError;
+use crate::connection_fault::{ConnectionFault, Kind, Place};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 const MAX_BYTES: usize = 1 << 20;
@@ -30,7 +30,7 @@ impl Fetcher {
 
     /// GET.
     pub async fn get(&self, url: &str) -> Fetched {
-        exchange(self.client.get(url)).await
+        exchange(self.client.get(url), Way::AsTheErrorSays).await
     }
 }
 
@@ -43,11 +43,24 @@ pub(super) fn authorities(pem: &[u8], whose: &'static str) -> Result<Vec<reqwest
     if found.is_empty() { Err(DoctorError::Authority(whose)) } else { Ok(found) }
 }
 
+/// Where a request's connection leads, for a message about its failure.
+#[derive(Clone, Copy)]
+pub(super) enum Way<'a> {
+    /// To the host of the URL, also after a redirect.
+    AsTheErrorSays,
+    /// To this place; none through a proxy.
+    Known(Option<&'a Place>),
+}
+
 /// Sends a request and reads a bounded answer.
-pub(super) async fn exchange(request: reqwest::RequestBuilder) -> Fetched {
+pub(super) async fn exchange(request: reqwest::RequestBuilder, way: Way<'_>) -> Fetched {
+    let fault = async |error: &reqwest::Error| match way {
+        Way::AsTheErrorSays => fault(error, error.url().and_then(Place::of_url).as_ref()).await,
+        Way::Known(place) => fault(error, place).await,
+    };
     let mut response = match request.send().await {
         Ok(response) => response,
-        Err(error) => return fault(&error),
+        Err(error) => return fault(&error).await,
     };
     let status = response.status().as_u16();
     let mut body = Vec::new();
@@ -56,47 +69,30 @@ pub(super) async fn exchange(request: reqwest::RequestBuilder) -> Fetched {
             Ok(Some(chunk)) if body.len() + chunk.len() <= MAX_BYTES => body.extend_from_slice(&chunk),
             Ok(Some(_)) => return Fetched::Unreachable(format!("the answer is longer than {MAX_BYTES} bytes")),
             Ok(None) => return Fetched::Answer(Answer { status, body }),
-            Err(error) => return fault(&error),
+            Err(error) => return fault(&error).await,
         }
     }
 }
 
-/// What kind of fault it was.
-pub(super) fn fault(error: &reqwest::Error) -> Fetched {
-    if let Some(how) = certificate_fault(error) {
-        return Fetched::Untrusted(how);
+/// What kind of fault it was. `place` is where the connection led, unless the error names it itself.
+pub(super) async fn fault(error: &reqwest::Error, place: Option<&Place>) -> Fetched {
+    if error.is_timeout() {
+        return Fetched::Unreachable("it did not answer within 10 s".to_owned());
     }
-    Fetched::Unreachable(
-        if error.is_timeout() {
-            "it did not answer within 10 s"
-        } else if error.is_connect() {
-            "the connection failed"
-        } else if error.is_builder() {
-            "it is not a URL that can be fetched"
-        } else if error.is_redirect() {
-            "it redirects without end"
-        } else {
-            "the answer broke off"
-        }
-        .to_owned(),
-    )
-}
-
-fn certificate_fault(error: &reqwest::Error) -> Option<String> {
-    let mut next: Option<&(dyn Error + 'static)> = error.source();
-    // A chain of errors has no cycle, but may be long.
-    for _ in 0..16 {
-        let current = next?;
-        if let Some(rustls::Error::InvalidCertificate(fault)) = current.downcast_ref() {
-            return Some(format!("its certificate is not accepted: {fault:?}").chars().take(300).collect());
-        }
-        // The source of an I/O error is that of the error within; the error within is only to be had like this.
-        next = match current.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
-            Some(within) => Some(within),
-            None => current.source(),
-        };
+    if error.is_builder() {
+        return Fetched::Unreachable("it is not a URL that can be fetched".to_owned());
     }
-    None
+    if error.is_redirect() {
+        return Fetched::Unreachable("it redirects without end".to_owned());
+    }
+    if !error.is_connect() {
+        return Fetched::Unreachable("the answer broke off".to_owned());
+    }
+    let fault = ConnectionFault::of(error, place).await;
+    match fault.kind {
+        Kind::UnknownAuthority | Kind::OtherNames | Kind::Certificate(_) => Fetched::Untrusted(fault.text),
+        _ => Fetched::Unreachable(fault.text),
+    }
 }
 
 /// Where a discovery document says the keys are.

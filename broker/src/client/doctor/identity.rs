@@ -46,10 +46,10 @@ pub async fn calls(plan: &Plan) -> Result<TargetCalls, String> {
     if let Some(problem) = &plan.problem {
         return Err(format!("starting from {}: {}: {}", plan.start, problem.cause.name(), problem.detail));
     }
-    let target = plan.target.as_ref().ok_or("the target is not known: give --target, or something to start from")?;
+    let target = plan.target.as_ref().ok_or("the target is not known: give --target-address, or something to start from")?;
     match &plan.held {
         Held::Failed(problem) => return Err(format!("getting the token: {}: {}", problem.cause.name(), problem.detail)),
-        Held::None => return Err("there is no token: give --token-file".to_owned()),
+        Held::None => return Err("there is no token: give --target-token-file".to_owned()),
         Held::Token(_) => {}
     }
     let token = plan.secret().ok_or("reading the token: it is no signed JWT")?;

@@ -8,9 +8,10 @@ use keyferry_trust::doctor::{Answer, Asked, Fetched, Identity};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
-use super::fetch::{authorities, exchange, fault};
+use super::fetch::{Way, authorities, exchange, fault};
 use super::{DoctorError, TargetAddress};
 use crate::clock::{Clock, SystemClock};
+use crate::connection_fault::Place;
 
 const DEADLINE: Duration = Duration::from_secs(10);
 /// More than the metrics of a large apiserver have.
@@ -22,6 +23,8 @@ pub struct TargetCalls {
     client: reqwest::Client,
     base: String,
     token: Option<SecretString>,
+    /// Where the connections lead; none through a proxy.
+    place: Option<Place>,
 }
 
 /// What came of the first call.
@@ -50,7 +53,9 @@ impl TargetCalls {
         if let Some(proxy) = &address.proxy_url {
             builder = builder.proxy(reqwest::Proxy::all(proxy).map_err(|_| DoctorError::Address(proxy.clone()))?);
         }
+        let mut place = Place::of_url(&url).filter(|_| address.proxy_url.is_none());
         if let Some(name) = &address.tls_server_name {
+            place = place.map(|place| place.with_server_name(name));
             let host = url.host_str().ok_or_else(wrong)?.trim_matches(['[', ']']).to_owned();
             let port = url.port_or_known_default().ok_or_else(wrong)?;
             let found: Vec<_> = tokio::net::lookup_host((host.as_str(), port)).await.map(Iterator::collect).unwrap_or_default();
@@ -58,7 +63,7 @@ impl TargetCalls {
             url.set_host(Some(name)).map_err(|_| wrong())?;
         }
         let client = builder.build().map_err(|_| DoctorError::Client)?;
-        Ok(TargetCalls { client, base: url.as_str().trim_end_matches('/').to_owned(), token })
+        Ok(TargetCalls { client, base: url.as_str().trim_end_matches('/').to_owned(), token, place })
     }
 
     /// Whether there is a token to show.
@@ -70,7 +75,7 @@ impl TargetCalls {
     pub async fn greet(&self, clock: &SystemClock) -> Greeting {
         let response = match self.client.get(self.path("/version")).send().await {
             Ok(response) => response,
-            Err(error) => return Greeting { answer: fault(&error), skew: None, minor: None },
+            Err(error) => return Greeting { answer: fault(&error, self.place.as_ref()).await, skew: None, minor: None },
         };
         let date = response.headers().get(reqwest::header::DATE).and_then(|value| value.to_str().ok());
         let date = date.and_then(|text| rfc2822::DateTimeParser::new().parse_timestamp(text).ok());
@@ -173,7 +178,7 @@ impl TargetCalls {
     /// # Errors
     /// What the target said instead.
     pub async fn get_json(&self, path: &str) -> Result<Value, String> {
-        match exchange(self.with_token(self.client.get(self.path(path)), None)).await {
+        match self.exchange(self.with_token(self.client.get(self.path(path)), None)).await {
             Fetched::Answer(Answer { status: 200, body }) => {
                 serde_json::from_slice(&body).map_err(|_| "the target's answer is no JSON".to_owned())
             }
@@ -183,7 +188,7 @@ impl TargetCalls {
 
     /// HEAD /livez/ping, client-go's probe for flow control.
     pub async fn ping(&self) -> Asked {
-        match exchange(self.with_token(self.client.head(self.path("/livez/ping")), None)).await {
+        match self.exchange(self.with_token(self.client.head(self.path("/livez/ping")), None)).await {
             Fetched::Answer(Answer { status: 200..=299, .. }) => Asked::Yes("HEAD /livez/ping".to_owned()),
             Fetched::Answer(Answer { status: 403, .. }) => Asked::No("HEAD /livez/ping is forbidden".to_owned()),
             other => Asked::Unknown(odd(&other)),
@@ -205,7 +210,11 @@ impl TargetCalls {
     }
 
     async fn post(&self, path: &str, object: &Value, impersonated: Option<&str>) -> Fetched {
-        exchange(self.with_token(self.client.post(self.path(path)).json(object), impersonated)).await
+        self.exchange(self.with_token(self.client.post(self.path(path)).json(object), impersonated)).await
+    }
+
+    async fn exchange(&self, request: reqwest::RequestBuilder) -> Fetched {
+        exchange(request, Way::Known(self.place.as_ref())).await
     }
 
     fn with_token(&self, request: reqwest::RequestBuilder, impersonated: Option<&str>) -> reqwest::RequestBuilder {

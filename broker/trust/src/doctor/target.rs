@@ -84,7 +84,7 @@ fn configuration(evidence: &Evidence, seen: &Seen) -> Finding {
 pub(super) fn connection(evidence: &Evidence) -> Finding {
     let hop = Hop::Connection;
     match &evidence.target.connection {
-        Fetched::NotTried => Finding::open(hop, "the target's address is not known; give --target"),
+        Fetched::NotTried => Finding::open(hop, "the target's address is not known; give --target-address"),
         Fetched::Unreachable(how) => Finding::broken(hop, Code::TargetUnreachable, how),
         Fetched::Untrusted(how) => Finding::broken(hop, Code::TargetUntrusted, how),
         Fetched::Answer(_) => {

@@ -50,7 +50,7 @@ pub(super) fn start(evidence: &Evidence) -> Finding {
 
 pub(super) fn token(evidence: &Evidence, seen: &Seen) -> Finding {
     match &evidence.held {
-        Held::None => Finding::open(Hop::Token, "there is no token; give --token-file"),
+        Held::None => Finding::open(Hop::Token, "there is no token; give --target-token-file"),
         Held::Failed(problem) => Finding::broken(Hop::Token, problem.cause, &problem.detail),
         Held::Token(_) => match (seen.issuer(), seen.signed()) {
             (Some(_), Some(_)) => Finding::well(Hop::Token, "it is a signed JWT"),

@@ -1,0 +1,58 @@
+//! Whose a certificate is and who signed it, as a message names it. Nothing here trusts the certificate.
+
+use std::net::IpAddr;
+
+use x509_parser::extensions::GeneralName;
+use x509_parser::parse_x509_certificate;
+
+/// As many names as a message repeats.
+const MAX_NAMES: usize = 10;
+/// As many characters of a name as a message repeats.
+const MAX_CHARACTERS: usize = 200;
+
+/// The names in a certificate that nobody has verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateNames {
+    /// The issuer's distinguished name, like `CN=example CA`.
+    pub issuer: String,
+    /// The DNS names and addresses that it is for; at most ten.
+    pub subjects: Vec<String>,
+}
+
+/// Reads the names of a DER certificate; none where it is no certificate. What could speak to a terminal is replaced.
+pub fn read(der: &[u8]) -> Option<CertificateNames> {
+    let (_, certificate) = parse_x509_certificate(der).ok()?;
+    let names = certificate.subject_alternative_name().ok().flatten();
+    let names = names.iter().flat_map(|extension| &extension.value.general_names);
+    let subjects = names.filter_map(|name| match name {
+        GeneralName::DNSName(name) => Some(plain(name)),
+        GeneralName::IPAddress(bytes) => address(bytes).map(|address| address.to_string()),
+        _ => None,
+    });
+    Some(CertificateNames { subjects: subjects.take(MAX_NAMES).collect(), issuer: plain(&certificate.issuer().to_string()) })
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    match bytes.len() {
+        4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
+        16 => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
+        _ => None,
+    }
+}
+
+fn plain(text: &str) -> String {
+    let kept = |character: char| character.is_alphanumeric() || " .,=-_:*@/()'+".contains(character);
+    text.chars().take(MAX_CHARACTERS).map(|character| if kept(character) { character } else { '?' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{plain, read};
+
+    #[test]
+    fn names_do_not_speak_to_the_terminal() {
+        assert_eq!(plain("CN=a\u{1b}[31m\u{202e}b"), "CN=a??31m?b");
+        assert_eq!(plain(&"a".repeat(1000)).len(), 200);
+        assert_eq!(read(b"no certificate"), None);
+    }
+}
