@@ -65,9 +65,9 @@ enum Command {
     Targets(targets::TargetsArgs),
     /// Show the hub's keys: published, settled, held, revoked; rotate those of own issuers.
     Keys(keys::KeysArgs),
-    /// Withdraw a key of the hub for ever, and make the targets forget it.
+    /// Revoke a hub signing key permanently and force targets to reload their keys.
     Revoke(revoke::RevokeArgs),
-    /// Walk the way of a token to a target, and name the first broken hop.
+    /// Check each step from an object or flags to the target, and name the first that fails.
     Doctor(Box<doctor::DoctorArgs>),
     /// Ask a target who a token is.
     Whoami(Box<whoami::WhoamiArgs>),
@@ -85,7 +85,7 @@ enum Command {
     Crds(crds::CrdsArgs),
     /// Print a completion script for a shell.
     Completion(completion::CompletionArgs),
-    /// Tell the cause and the mend of a reason code. Offline.
+    /// Explain a reason code or a message: cause and fix. Offline.
     Explain(explain::ExplainArgs),
     /// Show the main job on an embedded hub and target: no cluster needed.
     #[cfg(feature = "embedded")]

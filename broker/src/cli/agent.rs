@@ -32,7 +32,7 @@ pub(super) struct AgentArgs {
     /// Group of the files.
     #[arg(long, env = "KEYFERRY_GROUP", value_name = "GID")]
     group: Option<u32>,
-    /// Write once and end.
+    /// Do it once, and exit: write the files.
     #[arg(long, conflicts_with = "check")]
     once: bool,
     /// Only check, and exit: whether every token is there and has not ended. For a startup probe.

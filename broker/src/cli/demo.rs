@@ -15,7 +15,7 @@ use super::ui;
 
 #[derive(Args)]
 pub(super) struct DemoArgs {
-    /// Show the steps and leave, instead of staying up for you to try.
+    /// Do it once, and exit: show the steps, instead of staying up for you to try.
     #[arg(long)]
     once: bool,
 }

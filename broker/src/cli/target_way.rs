@@ -178,6 +178,7 @@ impl WayArgs {
         }
         let path = |path: &Option<PathBuf>, variable| by_flag(path.as_deref().map(Path::as_os_str), variable);
         let flags = [
+            ("--server", by_flag(self.server.server.as_deref().map(OsStr::new), "KEYFERRY_SERVER")),
             ("--token-file", path(&self.server.token_file, "KEYFERRY_TOKEN_FILE")),
             ("--certificate-authority", path(&self.server.certificate_authority, "KEYFERRY_CERTIFICATE_AUTHORITY")),
         ];

@@ -129,11 +129,19 @@ async fn no_answer(url: &str, error: &reqwest::Error) -> FetchError {
     let problem = if error.is_timeout() {
         "it did not answer in time".to_owned()
     } else if error.is_connect() {
-        ConnectionFault::of(error, error.url().and_then(Place::of_url).as_ref()).await.text
+        let place = error.url().filter(|_| !is_proxied()).and_then(Place::of_url);
+        ConnectionFault::of(error, place.as_ref()).await.text
     } else {
         "the answer broke off".to_owned()
     };
     FetchError::NoAnswer { url: url.to_owned(), problem }
+}
+
+/// Whether the environment may name a proxy: then a failure may be the proxy's, and nothing more is found out here.
+fn is_proxied() -> bool {
+    ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]
+        .iter()
+        .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
 }
 
 #[cfg(all(test, feature = "embedded"))]
