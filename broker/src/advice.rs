@@ -28,6 +28,11 @@ pub fn on(reason: Reason, pair: &Pair, own_namespace: Option<&Namespace>) -> Opt
             "the keys of the target's own issuer have been published for too short a time, so the target may not have them yet; try again in two minutes".to_owned()
         }
         Reason::KeyNotPublished => "the hub signed with a key that its own key set does not hold yet; try again in a minute".to_owned(),
+        Reason::KeyRevoked => {
+            "the hub still signs with a key that was revoked; fix: give every kube-apiserver of the hub another --service-account-signing-key-file, \
+             and restart it"
+                .to_owned()
+        }
         Reason::MintForbidden => {
             let own_namespace = own_namespace.map_or("keyferry-system", Namespace::as_str);
             format!("Keyferry may not mint for ServiceAccount {account}; apply this on the hub:\n{}", minter_role(pair, own_namespace))

@@ -61,7 +61,7 @@ enum Command {
     Exec(exec::ExecArgs),
     /// Make a TargetCluster of a kubeconfig, a Secret of Flux, Cluster API or Argo CD, or a ClusterProfile. Offline.
     Import(import::ImportArgs),
-    /// List what a configuration file allows.
+    /// List what a configuration file, or the objects of the hub, allow.
     Targets(targets::TargetsArgs),
     /// Show the hub's keys: published, settled, held, revoked; rotate those of own issuers.
     Keys(keys::KeysArgs),
@@ -186,10 +186,8 @@ fn offline(command: &Command) -> Option<ExitCode> {
         Command::Agent(args) if args.is_check() => Some(agent::check(args)),
         Command::Import(args) => Some(import::run(args)),
         Command::Completion(args) => Some(completion::run(args, Cli::command())),
-        Command::Targets(args) => Some(targets::run(args)),
         Command::Verify(args) => Some(verify::run(args)),
         Command::Lint(args) => Some(lint::run(args)),
-        Command::Trust(args) => Some(trust::run(args)),
         Command::Explain(args) => Some(explain::run(args)),
         Command::Crds(args) => Some(crds::run(args)),
         _ => None,
@@ -205,6 +203,8 @@ async fn online(command: Command) -> ExitCode {
         Command::Exec(args) => exec::run(args).await,
         Command::Keys(args) => keys::run(args).await,
         Command::Revoke(args) => revoke::run(args).await,
+        Command::Targets(args) => targets::run(args).await,
+        Command::Trust(args) => trust::run(&args).await,
         Command::Doctor(args) => doctor::run(*args).await,
         Command::Whoami(args) => whoami::run(*args).await,
         Command::CanI(args) => can_i::run(*args).await,

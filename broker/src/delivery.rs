@@ -243,11 +243,12 @@ impl Deliveries {
             (None, false) => Finding::not(Reason::DeliveryFailed, "an object that is no longer wanted could not be deleted"),
             (None, true) => Finding::well("every object is as it should be"),
         };
+        let retries = !left_over.is_empty() || written.iter().any(|one| one.retry);
         let next = next(&written, &left_over, probe, now).spread(self.parts.random.unit());
         let earlier = report::exposure(&round.stored.record.status);
         let exposure_until = exposed.into_iter().chain(earlier).max();
         let report = AccessReport {
-            passes: next == Next::Retry && authorized.holds(),
+            passes: retries && authorized.holds(),
             authorized,
             delivered,
             reachable: probe.reachable(),
@@ -266,14 +267,16 @@ impl Deliveries {
 
 /// The earliest of what is due. What policy refuses is not tried again: a change of policy is seen, and a tenant may ask for much.
 fn next(written: &[Written], left_over: &[serde_json::Value], probe: &probe::Seen, now: jiff::Timestamp) -> Next {
-    if !left_over.is_empty() || written.iter().any(|one| one.retry) {
+    if !left_over.is_empty() || written.iter().any(|one| one.retry && one.retry_after.is_none()) {
         return Next::Retry;
     }
+    // A little later than said: a second too early costs another round.
+    let active = written.iter().filter_map(|one| one.retry_after).map(|left| left.saturating_add(Duration::from_secs(1)));
     let renewals = written.iter().filter_map(|one| one.report.token.as_ref()).map(|token| {
         let left = token.renew_at.duration_since(now);
         Duration::try_from(left).unwrap_or_default().max(Duration::from_secs(1))
     });
-    Next::After(renewals.chain(probe.next()).chain([LOOK_AGAIN]).min().unwrap_or(LOOK_AGAIN))
+    Next::After(renewals.chain(active).chain(probe.next()).chain([LOOK_AGAIN]).min().unwrap_or(LOOK_AGAIN))
 }
 
 #[cfg(all(test, feature = "embedded"))]

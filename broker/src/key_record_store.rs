@@ -37,6 +37,9 @@ pub enum RecordError {
     /// The record has no valid seal, and this process cannot write it anew.
     #[error("reading the record of keys, Secret {RECORD}: its seal is missing or wrong; a running Keyferry writes it anew within 10 s")]
     NotBelieved,
+    /// What was to be written is no record that could be read again, so what stands there stays.
+    #[error("writing the record of keys, Secret {RECORD}: it was not written, for it could not be read again: {0}")]
+    Unwritable(LedgerError),
     /// Others were faster again and again.
     #[error("writing the record of keys, Secret {RECORD}: it changed each time")]
     Contended,
@@ -111,7 +114,7 @@ impl KeyRecordStore {
     /// # Errors
     /// [`RecordError`].
     pub async fn write(&self, found: Option<&Found>, ledger: &KeyLedger) -> Result<bool, RecordError> {
-        let bytes = ledger.to_bytes();
+        let bytes = ledger.to_bytes().map_err(RecordError::Unwritable)?;
         let tag = Zeroizing::new(self.seal().await?.seal(&bytes).into_bytes());
         let data = SecretData::from([("ledger.json".to_owned(), Zeroizing::new(bytes)), ("seal".to_owned(), tag)]);
         let name = name(RECORD)?;

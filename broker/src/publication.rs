@@ -233,6 +233,9 @@ impl Publisher {
     }
 
     fn publish(&self, book: &KeyBook, now: Moment) {
+        if !book.revoked().eq(self.published.revoked.load().iter().map(String::as_str)) {
+            self.published.revoked.store(Arc::new(book.revoked().map(str::to_owned).collect()));
+        }
         let Some(keys) = book.served(now) else {
             self.published.current.store(None);
             return;
@@ -269,6 +272,16 @@ impl Publisher {
                 self.parts.metrics.key_alarm(reason);
             }
         }
+    }
+
+    /// What a record brings that revokes the key.
+    #[cfg(test)]
+    #[allow(clippy::unwrap_used, reason = "a test names a key that there is")]
+    pub(crate) fn revoke_for_test(&self, kid: &str) {
+        self.change(Place::Record, |book, now| {
+            let ledger = book.snapshot().with_revoked(kid, now.wall).unwrap();
+            book.adopt(&ledger, keyferry_core::key_book::Origin::Sealed, now)
+        });
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<KeyBook>> {

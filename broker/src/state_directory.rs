@@ -44,7 +44,7 @@ impl StateDirectory {
     /// # Errors
     /// What the system says.
     pub fn write(&self, ledger: &KeyLedger) -> std::io::Result<()> {
-        let bytes = ledger.to_bytes();
+        let bytes = ledger.to_bytes().map_err(std::io::Error::other)?;
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         if *written == bytes {
             return Ok(());

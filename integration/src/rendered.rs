@@ -47,8 +47,13 @@ impl Delivered<'_> {
         let snapshot = Snapshot { access: &access, owner: &owner, account_uid: &account_uid, target, ca_pem: Some(self.ca_pem) };
         let token = token.map(SecretString::from);
         let now = Timestamp::now();
-        let bearer =
-            token.as_ref().map(|token| Bearer { token, token_id: "test", expires_at: now + 1.hour(), renew_at: now + 30.minutes() });
+        let bearer = token.as_ref().map(|token| Bearer {
+            token,
+            token_id: "test",
+            key_id: "a-key",
+            expires_at: now + 1.hour(),
+            renew_at: now + 30.minutes(),
+        });
         let body = render(&snapshot, delivery, bearer.as_ref())?.ok_or("the delivery writes no object")?;
         let mut object = serde_json::to_value(&body)?;
         if object["kind"] == "ClusterProfile" {

@@ -30,6 +30,8 @@ pub struct DeliveryReport {
 pub struct TokenReport {
     /// Its `jti`.
     pub token_id: String,
+    /// The `kid` of the key that signed it, where the object says so.
+    pub key_id: Option<String>,
     /// When it expires.
     pub expires_at: Timestamp,
     /// When it is written anew.
@@ -136,8 +138,11 @@ impl DeliveryReport {
         if !self.message.is_empty() {
             report["message"] = json!(self.message);
         }
-        if let Some(TokenReport { token_id, expires_at, renew_at }) = &self.token {
+        if let Some(TokenReport { token_id, key_id, expires_at, renew_at }) = &self.token {
             report["tokenID"] = json!(token_id);
+            if let Some(key_id) = key_id {
+                report["keyID"] = json!(key_id);
+            }
             report["expiresAt"] = json!(seconds(*expires_at));
             report["renewAt"] = json!(seconds(*renew_at));
         }

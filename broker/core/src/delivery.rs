@@ -51,6 +51,8 @@ pub struct Bearer<'a> {
     pub token: &'a SecretString,
     /// Its `jti`.
     pub token_id: &'a str,
+    /// The `kid` of the key that signed it.
+    pub key_id: &'a str,
     /// When it expires.
     pub expires_at: Timestamp,
     /// When it is to be written anew.

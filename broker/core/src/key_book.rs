@@ -177,6 +177,11 @@ impl KeyBook {
         }
     }
 
+    /// The `kid` of every revoked key.
+    pub fn revoked(&self) -> impl Iterator<Item = &str> {
+        self.revoked.keys().map(String::as_str)
+    }
+
     /// How many keys are served that the hub has not shown to this process.
     pub fn unconfirmed(&self, now: Moment) -> usize {
         self.entries.values().filter(|entry| !entry.confirmed && entry.is_served(now.wall)).count()

@@ -1,5 +1,10 @@
-//! `keyferry revoke`: a key goes now and never comes back, and each target is made to forget it.
+//! `keyferry revoke`: a key of the hub goes at once and never comes back; the targets are made to forget it, and delivered objects whose
+//! tokens it signed are rewritten. The command ends well only if each of that was seen.
 
+mod delivered;
+mod target;
+
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,29 +12,32 @@ use std::time::Duration;
 use clap::Args;
 use jiff::Timestamp;
 use keyferry_core::ca_bundle::CaBundle;
-use keyferry_core::config::{CertificateSource, Configuration, Overrides, TargetCluster, TokenIssuer};
-use keyferry_core::issuer::Issuer;
-use keyferry_core::jwt::UnverifiedJwt;
-use secrecy::{ExposeSecret, SecretString};
+use keyferry_core::config::{CertificateSource, Configuration, ObjectSource, Overrides, StoredObjects, TargetCluster, TokenIssuer};
+use keyferry_core::lifetime;
+use keyferry_core::name::ObjectName;
 
-use super::{HUB, HubArgs, keys, local_file, ui};
+use self::delivered::Delivered;
+use self::target::{Obstacle, TargetCase, Witness};
+use super::{HUB, HubArgs, keys, ui};
 use crate::client::key_records::KeyRecordsClient;
+use crate::client::objects_of_hub::{all_accesses, all_objects};
 use crate::client::poked_target::PokedTarget;
 use crate::clock::{Clock, SystemClock};
 use crate::controller::config_file;
 use crate::kube::certificate_secret::KubeCertificateSecrets;
 use crate::kube::client::HubClient;
-use crate::ports::{CertificateSecrets, ProbeAnswer, ProbedTarget};
+use crate::ports::{CertificateSecrets, ProbedTarget};
 
-/// How often a target is poked: within its last 30 s a cached key set can be replaced.
-const POKES_EVERY: Duration = Duration::from_secs(5);
-/// How long replicas take to follow.
+/// How often targets and statuses are checked: within its last 30 s a cached key set can be replaced.
+const CHECK_EVERY: Duration = Duration::from_secs(5);
+/// How long replicas take to learn of the revocation; a token that was on its way then may still be written.
 const FOLLOWED: Duration = Duration::from_secs(15);
 /// How much longer than `maxAge` a target is given: a decision at a target stands for 10 s.
 const BEYOND_MAX_AGE: Duration = Duration::from_secs(60);
-
-/// More than any token has.
-const MAX_WITNESS_BYTES: usize = 16 * 1024;
+/// How much longer than the activation delay of a new key deliveries are given.
+const BEYOND_ACTIVATION: Duration = Duration::from_secs(60);
+/// How often it is said what is waited for.
+const PROGRESS_EVERY: Duration = Duration::from_secs(15);
 
 #[derive(Args)]
 pub(super) struct RevokeArgs {
@@ -39,36 +47,35 @@ pub(super) struct RevokeArgs {
     /// Keyferry's own namespace on the hub.
     #[arg(long, alias = "namespace", short_alias = 'n', value_name = "NAMESPACE", default_value = "keyferry-system", help_heading = HUB)]
     keyferry_namespace: String,
-    /// Keyferry's configuration file: its targets are made to forget the key.
+    /// Keyferry's configuration file: its targets, or those of the hub's objects where it says `objects: CustomResources`, are made to forget
+    /// the key.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// A token that the key signed, as proof: its target must take it before and refuse it afterwards. Once for each target.
+    /// A token that the key signed, as proof: its target must accept it before and refuse it afterwards. Once for each target.
     #[arg(long, value_name = "FILE")]
     witness: Vec<PathBuf>,
     #[command(flatten)]
     hub: HubArgs,
 }
 
-struct Case {
-    target: TargetCluster,
-    probe: Option<PokedTarget>,
-    witness: Option<SecretString>,
-    outcome: &'static str,
-    /// Whether it refused a poke when its copy of the keys could no longer be an old one.
-    reached_late: bool,
+/// Something that the command was to bring about and did not see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct NotProven {
+    /// Of what.
+    name: String,
+    why: String,
+    fix: String,
 }
 
-impl Case {
-    async fn poke(&mut self, issuer: &Issuer, now: Timestamp, late: bool) {
-        let Some(probe) = &self.probe else { return };
-        let refused = probe.poke(issuer, &self.target.audience, now).await == ProbeAnswer::Refused;
-        self.reached_late |= refused && late;
-        if let Some(witness) = &self.witness
-            && probe.takes(witness).await == ProbeAnswer::Refused
-        {
-            self.outcome = "forgotten: it refuses the witness";
-        }
-    }
+/// What a revocation reaches.
+struct Reach {
+    configuration: Configuration,
+    targets: Vec<TargetCase>,
+    /// Targets whose tokens are signed by managed issuers.
+    other_issuers: BTreeSet<ObjectName>,
+    /// The accesses' statuses, where they stand on the hub.
+    hub: Option<HubClient>,
+    delivered: Delivered,
 }
 
 pub(super) async fn run(args: RevokeArgs) -> ExitCode {
@@ -87,113 +94,222 @@ async fn revoke(args: &RevokeArgs) -> Result<ExitCode, String> {
         .map_err(|error| error.to_string())?;
     ui::note(&format!("hub: {}", args.hub.access().description().await.map_err(|error| error.to_string())?));
     let clock = SystemClock::start();
-    let mut cases = match &configuration {
-        Some(configuration) => cases(args, configuration, clock.now().wall).await?,
-        None => Vec::new(),
-    };
-    for case in &mut cases {
-        if let (Some(probe), Some(witness)) = (&case.probe, &case.witness)
-            && !matches!(probe.takes(witness).await, ProbeAnswer::Accepted(_))
-        {
-            return Err(format!(
-                "trying the witness at {}: it is not taken, so it could prove nothing; nothing was revoked",
-                case.target.name
-            ));
-        }
-    }
     let client = KeyRecordsClient::connect(&args.hub.access(), keys::namespace(&args.keyferry_namespace)?).await;
     let client = client.map_err(|error| error.to_string())?;
+    let mut reach = match configuration {
+        Some(configuration) => Some(reach(args, configuration, &clock).await?),
+        None => None,
+    };
     let known = client.read().await.map_err(|error| error.to_string())?;
-    if known.keys.len() == 1 && known.keys.contains_key(&args.kid) {
-        ui::note("it is the only key: nothing is handed out until another one of the hub has settled");
+    let already = known.revoked.contains_key(&args.kid);
+    if known.keys.contains_key(&args.kid) || already {
+        for case in reach.iter_mut().flat_map(|reach| &mut reach.targets) {
+            case.try_before(already).await?;
+        }
     }
-    let ledger = client.revoke(&args.kid, clock.now().wall).await.map_err(|error| error.to_string())?;
-    ui::note(&format!("revoked {:?}: every replica stops publishing it within 10 s, and no token signed with it leaves", args.kid));
-    let Some(configuration) = configuration else {
-        return Ok(ui::finish(
-            "targets go on trusting it until they read the keys again: give --config to have them do so, or restart their apiservers, \
-             or change a byte of their AuthenticationConfiguration",
+    if known.keys.len() == 1 && known.keys.contains_key(&args.kid) {
+        ui::note("it is the only key: no token is issued until another key of the hub is active");
+    }
+    let journal = client.revoke(&args.kid, clock.now().wall).await.map_err(|error| error.to_string())?;
+    ui::note(&format!("revoked {:?}: every replica stops publishing it within 10 s, and issues no token signed with it", args.kid));
+    let Some(reach) = &mut reach else {
+        let fix = format!("run it again with --config FILE, the server's configuration; or, at each target, {}", target::RELOAD);
+        return Ok(report(
+            &[],
+            &[],
+            &[NotProven { name: "targets".to_owned(), why: "none was asked: without --config none is known".to_owned(), fix }],
         ));
     };
-    let patience = configuration.server.max_age + BEYOND_MAX_AGE;
-    ui::note(&format!("making {} target(s) forget it; this takes up to {} s", cases.len(), patience.as_secs()));
-    let from = clock.now().mono;
-    while clock.now().mono.saturating_sub(from) < patience && cases.iter().any(|case| case.outcome.is_empty()) {
-        let late = clock.now().mono.saturating_sub(from) > configuration.server.max_age + FOLLOWED;
-        let now = clock.now().wall;
-        let open = cases.iter_mut().filter(|case| case.outcome.is_empty());
-        futures::future::join_all(open.map(|case| case.poke(&ledger.issuer, now, late))).await;
-        tokio::time::sleep(POKES_EVERY).await;
-    }
-    Ok(report(&cases))
+    reach.follow(&journal.issuer, &clock).await;
+    Ok(reach.report(&args.keyferry_namespace))
 }
 
-async fn cases(args: &RevokeArgs, configuration: &Configuration, now: Timestamp) -> Result<Vec<Case>, String> {
-    let mut witnesses = Vec::new();
-    for path in &args.witness {
-        let bytes = local_file::read(path, "the witness", MAX_WITNESS_BYTES)?;
-        let text = String::from_utf8_lossy(&bytes);
-        let token = SecretString::from(text.trim().to_owned());
-        let jwt =
-            UnverifiedJwt::parse(token.expose_secret()).map_err(|_| format!("reading the witness {}: it is no JWT", path.display()))?;
-        if jwt.kid() != Some(args.kid.as_str()) {
-            return Err(format!("reading the witness {}: another key signed it", path.display()));
-        }
-        let audiences = jwt.claims().get("aud").cloned().unwrap_or_default();
-        witnesses.push((audiences, token));
-    }
-    let mut cases = Vec::new();
-    // An own issuer's keys are not the hub's.
-    for target in configuration.policy.targets.values().filter(|target| target.issuer == TokenIssuer::Hub) {
-        let names = |audiences: &serde_json::Value| {
-            let audience = target.audience.as_str();
-            audiences.as_str() == Some(audience)
-                || audiences.as_array().is_some_and(|all| all.iter().any(|one| one.as_str() == Some(audience)))
+/// What the configuration, and the hub's objects where they stand there, say of targets and deliveries.
+async fn reach(args: &RevokeArgs, configuration: Configuration, clock: &SystemClock) -> Result<Reach, String> {
+    let now = clock.now().wall;
+    let unchanged = |error: String| format!("{error}; nothing was revoked");
+    let hub = args.hub.access().config().await.and_then(HubClient::new).map_err(|error| unchanged(error.to_string()))?;
+    let secrets = KubeCertificateSecrets::new(hub.clone(), configuration.server.cluster_resource_namespace.clone());
+    let on_hub = configuration.server.objects == ObjectSource::CustomResources;
+    let (mut targets, mut other_issuers, mut delivered) = (Vec::new(), BTreeSet::new(), Delivered::of(&args.kid));
+    let mut add = async |name: &ObjectName, target: Option<&TargetCluster>| {
+        let Some(target) = target else {
+            targets.push(TargetCase::new(name.to_string(), None, Err(Obstacle::Mistakes)));
+            return;
         };
-        let witness = witnesses.iter().find(|(audiences, _)| names(audiences)).map(|(_, token)| token.clone());
-        let probe = probe(args, configuration, target, now).await;
-        let outcome = if probe.is_some() { "" } else { "not poked: its CA cannot be read" };
-        cases.push(Case { target: target.clone(), probe, witness, outcome, reached_late: false });
+        if target.issuer != TokenIssuer::Hub {
+            other_issuers.insert(name.clone());
+            return;
+        }
+        let asked = probed(target, &secrets, now).await.map(PokedTarget::new);
+        targets.push(TargetCase::new(name.to_string(), Some(target.audience.clone()), asked.ok_or(Obstacle::Certificate)));
+    };
+    // Who may be sent a witness: of two targets with one audience, only the one whose audience it is.
+    let mut policy = configuration.policy.clone();
+    if on_hub {
+        let objects = all_objects(&configuration.server, &hub).await;
+        let mut objects = objects.map_err(|error| unchanged(format!("{error}; fix: {}", rights())))?;
+        policy = objects.assemble(&configuration.server.cluster_resource_namespace).policy;
+        let StoredObjects { targets: stored, accesses, .. } = &objects;
+        // One that has no part in the policy, being deleted or late for its audience, may trust the key all the same.
+        for (name, target) in stored {
+            add(name, target.meant()).await;
+        }
+        let accesses: Vec<_> = accesses.iter().map(|(name, access)| (name.clone(), access.clone())).collect();
+        delivered.observe(&accesses, &other_issuers, now);
+    } else {
+        for (name, target) in &policy.targets {
+            add(name, Some(target)).await;
+        }
     }
-    Ok(cases)
+    let until = now.saturating_add(target_patience(&configuration) + BEYOND_MAX_AGE).unwrap_or(Timestamp::MAX);
+    for path in &args.witness {
+        let witness = Witness::read(path, &args.kid)?;
+        witness.outlives(until)?;
+        let owner = |case: &&mut TargetCase| {
+            let in_policy = policy.targets.iter().any(|(name, _)| name.as_str() == case.name);
+            in_policy && case.audience.as_ref().is_some_and(|audience| witness.is_for(audience))
+        };
+        let Some(case) = targets.iter_mut().find(owner) else {
+            return Err(format!(
+                "reading the witness {}: no target that trusts the hub has its audience; nothing was revoked; fix: give a token for a target, or none",
+                path.display()
+            ));
+        };
+        case.witness = Some(witness);
+    }
+    Ok(Reach { configuration, targets, other_issuers, hub: on_hub.then_some(hub), delivered })
 }
 
-async fn probe(args: &RevokeArgs, configuration: &Configuration, target: &TargetCluster, now: Timestamp) -> Option<PokedTarget> {
+fn rights() -> &'static str {
+    "use a kubeconfig that may list targetclusters and targetaccesses in all namespaces"
+}
+
+fn target_patience(configuration: &Configuration) -> Duration {
+    configuration.server.max_age + BEYOND_MAX_AGE
+}
+
+impl Reach {
+    /// Goes on until everything is proven, or its time is over.
+    async fn follow(&mut self, issuer: &keyferry_core::issuer::Issuer, clock: &SystemClock) {
+        let max_age = self.configuration.server.max_age;
+        let for_targets = target_patience(&self.configuration);
+        let for_deliveries = if self.hub.is_some() { lifetime::settle(max_age) + BEYOND_ACTIVATION } else { Duration::ZERO };
+        let (targets, stale) = (self.targets.len(), self.delivered.stale());
+        let longest = for_targets.max(for_deliveries).as_secs();
+        ui::note(&format!(
+            "making {targets} target(s) forget it and waiting for {stale} delivered object(s); this takes up to {longest} s"
+        ));
+        let from = clock.now().mono;
+        let mut told = Duration::ZERO;
+        loop {
+            let passed = clock.now().mono.saturating_sub(from);
+            let undecided = || self.targets.iter().filter(|case| !case.is_decided()).map(|case| case.name.clone()).collect::<Vec<_>>();
+            let waits_for_targets = passed < for_targets && !undecided().is_empty();
+            // What was on its way when the key was revoked is written by then.
+            let waits_for_deliveries = passed < for_deliveries && (self.delivered.stale() > 0 || passed < FOLLOWED);
+            if !waits_for_targets && !waits_for_deliveries {
+                return;
+            }
+            if passed.saturating_sub(told) >= PROGRESS_EVERY {
+                told = passed;
+                let names = undecided();
+                let shown = names.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
+                ui::note(&format!(
+                    "{} s: waiting for {} target(s) [{shown}{}] and {} delivered object(s)",
+                    passed.as_secs(),
+                    names.len(),
+                    if names.len() > 5 { ", …" } else { "" },
+                    self.delivered.stale()
+                ));
+            }
+            if waits_for_targets {
+                self.ask_targets(issuer, clock.now().wall, passed > max_age + FOLLOWED, passed).await;
+            }
+            self.ask_hub(clock.now().wall).await;
+            tokio::time::sleep(CHECK_EVERY).await;
+        }
+    }
+
+    async fn ask_targets(&mut self, issuer: &keyferry_core::issuer::Issuer, now: Timestamp, late: bool, passed: Duration) {
+        let open: Vec<&mut TargetCase> = self.targets.iter_mut().filter(|case| !case.is_decided()).collect();
+        let asked = open.into_iter().map(async |case| {
+            case.force_refresh(issuer, now, late).await;
+            if case.is_decided() {
+                ui::note(&format!("{}: refuses the witness after {} s", case.name, passed.as_secs()));
+            }
+        });
+        futures::future::join_all(asked).await;
+    }
+
+    async fn ask_hub(&mut self, now: Timestamp) {
+        let Some(hub) = &self.hub else { return };
+        match all_accesses(hub).await {
+            Ok(accesses) => {
+                for line in self.delivered.observe(&accesses, &self.other_issuers, now) {
+                    ui::note(&ui::plain(&line));
+                }
+            }
+            // What was seen before stands: nothing of it is taken for rewritten.
+            Err(error) => ui::note(&format!("{error}; trying again")),
+        }
+    }
+
+    fn report(&self, namespace: &str) -> ExitCode {
+        let mut not_proven = Vec::new();
+        if self.targets.is_empty() {
+            let why = "no target was asked: no TargetCluster trusts the hub's keys";
+            let fix = format!("give the --config that the server runs with; at targets that Keyferry does not know, {}", target::RELOAD);
+            not_proven.push(NotProven { name: "targets".to_owned(), why: why.to_owned(), fix });
+        }
+        let mut targets = Vec::new();
+        for case in &self.targets {
+            let result = match case.outcome() {
+                Ok(proven) => proven.to_owned(),
+                Err(problem) => {
+                    let result = format!("NOT PROVEN: {}", problem.why);
+                    not_proven.push(problem);
+                    result
+                }
+            };
+            targets.push(vec![case.name.clone(), result]);
+        }
+        not_proven.extend(self.delivered.not_proven(&format!("kubectl get lease keyferry -n {namespace}")));
+        report(&targets, &self.delivered.rows(), &not_proven)
+    }
+}
+
+/// Prints what came of it. Only what was seen counts: anything else is exit code 1.
+fn report(targets: &[Vec<String>], objects: &[Vec<String>], not_proven: &[NotProven]) -> ExitCode {
+    let table = |head: &[&str], rows: &[Vec<String>]| {
+        let head: Vec<String> = head.iter().map(|&cell| cell.to_owned()).collect();
+        ui::plain(&ui::table(&std::iter::once(head).chain(rows.iter().cloned()).collect::<Vec<_>>()))
+    };
+    let mut text = Vec::new();
+    if !targets.is_empty() {
+        text.push(table(&["TARGET", "RESULT"], targets));
+    }
+    if !objects.is_empty() {
+        text.push(table(&["OBJECT", "ACCESS", "RESULT"], objects));
+    }
+    let printed = if text.is_empty() { ExitCode::SUCCESS } else { ui::finish(&text.join("\n\n")) };
+    for NotProven { name, why, fix } in not_proven {
+        ui::note(&ui::plain(&format!("NOT PROVEN: {name}: {why}; fix: {fix}")));
+    }
+    if not_proven.is_empty() { printed } else { ExitCode::FAILURE }
+}
+
+/// Where and how the target is asked; nothing if its CA cannot be had.
+async fn probed(target: &TargetCluster, secrets: &KubeCertificateSecrets, now: Timestamp) -> Option<ProbedTarget> {
     let ca_pem = match &target.certificate {
         CertificateSource::System => None,
         CertificateSource::Inline(pem) => Some(pem.clone().into_bytes()),
-        CertificateSource::Secret(name) => {
-            let client = HubClient::new(args.hub.access().config().await.ok()?).ok()?;
-            let secrets = KubeCertificateSecrets::new(client, configuration.server.cluster_resource_namespace.clone());
-            Some(secrets.certificate(name).await.ok()?.pem?)
-        }
+        CertificateSource::Secret(name) => Some(secrets.certificate(name).await.ok()?.pem?),
     };
     let ca_pem = match ca_pem {
         Some(pem) => Some(CaBundle::from_pem(&pem, now).ok()?.to_pem().into()),
         None => None,
     };
     let (tls_server_name, proxy_url) = (target.tls_server_name.clone(), target.proxy_url.clone());
-    Some(PokedTarget::new(ProbedTarget { address: target.address.clone(), tls_server_name, proxy_url, ca_pem }))
-}
-
-fn report(cases: &[Case]) -> ExitCode {
-    let mut rows = vec![vec!["TARGET".to_owned(), "RESULT".to_owned()]];
-    let mut proven = true;
-    for case in cases {
-        let outcome = match (case.outcome, &case.witness) {
-            ("", None) if case.reached_late => "has read the keys anew; no witness, so not proven",
-            ("", None) => {
-                proven = false;
-                "NOT REACHED: restart its apiserver, or change a byte of its AuthenticationConfiguration"
-            }
-            ("", Some(_)) => {
-                proven = false;
-                "STILL TAKES the witness: restart its apiserver, or change a byte of its AuthenticationConfiguration"
-            }
-            (outcome, _) => outcome,
-        };
-        rows.push(vec![case.target.name.to_string(), outcome.to_owned()]);
-    }
-    let printed = ui::finish(&ui::table(&rows));
-    if proven { printed } else { ExitCode::FAILURE }
+    Some(ProbedTarget { address: target.address.clone(), tls_server_name, proxy_url, ca_pem })
 }

@@ -1,19 +1,22 @@
-//! `keyferry targets`: what a configuration file allows, on paper: the hub's live objects decide as well.
+//! `keyferry targets`: what a configuration file or the hub's TargetClusters and TargetAccesses allow, on paper: the hub's live
+//! ServiceAccounts and namespaces decide as well.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use keyferry_core::config::{ObjectSource, Overrides, Policy};
+use keyferry_core::config::{Configuration, ObjectSource, Overrides, Policy};
 use keyferry_core::on_paper::OnPaper;
 use serde::Serialize;
 
-use super::ui;
+use super::{HubArgs, ui};
+use crate::client::objects_of_hub::with_all_objects;
 use crate::controller::config_file;
+use crate::kube::client::HubClient;
 
 #[derive(Args)]
 pub(super) struct TargetsArgs {
-    /// Keyferry's configuration file.
+    /// Keyferry's configuration file; where it says `objects: CustomResources`, the objects of the hub are listed.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: PathBuf,
     /// Namespace on the hub: only accesses in it.
@@ -22,6 +25,8 @@ pub(super) struct TargetsArgs {
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
+    #[command(flatten)]
+    hub: HubArgs,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -44,13 +49,12 @@ struct Row {
     allowed: &'static str,
 }
 
-pub(super) fn run(args: &TargetsArgs) -> ExitCode {
+pub(super) async fn run(args: TargetsArgs) -> ExitCode {
     let policy = match config_file::read(&args.config, Overrides::of_a_reader()) {
-        Ok(configuration) if configuration.server.objects == ObjectSource::CustomResources => {
-            let hint = "ask the hub: kubectl get targetclusters,targetaccesses --all-namespaces";
-            return ui::fail("the file says objects: CustomResources, so it lists none itself", Some(hint));
-        }
-        Ok(configuration) => configuration.policy,
+        Ok(configuration) => match of_hub(configuration, &args.hub).await {
+            Ok(configuration) => configuration.policy,
+            Err(problem) => return ui::fail(&problem, None),
+        },
         Err(error) => return ui::fail(&error.to_string(), None),
     };
     let rows: Vec<Row> = rows(&policy).filter(|row| args.namespace.as_ref().is_none_or(|namespace| *namespace == row.namespace)).collect();
@@ -64,6 +68,18 @@ pub(super) fn run(args: &TargetsArgs) -> ExitCode {
             ui::finish(&ui::table(&std::iter::once(head).chain(lines).collect::<Vec<_>>()))
         }
     }
+}
+
+/// The configuration with the hub's objects as its policy, where it says that they stand there.
+///
+/// # Errors
+/// A line: the hub cannot be asked.
+pub(super) async fn of_hub(configuration: Configuration, hub: &HubArgs) -> Result<Configuration, String> {
+    if configuration.server.objects == ObjectSource::File {
+        return Ok(configuration);
+    }
+    let client = hub.access().config().await.and_then(HubClient::new).map_err(|error| error.to_string())?;
+    with_all_objects(configuration, &client).await.map_err(|error| error.to_string())
 }
 
 fn rows(policy: &Policy) -> impl Iterator<Item = Row> {

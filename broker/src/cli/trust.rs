@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use keyferry_core::config::{Configuration, Overrides};
 use keyferry_core::name::{Namespace, ObjectName};
 use keyferry_core::service_account::ServiceAccount;
 use keyferry_trust::Minor;
@@ -20,7 +21,8 @@ use keyferry_trust::lint::{Severity, lint};
 use keyferry_trust::validate::validate;
 
 use super::minor::MinorArgs;
-use super::{local_file, ui};
+use super::{HubArgs, local_file, targets, ui};
+use crate::controller::config_file;
 
 #[derive(Args)]
 pub(super) struct TrustArgs {
@@ -71,6 +73,8 @@ pub(super) struct TrustArgs {
     /// The file that --oidc-ca-file names, where it is on this machine.
     #[arg(long, value_name = "FILE", requires = "from_oidc_flags")]
     oidc_ca_file: Option<PathBuf>,
+    #[command(flatten)]
+    hub: HubArgs,
 }
 
 /// The forms in which a target takes it.
@@ -94,8 +98,12 @@ enum Format {
     Capi,
 }
 
-pub(super) fn run(args: &TrustArgs) -> ExitCode {
-    match print(args) {
+pub(super) async fn run(args: &TrustArgs) -> ExitCode {
+    let configuration = match configuration(args).await {
+        Ok(configuration) => configuration,
+        Err(problem) => return ui::fail(&problem, None),
+    };
+    match print(args, configuration.as_ref()) {
         Ok(printed) => {
             for note in &printed.notes {
                 ui::note(&format!("note: {note}"));
@@ -113,7 +121,14 @@ struct Printed {
     notes: Vec<String>,
 }
 
-fn print(args: &TrustArgs) -> Result<Printed, String> {
+/// The configuration, with the TargetClusters of the hub where it says that they stand there.
+async fn configuration(args: &TrustArgs) -> Result<Option<Configuration>, String> {
+    let Some(path) = &args.config else { return Ok(None) };
+    let configuration = config_file::read(path, Overrides::of_a_reader()).map_err(|error| error.to_string())?;
+    targets::of_hub(configuration, &args.hub).await.map(Some)
+}
+
+fn print(args: &TrustArgs, configuration: Option<&Configuration>) -> Result<Printed, String> {
     let minor = args.minor.minor();
     let mut notes = vec![format!("for {}", args.minor.told())];
     let mut entries = Vec::new();
@@ -123,7 +138,7 @@ fn print(args: &TrustArgs) -> Result<Printed, String> {
     }
     let mut rbac = String::new();
     if args.target.is_some() {
-        let given = given::read(args)?;
+        let given = given::read(args, configuration)?;
         notes.extend(given.notes);
         own_issuers.extend(given.own_issuer);
         entries.push(given.fence.entry());

@@ -1,14 +1,38 @@
-//! The one access and the one target of a command, read from the hub with the user's own rights, where objects stand there.
+//! TargetClusters and TargetAccesses, read from the hub with the user's own rights, for commands whose configuration says
+//! `objects: CustomResources`.
 
-use keyferry_core::config::{Configuration, StoredAccess, StoredObjects, StoredTarget};
+use std::collections::BTreeSet;
+
+use keyferry_core::config::{Configuration, ObjectSource, ServerConfiguration, StoredAccess, StoredObjects, StoredTarget, TokenIssuer};
+use keyferry_core::issuer::Issuer;
 use keyferry_core::name::AccessName;
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::ClientError;
 use crate::kube::client::HubClient;
 use crate::ports::HubError;
 
 const GROUP: &str = "/apis/keyferry.dev/v1alpha1";
+/// Objects of one page: an answer of the hub may have 3 MiB, and an object may be large.
+const PAGE: usize = 100;
+/// Pages at most, so that a hub that never ends its list does not keep a command for ever.
+const MOST_PAGES: usize = 1_000;
+
+#[derive(Deserialize)]
+struct List {
+    #[serde(default)]
+    items: Vec<Value>,
+    #[serde(default)]
+    metadata: ListMetadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ListMetadata {
+    #[serde(rename = "continue")]
+    next: Option<String>,
+}
 
 /// The configuration with `access` and its target as its policy.
 ///
@@ -29,6 +53,75 @@ pub async fn with_objects(mut configuration: Configuration, client: &HubClient, 
     }
     configuration.policy = objects.assemble(&configuration.server.cluster_resource_namespace).policy;
     Ok(configuration)
+}
+
+/// The configuration with all objects of the hub as its policy where it says that they stand there; else as it is.
+///
+/// # Errors
+/// [`ClientError::HubCall`]: the hub does not answer, or the user may not list the objects.
+pub async fn with_all_objects(mut configuration: Configuration, client: &HubClient) -> Result<Configuration, ClientError> {
+    if configuration.server.objects == ObjectSource::CustomResources {
+        let mut objects = all_objects(&configuration.server, client).await?;
+        let stated = &mut configuration.server.hub_issuer;
+        *stated = stated.take().or_else(|| published_issuer(&objects));
+        configuration.policy = objects.assemble(&configuration.server.cluster_resource_namespace).policy;
+    }
+    Ok(configuration)
+}
+
+/// The hub's issuer as the TargetClusters' statuses have it, if they agree.
+fn published_issuer(objects: &StoredObjects) -> Option<Issuer> {
+    let of_hub = |target: &&StoredTarget| target.meant().is_some_and(|target| target.issuer == TokenIssuer::Hub);
+    let stated = |target: &StoredTarget| target.record.status.get("issuer").and_then(Value::as_str).map(str::to_owned);
+    let issuers: BTreeSet<String> = objects.targets.values().filter(of_hub).filter_map(stated).collect();
+    let mut issuers = issuers.into_iter();
+    match (issuers.next(), issuers.next()) {
+        (Some(issuer), None) => Issuer::new(issuer).ok(),
+        _ => None,
+    }
+}
+
+/// Every TargetCluster and TargetAccess of the hub, under the settings of this configuration.
+///
+/// # Errors
+/// [`ClientError::HubCall`]: the hub does not answer, or the user may not list the objects.
+pub async fn all_objects(server: &ServerConfiguration, client: &HubClient) -> Result<StoredObjects, ClientError> {
+    let mut objects = StoredObjects::default();
+    let targets = list(client, "targetclusters", "TargetCluster", "listing the TargetClusters of the hub").await?;
+    objects.targets.extend(targets.iter().filter_map(|object| StoredTarget::read(object, server)));
+    objects.accesses.extend(all_accesses(client).await?);
+    Ok(objects)
+}
+
+/// Every TargetAccess of the hub.
+///
+/// # Errors
+/// [`ClientError::HubCall`]: the hub does not answer, or the user may not list the objects.
+pub async fn all_accesses(client: &HubClient) -> Result<Vec<(AccessName, StoredAccess)>, ClientError> {
+    let accesses = list(client, "targetaccesses", "TargetAccess", "listing the TargetAccesses of the hub").await?;
+    Ok(accesses.iter().filter_map(StoredAccess::read).collect())
+}
+
+async fn list(client: &HubClient, plural: &str, kind: &str, doing: &'static str) -> Result<Vec<Value>, ClientError> {
+    let (mut all, mut next) = (Vec::new(), None::<String>);
+    for _ in 0..MOST_PAGES {
+        let from = next.as_ref().map_or_else(String::new, |next| {
+            format!("&continue={}", url::form_urlencoded::byte_serialize(next.as_bytes()).collect::<String>())
+        });
+        let path = format!("{GROUP}/{plural}?limit={PAGE}{from}");
+        let page: List = client.get_object(&path, "list").await.map_err(|error| ClientError::HubCall { doing, error })?;
+        all.extend(page.items.into_iter().filter(Value::is_object).map(|mut object| {
+            // Some servers leave these out of the items of a list.
+            object["apiVersion"] = json!("keyferry.dev/v1alpha1");
+            object["kind"] = json!(kind);
+            object
+        }));
+        next = page.metadata.next.filter(|next| !next.is_empty());
+        if next.is_none() {
+            return Ok(all);
+        }
+    }
+    Err(ClientError::HubCall { doing, error: HubError::Unreadable("list") })
 }
 
 async fn read(client: &HubClient, path: &str, doing: &'static str) -> Result<Option<Value>, ClientError> {

@@ -22,6 +22,7 @@ use crate::leadership::LeadershipReader;
 use crate::live::LiveObjects;
 use crate::object_store::ObjectStore;
 use crate::policy_store::PolicyReader;
+use crate::publication::PublicationReader;
 use crate::targets::{Readiness, TargetReader};
 
 /// How often it is seen what has changed and what is due.
@@ -49,6 +50,8 @@ pub struct DeliverParts {
     pub targets: TargetReader,
     /// Whether authors are checked.
     pub fence: FenceReader,
+    /// The revoked keys.
+    pub published: PublicationReader,
     /// Whether this replica leads.
     pub leadership: LeadershipReader,
     /// Time.
@@ -161,10 +164,12 @@ fn inputs(parts: &DeliverParts) -> HashMap<AccessName, Inputs> {
     let policy = parts.policy.current();
     let fenced = parts.fence.checked().is_ok();
     let draining = parts.store.all_draining();
+    // Which object holds a token of a revoked key is seen at the object: an access's status may be older.
+    let revoked = parts.published.revoked();
     let of = |name: &AccessName, stored: &StoredAccess| {
         let mut hasher = DefaultHasher::new();
         let record = &stored.record;
-        (fenced, record.uid.as_str(), record.generation, record.deleting, &record.requested_at).hash(&mut hasher);
+        (fenced, &revoked, record.uid.as_str(), record.generation, record.deleting, &record.requested_at).hash(&mut hasher);
         record.finalizers.others.hash(&mut hasher);
         parts.live.namespace_labels(&name.namespace).hash(&mut hasher);
         // With a mistake, too, it rests on what it was before: that may be granted no more.

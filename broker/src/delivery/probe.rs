@@ -40,6 +40,8 @@ struct Tried {
     target: Generation,
     at: Duration,
     answer: ProbeAnswer,
+    /// How many keys had been revoked by then: a later revocation may concern the key of the token that was tried.
+    revoked: usize,
 }
 
 /// What is known of the target now.
@@ -138,7 +140,9 @@ impl Deliveries {
         }
         let now = self.parts.clock.now().mono;
         let last = self.probes.last(round.name);
-        let last = last.filter(|tried| tried.access == round.access.generation && tried.target == target.generation);
+        let revoked = self.parts.published.revoked().len();
+        let same = |tried: &Tried| tried.access == round.access.generation && tried.target == target.generation && tried.revoked == revoked;
+        let last = last.filter(same);
         if let Some(tried) = last {
             let stands = if matches!(tried.answer, ProbeAnswer::Accepted(_)) { WELL } else { UNWELL };
             let left = (tried.at + stands).saturating_sub(now);
@@ -152,7 +156,7 @@ impl Deliveries {
         match self.try_token(round, delivery, pair).await {
             Ok(answer) => {
                 let next = Some(if matches!(answer, ProbeAnswer::Accepted(_)) { WELL } else { UNWELL });
-                let tried = Tried { access: round.access.generation, target: target.generation, at: now, answer: answer.clone() };
+                let tried = Tried { access: round.access.generation, target: target.generation, at: now, answer: answer.clone(), revoked };
                 self.probes.note(round.name, target, tried);
                 Seen { answer: Some(answer), next, hindered: None }
             }

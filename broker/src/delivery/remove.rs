@@ -2,8 +2,9 @@
 
 use jiff::Timestamp;
 use keyferry_core::access_status::{self, DeliveryReport};
-use keyferry_core::config::Delivery;
+use keyferry_core::config::{Delivery, StoredAccess};
 use keyferry_core::delivery::{self, Found, ObjectPlace, ReadObject};
+use keyferry_core::name::AccessName;
 use keyferry_core::reason::Reason;
 use keyferry_core::service_account::Uid;
 use serde_json::Value;
@@ -38,7 +39,23 @@ impl Deliveries {
         if let Some(error) = &failed {
             report.message = format!("taking the object back failed: {error}");
         }
-        Written { report, retry: failed.is_some(), exposed }
+        Written { report, retry: failed.is_some(), retry_after: None, exposed }
+    }
+
+    /// Deletes the objects of an access that gets no new tokens, being deleted or invalid, whose tokens were signed by a revoked key: no
+    /// target accepts them, and nothing will replace them. Returns their places.
+    pub(super) async fn withdraw_revoked(&self, name: &AccessName, stored: &StoredAccess) -> Result<Vec<ObjectPlace>, HubError> {
+        let policy = self.parts.policy.current();
+        let target = stored.meant().and_then(|access| policy.targets.get(&access.target));
+        let mut withdrawn = Vec::new();
+        for (place, report) in access_status::places(&stored.record.status, name) {
+            // A status of before key IDs were recorded proves nothing against the token, and who drains needs it.
+            if report["keyID"].as_str().is_some_and(|key_id| self.is_revoked(Some(key_id), target)) {
+                self.remove(&place, &stored.record.uid).await?;
+                withdrawn.push(place);
+            }
+        }
+        Ok(withdrawn)
     }
 
     /// Deletes what earlier specs of the access had written; what could not be deleted comes back, and when the last token

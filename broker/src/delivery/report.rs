@@ -5,6 +5,7 @@ use keyferry_core::access_status::{self, AccessReport};
 use keyferry_core::authorise::Pair;
 use keyferry_core::condition::{Finding, conditions, seconds, standing};
 use keyferry_core::config::{Policy, StoredAccess};
+use keyferry_core::delivery::ObjectPlace;
 use keyferry_core::name::AccessName;
 use keyferry_core::reason::Reason;
 use keyferry_core::summary;
@@ -58,7 +59,9 @@ impl Deliveries {
         let fault = faults.accesses.get(name).filter(|fault| fault.generation == stored.record.spec());
         let Some(fault) = fault else { return Ok(Next::Retry) };
         let (ready, stalled) = (Finding::not(fault.reason, fault.message.clone()), Finding::so(fault.reason, fault.message.clone()));
-        let status = self.with_conditions(stored, &[("Ready", &ready), ("Stalled", &stalled)], summary::of_access(&ready, None));
+        let withdrawn = self.withdraw_revoked(name, stored).await?;
+        let mut status = self.with_conditions(stored, &[("Ready", &ready), ("Stalled", &stalled)], summary::of_access(&ready, None));
+        leave_out(&mut status, name, &withdrawn);
         self.parts.metrics.access(name, false, None);
         self.put(name, stored, &status, &ready).await?;
         if let Some(before) = &stored.before {
@@ -83,7 +86,9 @@ impl Deliveries {
         let ready = Finding::not(Reason::DeliveryDraining, message.clone());
         let reconciling = Finding::so(Reason::DeliveryDraining, message);
         let findings = [("Ready", &ready), ("Reconciling", &reconciling)];
-        let status = self.with_conditions(stored, &findings, summary::of_draining_access(until));
+        let withdrawn = self.withdraw_revoked(name, stored).await?;
+        let mut status = self.with_conditions(stored, &findings, summary::of_draining_access(until));
+        leave_out(&mut status, name, &withdrawn);
         self.put(name, stored, &status, &ready).await
     }
 
@@ -118,4 +123,14 @@ impl Deliveries {
         }
         Ok(())
     }
+}
+
+/// Takes the reports of withdrawn objects out of a status.
+fn leave_out(status: &mut Value, access: &AccessName, withdrawn: &[ObjectPlace]) {
+    if withdrawn.is_empty() {
+        return;
+    }
+    let places = access_status::places(status, access);
+    let kept: Vec<Value> = places.into_iter().filter(|(place, _)| !withdrawn.contains(place)).map(|(_, report)| report.clone()).collect();
+    status["deliveries"] = Value::Array(kept);
 }

@@ -4,5 +4,6 @@ mod bench;
 mod hindered;
 mod interrupted;
 mod order;
+mod revoked;
 mod status;
 mod target_drain;

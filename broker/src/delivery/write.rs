@@ -7,8 +7,9 @@ use keyferry_core::access_status::{DeliveryReport, TokenReport};
 use keyferry_core::audit::{AuditRecord, TokenNote};
 use keyferry_core::authorise::{self, Grant, Pair, Requester, Review};
 use keyferry_core::bound_token::BoundToken;
-use keyferry_core::config::{Delivery, DeliveryType, Probe, TargetCluster};
+use keyferry_core::config::{Delivery, DeliveryType, Probe, TargetCluster, TokenIssuer};
 use keyferry_core::delivery::{self, Bearer, Held, ObjectBody, ObjectPlace, Snapshot, Step};
+use keyferry_core::jwt::MAX_KID_BYTES;
 use keyferry_core::lifetime;
 use keyferry_core::reason::Reason;
 
@@ -29,6 +30,8 @@ pub(super) struct Written {
     pub(super) report: DeliveryReport,
     /// Whether what stands in the way may pass by itself.
     pub(super) retry: bool,
+    /// When it passes, where that is known.
+    pub(super) retry_after: Option<Duration>,
     /// When the last of the tokens ends that stand in its object or stood there at the beginning.
     pub(super) exposed: Option<Timestamp>,
 }
@@ -37,6 +40,8 @@ pub(super) struct Written {
 struct Progress {
     token: Option<TokenReport>,
     exposed: Option<Timestamp>,
+    /// Whether the token in the object was signed by a key that was revoked.
+    key_revoked: bool,
 }
 
 impl Progress {
@@ -50,11 +55,12 @@ impl Progress {
 pub(super) struct Hindrance {
     pub(super) reason: Reason,
     message: String,
+    retry_after: Option<Duration>,
 }
 
 impl Hindrance {
     pub(super) fn new(reason: Reason, message: impl Into<String>) -> Hindrance {
-        Hindrance { reason, message: message.into() }
+        Hindrance { reason, message: message.into(), retry_after: None }
     }
 
     /// Whether it may pass without a change that Keyferry would see.
@@ -66,14 +72,17 @@ impl Hindrance {
 impl Deliveries {
     /// Brings the object of one delivery to what it should be.
     pub(super) async fn write(&self, round: &Round<'_>, delivery: &Delivery, pair: &Pair, probe: &Seen) -> Written {
-        let mut progress = Progress { token: None, exposed: None };
+        let mut progress = Progress { token: None, exposed: None, key_revoked: false };
         let outcome = self.write_one(round, delivery, pair, probe, &mut progress).await;
-        let Progress { token, exposed } = progress;
-        let (reason, message, retry) = match outcome {
-            Ok(()) => (Reason::Ready, String::new(), false),
-            Err(hindrance) => (hindrance.reason, hindrance.message.clone(), hindrance.passes()),
+        let Progress { token, exposed, key_revoked } = progress;
+        let (reason, message, retry, retry_after) = match outcome {
+            Ok(()) => (Reason::Ready, String::new(), false, None),
+            Err(hindrance) => {
+                let stale = if key_revoked && token.is_some() { "the key that signed the object's token was revoked; " } else { "" };
+                (hindrance.reason, format!("{stale}{}", hindrance.message), hindrance.passes(), hindrance.retry_after)
+            }
         };
-        Written { report: DeliveryReport { delivery: delivery.clone(), reason, message, token }, retry, exposed }
+        Written { report: DeliveryReport { delivery: delivery.clone(), reason, message, token }, retry, retry_after, exposed }
     }
 
     async fn write_one(
@@ -97,6 +106,7 @@ impl Deliveries {
         let found = delivery::found(read.as_ref().map(delivery::ReadObject::value), owner);
         if let delivery::Found::Ours(held) = &found {
             progress.holds(token_report(held));
+            progress.key_revoked = delivery.holds_token() && self.is_revoked(held.key_id(), Some(target));
         }
         let usable = self.usable(round, target, delivery, probe);
         if let (Err(_), delivery::Found::Ours(held)) = (&usable, &found)
@@ -111,18 +121,21 @@ impl Deliveries {
             Snapshot { access: round.access, owner, target, ca_pem: ca_pem.as_deref(), account_uid: &pair.service_account().uid };
         let planned = render(&snapshot, delivery, None)?;
         let now = self.parts.clock.now();
-        let held = match delivery::plan(found, planned.form(), delivery.holds_token(), now.wall) {
+        let held = match delivery::plan(found, planned.form(), delivery.holds_token(), progress.key_revoked, now.wall) {
             Step::Leave(why) => return Err(Hindrance::new(Reason::ObjectNotOurs, format!("{place} stands there, and {why}"))),
             Step::Keep(held) => return self.kept(&snapshot, delivery, &place, &held).await,
             Step::Create => None,
             Step::Replace(held) => Some(held),
         };
         self.check_neighbours(round, delivery, &place, target).await?;
-        let body = if delivery.holds_token() {
-            self.with_token(round, delivery, pair, &snapshot, progress).await?
+        let (body, token) = if delivery.holds_token() {
+            let (body, token) = self.with_token(round, delivery, pair, &snapshot).await?;
+            // Whether or not the write succeeds: it may have, though its answer was lost.
+            progress.exposed = progress.exposed.max(Some(token.expires_at));
+            (body, Some(token))
         } else {
             self.record(ROUTE, round, delivery, pair, None).await?;
-            planned
+            (planned, None)
         };
         if !self.leads() {
             return Err(Hindrance::new(Reason::DeliveryFailed, "another replica leads by now"));
@@ -132,6 +145,7 @@ impl Deliveries {
             Some(held) => self.parts.objects.replace(&place.path(), &body.replacing(held.uid(), held.version(), held.object())).await,
         }
         .map_err(|error| refusal(&error))?;
+        progress.token = token;
         tracing::info!(access = %round.name, object = %place, "an object was written");
         self.apply_profile(&snapshot, delivery, &place, &version).await
     }
@@ -175,15 +189,19 @@ impl Deliveries {
         delivery: &Delivery,
         pair: &Pair,
         snapshot: &Snapshot<'_>,
-        progress: &mut Progress,
-    ) -> Result<ObjectBody, Hindrance> {
+    ) -> Result<(ObjectBody, TokenReport), Hindrance> {
         let advised = |reason: Reason| {
             let message = advice::on(reason, pair, round.policy.own_namespace.as_ref());
             Hindrance::new(reason, message.unwrap_or_else(|| "no token could be minted; the log says more".to_owned()))
         };
         let requester = Requester::Delivery(delivery.name.clone());
         let grant = authorise::grant(&round.policy, requester, pair.clone(), Review::AuthorFenced).map_err(advised)?;
-        let minted = self.parts.mint.token(&grant, lifetime::greatest_min_ttl(pair.lifetime())).await.map_err(advised)?;
+        let minted = self.parts.mint.token(&grant, lifetime::greatest_min_ttl(pair.lifetime())).await;
+        let minted = minted.map_err(|reason| Hindrance {
+            // A key is active at a known time, and until then the object may hold a token that no target accepts.
+            retry_after: (reason == Reason::KeySettling).then(|| self.parts.mint.retry_after(&grant)).flatten(),
+            ..advised(reason)
+        })?;
         let token = minted.token;
         let now = self.parts.clock.now();
         let due = lifetime::refresh_after(token.lifetime(), self.parts.settle, self.parts.random.unit());
@@ -193,9 +211,17 @@ impl Deliveries {
         // Only a record that was written lets the token leave, and only a grant that still holds.
         self.record(ROUTE, round, delivery, pair, Some((&grant, &token))).await?;
         authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, &grant).map_err(advised)?;
-        progress.holds(Some(TokenReport { token_id: token.token_id().to_owned(), expires_at, renew_at }));
-        let bearer = Bearer { token: token.secret(), token_id: token.token_id(), expires_at, renew_at };
-        render(snapshot, delivery, Some(&bearer))
+        let key_id = token.kid();
+        let report = TokenReport { token_id: token.token_id().to_owned(), key_id: Some(key_id.to_owned()), expires_at, renew_at };
+        let bearer = Bearer { token: token.secret(), token_id: token.token_id(), key_id, expires_at, renew_at };
+        Ok((render(snapshot, delivery, Some(&bearer))?, report))
+    }
+
+    /// Whether a token at rest was signed by a revoked key of the hub. One whose key the object does not name may have been.
+    pub(super) fn is_revoked(&self, key_id: Option<&str>, target: Option<&TargetCluster>) -> bool {
+        let revoked = self.parts.published.revoked();
+        let of_hub = target.is_none_or(|target| target.issuer == TokenIssuer::Hub);
+        of_hub && !revoked.is_empty() && key_id.is_none_or(|key_id| revoked.contains(key_id))
     }
 
     /// Before anything leaves; what cannot be recorded does not.
@@ -266,7 +292,9 @@ fn render(snapshot: &Snapshot<'_>, delivery: &Delivery, bearer: Option<&Bearer<'
 
 pub(super) fn token_report(held: &Held<'_>) -> Option<TokenReport> {
     let (expires_at, renew_at) = (held.expires_at()?, held.renew_at()?);
-    Some(TokenReport { token_id: held.token_id().unwrap_or_default().chars().take(128).collect(), expires_at, renew_at })
+    let bounded = |text: &str, most: usize| text.chars().take(most).collect::<String>();
+    let token_id = bounded(held.token_id().unwrap_or_default(), 128);
+    Some(TokenReport { token_id, key_id: held.key_id().map(|key_id| bounded(key_id, MAX_KID_BYTES)), expires_at, renew_at })
 }
 
 /// What the hub's refusal of an object means. Quotas and namespaces that go answer 403 as well.

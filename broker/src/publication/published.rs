@@ -1,11 +1,11 @@
 //! What is published at one time, and how it is read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use arc_swap::{ArcSwapOption, Guard};
+use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use keyferry_core::issuer::Issuer;
 use keyferry_core::jwks::PublicKeySet;
 use keyferry_core::moment::Moment;
@@ -41,6 +41,8 @@ impl Published {
 pub struct PublicationReader {
     pub(super) current: Arc<ArcSwapOption<Published>>,
     pub(super) cut_off: Arc<AtomicBool>,
+    /// Beside what is published: after the last key was revoked nothing may be published at all.
+    pub(super) revoked: Arc<ArcSwap<BTreeSet<String>>>,
 }
 
 impl PublicationReader {
@@ -52,6 +54,17 @@ impl PublicationReader {
     /// The same for a look that ends at once: it is not counted among those who hold it, so looks do not hinder each other.
     pub fn look(&self) -> Guard<Option<Arc<Published>>> {
         self.current.load()
+    }
+
+    /// The `kid` of every revoked key, as far as the journal was read.
+    pub fn revoked(&self) -> Arc<BTreeSet<String>> {
+        self.revoked.load_full()
+    }
+
+    /// For tests: a reader of these revocations.
+    #[cfg(test)]
+    pub(crate) fn set_revoked(&self, kids: &[&str]) {
+        self.revoked.store(Arc::new(kids.iter().map(|&kid| kid.to_owned()).collect()));
     }
 
     /// Whether the last reading found nobody at the hub.

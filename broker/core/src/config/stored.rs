@@ -170,6 +170,11 @@ impl StoredTarget {
         Some(DrainingTarget { target: target.clone(), since })
     }
 
+    /// What it means; nothing if it has mistakes.
+    pub fn meant(&self) -> Option<&TargetCluster> {
+        self.read.as_ref().ok()
+    }
+
     /// The older of two keeps an audience.
     fn seniority(&self) -> (Timestamp, &Uid) {
         (self.record.created, &self.record.uid)

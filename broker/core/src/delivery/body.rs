@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use zeroize::Zeroize;
 
 use super::form::Form;
-use super::ownership::{DIGEST, EXPIRES_AT, RENEW_AT, TARGET, TOKEN_ID};
+use super::ownership::{DIGEST, EXPIRES_AT, KEY_ID, RENEW_AT, TARGET, TOKEN_ID};
 use super::place::ObjectPlace;
 use super::{Bearer, Snapshot};
 use crate::config::Delivery;
@@ -134,6 +134,7 @@ pub(super) fn dress(
         annotations[EXPIRES_AT] = json!(bearer.expires_at.to_string());
         annotations[RENEW_AT] = json!(bearer.renew_at.to_string());
         annotations[TOKEN_ID] = json!(bearer.token_id);
+        annotations[KEY_ID] = json!(bearer.key_id);
     }
     object["metadata"]["annotations"] = annotations;
     ObjectBody { value: object, form }

@@ -9,6 +9,7 @@ use crate::service_account::Uid;
 pub const FIELD_MANAGER: &str = "keyferry";
 pub(super) const DIGEST: &str = "keyferry.dev/digest";
 pub(super) const EXPIRES_AT: &str = "keyferry.dev/expires-at";
+pub(super) const KEY_ID: &str = "keyferry.dev/key-id";
 pub(super) const RENEW_AT: &str = "keyferry.dev/renew-at";
 pub(super) const TARGET: &str = "keyferry.dev/target";
 pub(super) const TOKEN_ID: &str = "keyferry.dev/token-id";
@@ -65,6 +66,11 @@ impl<'a> Held<'a> {
     /// The `jti` of its token, by its annotation.
     pub fn token_id(&self) -> Option<&'a str> {
         self.annotation(TOKEN_ID)
+    }
+
+    /// The `kid` of the key that signed its token, by its annotation. Objects that were written before there was one have none.
+    pub fn key_id(&self) -> Option<&'a str> {
+        self.annotation(KEY_ID)
     }
 
     pub(super) fn digest(&self) -> Option<&'a str> {

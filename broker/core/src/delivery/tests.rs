@@ -60,7 +60,8 @@ impl World {
 
     fn rendered(&self, token: Option<&str>) -> Value {
         let token = token.map(SecretString::from);
-        let bearer = token.as_ref().map(|token| Bearer { token, token_id: "jti", expires_at: at(1000), renew_at: at(500) });
+        let bearer =
+            token.as_ref().map(|token| Bearer { token, token_id: "jti", key_id: "a-key", expires_at: at(1000), renew_at: at(500) });
         render(&self.snapshot(), self.delivery(), bearer.as_ref()).unwrap().unwrap().value().clone()
     }
 }
@@ -178,7 +179,7 @@ fn what_a_shape_cannot_carry_is_named_with_a_shape_that_can() {
 
 fn step(world: &World, object: Option<&Value>, now: i64) -> &'static str {
     let form = render(&world.snapshot(), world.delivery(), None).unwrap().unwrap().form().clone();
-    match plan(found(object, &Uid::new("u").unwrap()), &form, world.delivery().holds_token(), at(now)) {
+    match plan(found(object, &Uid::new("u").unwrap()), &form, world.delivery().holds_token(), false, at(now)) {
         Step::Keep(_) => "keep",
         Step::Create => "create",
         Step::Replace(held) => {

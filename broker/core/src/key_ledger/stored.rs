@@ -72,8 +72,12 @@ struct StoredRevocation {
 }
 
 impl KeyLedger {
-    /// The record as bytes.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    /// The record as bytes, as [`KeyLedger::from_bytes`] reads them.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: it cannot be written so that it could be read. Such bytes must never take the place of a record: what was revoked
+    /// would be forgotten.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, LedgerError> {
         let key = |record: &KeyRecord| StoredKey {
             jwk: record.key.to_value(),
             published_at: record.published_at,
@@ -94,8 +98,7 @@ impl KeyLedger {
             keys: self.keys.values().map(key).collect(),
             revoked: self.revoked.iter().map(revocation).collect(),
         };
-        // Nothing in it can fail to be written: texts, numbers and times.
-        serde_json::to_vec(&stored).unwrap_or_default()
+        checked(serde_json::to_vec(&stored).map_err(|_| LedgerError::Shape)?)
     }
 
     /// Reads a record.
@@ -130,5 +133,27 @@ impl KeyLedger {
             return Err(LedgerError::Entries);
         }
         Ok(KeyLedger { issuer, sequence: stored.sequence, keys, revoked })
+    }
+}
+
+/// Only bytes that are a record. A record that grew beyond what is read would lock out every replica.
+fn checked(bytes: Vec<u8>) -> Result<Vec<u8>, LedgerError> {
+    KeyLedger::from_bytes(&bytes).map(|_| bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LedgerError, checked};
+
+    #[test]
+    fn a_failure_is_never_written() {
+        for bytes in
+            [Vec::new(), b"{}".to_vec(), b"null".to_vec(), br#"{"version":1,"issuer":"","sequence":0,"keys":[],"revoked":[]}"#.to_vec()]
+        {
+            assert!(checked(bytes).is_err());
+        }
+        let empty = br#"{"version":1,"issuer":"https://hub.example.com","sequence":0,"keys":[],"revoked":[]}"#.to_vec();
+        assert_eq!(checked(empty.clone()), Ok(empty));
+        assert_eq!(checked(Vec::new()).err().map(|error| matches!(error, LedgerError::Json(_))), Some(true));
     }
 }

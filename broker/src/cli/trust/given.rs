@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use keyferry_core::audience::Audience;
 use keyferry_core::ca_bundle::{CaBundle, MAX_CA_BUNDLE_BYTES};
-use keyferry_core::config::{AllowRule, Configuration, NamespaceRule, Overrides, TargetCluster};
+use keyferry_core::config::{AllowRule, Configuration, NamespaceRule, ObjectSource, TargetCluster};
 use keyferry_core::issuer::Issuer;
 use keyferry_core::service_account::ServiceAccount;
 
 use super::fence::{Fence, check_prefix};
 use super::{TrustArgs, local_file};
 use crate::clock::{Clock, SystemClock};
-use crate::controller::config_file;
 
 /// The default of `tokenLifetime.max`.
 const MAX_LIFETIME: Duration = Duration::from_secs(12 * 3600);
@@ -26,18 +25,12 @@ pub(super) struct Given {
     pub(super) notes: Vec<String>,
 }
 
-/// Reads the arguments and the file they name.
+/// Takes the arguments, and the rest from the configuration.
 ///
 /// # Errors
 /// A line: what is missing, wrong, or cannot be read.
-pub(super) fn read(args: &TrustArgs) -> Result<Given, String> {
-    let configuration = args
-        .config
-        .as_deref()
-        .map(|path| config_file::read(path, Overrides::of_a_reader()))
-        .transpose()
-        .map_err(|error| error.to_string())?;
-    let found = match &configuration {
+pub(super) fn read(args: &TrustArgs, configuration: Option<&Configuration>) -> Result<Given, String> {
+    let found = match configuration {
         Some(configuration) => Some((configuration, target(configuration, args)?)),
         None => None,
     };
@@ -90,7 +83,12 @@ fn target<'a>(configuration: &'a Configuration, args: &TrustArgs) -> Result<&'a 
     let found = targets.iter().find(|(known, _)| known.as_str() == name).map(|(_, target)| target);
     found.ok_or_else(|| {
         let known: Vec<&str> = targets.keys().map(|known| known.as_str()).collect();
-        format!("finding TargetCluster {name:?}: the configuration has {}", known.join(", "))
+        let place = match configuration.server.objects {
+            ObjectSource::File => "the configuration",
+            ObjectSource::CustomResources => "the hub",
+        };
+        let known = if known.is_empty() { "no usable TargetCluster".to_owned() } else { known.join(", ") };
+        format!("finding TargetCluster {name:?}: {place} has {known}")
     })
 }
 

@@ -27,7 +27,8 @@ const HUB: [&str; 9] = [
 
 fn printed(line: &[&str]) -> Result<Printed, String> {
     let args = Line::try_parse_from(line).map_err(|error| error.to_string())?.args;
-    print(&args)
+    let configuration = args.config.as_deref().map(|path| config_file::read(path, Overrides::of_a_reader()).unwrap());
+    print(&args, configuration.as_ref())
 }
 
 fn ca() -> tempfile::NamedTempFile {

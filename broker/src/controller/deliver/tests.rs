@@ -15,6 +15,7 @@ use crate::leadership::LeadershipWriter;
 use crate::live::{LiveObjects, Watched};
 use crate::object_store::{Collection, ObjectStore};
 use crate::policy_store::PolicyWriter;
+use crate::publication::PublicationReader;
 use crate::targets::TargetReader;
 use crate::testing::FakeClock;
 
@@ -41,6 +42,7 @@ fn parts(clock: &Arc<FakeClock>) -> DeliverParts {
         live: Arc::new(live),
         targets: TargetReader::default(),
         fence: FenceWriter::author().reader(),
+        published: PublicationReader::default(),
         leadership: LeadershipWriter::default().reader(),
         clock: Arc::<FakeClock>::clone(clock),
     }
@@ -101,6 +103,28 @@ fn an_access_that_changes_all_the_time_is_looked_at_once_a_second() {
     change("2");
     notice(&parts, &mut places, now);
     assert_eq!(places.get(&name("t/a")).unwrap().due, Some(now + BETWEEN));
+}
+
+#[test]
+fn a_revocation_puts_every_access_to_the_front() {
+    let clock = FakeClock::start();
+    let (parts, now) = (parts(&clock), Duration::from_secs(50));
+    for access in ["a", "b"] {
+        let object = json!({
+            "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess",
+            "metadata": { "name": access, "namespace": "t", "uid": access, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z" },
+            "spec": { "targetClusterRef": { "name": "prod" }, "serviceAccountName": "s" },
+        });
+        parts.store.set(Collection::TargetAccesses, &object);
+    }
+    let mut places = HashMap::new();
+    notice(&parts, &mut places, now);
+    places.values_mut().for_each(|place| place.due = None);
+    notice(&parts, &mut places, now);
+    assert!(places.values().all(|place| place.due.is_none()), "nothing has changed");
+    parts.published.set_revoked(&["stolen"]);
+    notice(&parts, &mut places, now);
+    assert!(places.len() == 2 && places.values().all(|place| place.due == Some(now) && place.urgent));
 }
 
 #[test]

@@ -60,6 +60,7 @@ impl Shared {
             live: live(),
             targets: self.targets.clone(),
             fence: fence_reader,
+            published: self.publisher.reader(),
             leadership: self.leadership.clone(),
             clock: clock(),
             max_stale: self.server.max_stale_authorization,

@@ -1,0 +1,218 @@
+//! The delivered objects of a revocation: which hold a token of the revoked key, by the statuses of their accesses, and which no longer do.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use keyferry_core::access_status;
+use keyferry_core::config::StoredAccess;
+use keyferry_core::name::{AccessName, ObjectName};
+use serde_json::Value;
+
+use super::NotProven;
+
+/// What a status says of the token in one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Token {
+    /// The revoked key signed it.
+    OfRevoked { reason: String, message: String },
+    /// The status does not say which key signed it: an older Keyferry wrote it.
+    OfUnknown,
+    /// Another key signed it.
+    Replaced { key_id: String },
+}
+
+/// Where one object was delivered to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct DeliveredObject {
+    /// Like `Secret tenant-a/apps-kubeconfig`.
+    object: String,
+    access: String,
+}
+
+/// The objects that held, or may have held, a token of the key.
+#[derive(Default)]
+pub(super) struct Delivered {
+    kid: String,
+    affected: BTreeSet<DeliveredObject>,
+    now: BTreeMap<DeliveredObject, Token>,
+}
+
+impl Delivered {
+    pub(super) fn of(kid: &str) -> Delivered {
+        Delivered { kid: kid.to_owned(), ..Delivered::default() }
+    }
+
+    /// Takes in all accesses as they stand, without those of `other_issuers`: keys that sign for these targets are not the hub's. Returns a
+    /// line for each object that changed for the better.
+    pub(super) fn observe(
+        &mut self,
+        accesses: &[(AccessName, StoredAccess)],
+        other_issuers: &BTreeSet<ObjectName>,
+        at: Timestamp,
+    ) -> Vec<String> {
+        let mut seen = BTreeMap::new();
+        for (name, stored) in accesses {
+            if stored.meant().is_some_and(|access| other_issuers.contains(&access.target)) {
+                continue;
+            }
+            for (place, report) in access_status::places(&stored.record.status, name) {
+                let expires: Option<Timestamp> = report["expiresAt"].as_str().and_then(|text| text.parse().ok());
+                if expires.is_none_or(|expires| expires <= at) {
+                    continue;
+                }
+                let object = DeliveredObject { object: place.to_string(), access: format!("TargetAccess {name}") };
+                seen.insert(object, self.token(report));
+            }
+        }
+        let mut news = Vec::new();
+        for object in &self.affected {
+            let before_stale = self.now.get(object).is_some_and(Token::is_stale);
+            match seen.get(object) {
+                Some(Token::Replaced { key_id }) if before_stale => {
+                    news.push(format!("{} ({}): rewritten, signed by {key_id:?} now", object.object, object.access));
+                }
+                None if before_stale => news.push(format!("{} ({}): withdrawn", object.object, object.access)),
+                _ => {}
+            }
+        }
+        self.affected.extend(seen.iter().filter(|(_, token)| token.is_stale()).map(|(object, _)| object.clone()));
+        self.now = seen;
+        news
+    }
+
+    fn token(&self, report: &Value) -> Token {
+        let text = |field: &str| report[field].as_str().unwrap_or_default().to_owned();
+        match report["keyID"].as_str() {
+            None => Token::OfUnknown,
+            Some(key_id) if key_id == self.kid => Token::OfRevoked { reason: text("reason"), message: text("message") },
+            Some(key_id) => Token::Replaced { key_id: key_id.to_owned() },
+        }
+    }
+
+    /// How many objects hold a token of the key, or may.
+    pub(super) fn stale(&self) -> usize {
+        self.now.values().filter(|token| token.is_stale()).count()
+    }
+
+    /// A row for each object that held a token of the key: object, access, and what became of it.
+    pub(super) fn rows(&self) -> Vec<Vec<String>> {
+        let result = |object: &DeliveredObject| match self.now.get(object) {
+            None => "withdrawn".to_owned(),
+            Some(Token::Replaced { key_id }) => format!("rewritten, signed by {key_id:?} now"),
+            Some(Token::OfRevoked { .. } | Token::OfUnknown) => "NOT REWRITTEN".to_owned(),
+        };
+        self.affected.iter().map(|object| vec![object.object.clone(), object.access.clone(), result(object)]).collect()
+    }
+
+    /// What was not proven.
+    pub(super) fn not_proven(&self, leader: &str) -> Vec<NotProven> {
+        let told = |(object, token): (&DeliveredObject, &Token)| {
+            let name = format!("{} ({})", object.object, object.access);
+            match token {
+                Token::Replaced { .. } => None,
+                Token::OfUnknown => {
+                    let why = "it may hold a token of the key: the access's status does not say which key signed it".to_owned();
+                    Some(NotProven {
+                        name,
+                        why,
+                        fix: format!("see that this version of Keyferry leads ({leader}), then run the command again"),
+                    })
+                }
+                Token::OfRevoked { reason, message } if reason == "Delivered" => {
+                    let why = "it was not rewritten, and its access says nothing of it".to_owned();
+                    Some(NotProven { name, why, fix: format!("see that Keyferry runs and leads ({leader}), then run the command again") })
+                }
+                Token::OfRevoked { reason, message } => {
+                    let why = format!("it was not rewritten: {reason}: {message}");
+                    Some(NotProven { name, why, fix: format!("keyferry explain {reason}; then run the command again") })
+                }
+            }
+        };
+        self.now.iter().filter_map(told).collect()
+    }
+}
+
+impl Token {
+    fn is_stale(&self) -> bool {
+        !matches!(self, Token::Replaced { .. })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn accesses(deliveries: &Value) -> Vec<(AccessName, StoredAccess)> {
+        let object = json!({
+            "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess",
+            "metadata": { "name": "apps", "namespace": "tenant-a", "uid": "u", "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z" },
+            "spec": { "targetClusterRef": { "name": "prod" }, "serviceAccountName": "reconciler" },
+            "status": { "deliveries": deliveries },
+        });
+        vec![StoredAccess::read(&object).unwrap()]
+    }
+
+    fn secret(key_id: Option<&str>, reason: &str, message: &str) -> Value {
+        let mut report = json!({
+            "name": "s", "type": "KubeConfigSecret", "object": "apps-kubeconfig", "reason": reason, "message": message,
+            "expiresAt": "2026-06-01T00:00:00Z",
+        });
+        if let Some(key_id) = key_id {
+            report["keyID"] = json!(key_id);
+        }
+        json!([report])
+    }
+
+    fn at() -> Timestamp {
+        "2026-05-01T00:00:00Z".parse().unwrap()
+    }
+
+    #[test]
+    fn an_object_that_is_rewritten_is_told_once() {
+        let none = BTreeSet::new();
+        let mut delivered = Delivered::of("stolen");
+        assert!(delivered.observe(&accesses(&secret(Some("stolen"), "Delivered", "")), &none, at()).is_empty());
+        assert_eq!(delivered.stale(), 1);
+        let rewritten = accesses(&secret(Some("clean"), "Delivered", ""));
+        let news = delivered.observe(&rewritten, &none, at());
+        assert_eq!(news, ["Secret tenant-a/apps-kubeconfig (TargetAccess tenant-a/apps): rewritten, signed by \"clean\" now"]);
+        assert!(delivered.observe(&rewritten, &none, at()).is_empty());
+        assert!(delivered.not_proven("").is_empty());
+        assert_eq!(delivered.rows().len(), 1);
+        // Written late, with a token that was minted before the revocation was known.
+        delivered.observe(&accesses(&secret(Some("stolen"), "Delivered", "")), &none, at());
+        assert_eq!(delivered.not_proven("").len(), 1);
+        assert_eq!(delivered.observe(&accesses(&json!([])), &none, at()).len(), 1, "withdrawn");
+        assert!(delivered.not_proven("").is_empty());
+    }
+
+    #[test]
+    fn each_cause_has_its_fix() {
+        let none = BTreeSet::new();
+        for (report, why, fix) in [
+            (secret(None, "Delivered", ""), "may hold a token of the key", "leads (kubectl get lease)"),
+            (secret(Some("stolen"), "Delivered", ""), "not rewritten", "leads (kubectl get lease)"),
+            (secret(Some("stolen"), "KeyRevoked", "the hub still signs"), "KeyRevoked: the hub still signs", "keyferry explain KeyRevoked"),
+        ] {
+            let mut delivered = Delivered::of("stolen");
+            delivered.observe(&accesses(&report), &none, at());
+            let told = delivered.not_proven("kubectl get lease");
+            let [told] = told.as_slice() else { panic!("{report}") };
+            assert!(told.name.contains("Secret tenant-a/apps-kubeconfig") && told.why.contains(why) && told.fix.contains(fix), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_of_the_key_is_left_out() {
+        let mut delivered = Delivered::of("stolen");
+        let own = BTreeSet::from([ObjectName::new("prod").unwrap()]);
+        delivered.observe(&accesses(&secret(Some("stolen"), "Delivered", "")), &own, at());
+        assert_eq!(delivered.stale(), 0, "a target with a managed issuer");
+        let ended = "2026-07-01T00:00:00Z".parse().unwrap();
+        delivered.observe(&accesses(&secret(Some("stolen"), "Delivered", "")), &BTreeSet::new(), ended);
+        assert_eq!(delivered.stale(), 0, "an expired token");
+    }
+}

@@ -1,0 +1,172 @@
+//! One target of a revocation: whether it was proven that it refuses what the revoked key signed.
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use keyferry_core::audience::Audience;
+use keyferry_core::issuer::Issuer;
+use keyferry_core::jwt::{MAX_JWT_BYTES, UnverifiedJwt};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+
+use super::NotProven;
+use crate::client::poked_target::PokedTarget;
+use crate::ports::ProbeAnswer;
+
+/// What makes any kube-apiserver forget a key.
+pub(super) const RELOAD: &str = "restart its kube-apiservers, or change a byte of its AuthenticationConfiguration";
+
+/// A token that the revoked key signed.
+pub(super) struct Witness {
+    path: PathBuf,
+    token: SecretString,
+    audiences: Value,
+    expires: Option<i64>,
+}
+
+impl Witness {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// A line: it is no JWT of that key.
+    pub(super) fn read(path: &Path, kid: &str) -> Result<Witness, String> {
+        let bytes = crate::cli::local_file::read(path, "the witness", MAX_JWT_BYTES)?;
+        let wrong = |problem: &str| format!("reading the witness {}: {problem}; nothing was revoked", path.display());
+        let text = String::from_utf8(bytes).map_err(|_| wrong("it is not a JWT"))?;
+        let token = SecretString::from(text.trim().to_owned());
+        let jwt = UnverifiedJwt::parse(token.expose_secret()).map_err(|_| wrong("it is not a JWT"))?;
+        if jwt.kid() != Some(kid) {
+            return Err(wrong("another key signed it"));
+        }
+        let audiences = jwt.claims().get("aud").cloned().unwrap_or_default();
+        let expires = jwt.claims().get("exp").and_then(Value::as_i64);
+        Ok(Witness { path: path.to_owned(), token, audiences, expires })
+    }
+
+    pub(super) fn is_for(&self, audience: &Audience) -> bool {
+        let audience = audience.as_str();
+        let one_of = |all: &Vec<Value>| all.iter().any(|one| one.as_str() == Some(audience));
+        self.audiences.as_str() == Some(audience) || self.audiences.as_array().is_some_and(one_of)
+    }
+
+    /// A token that ends meanwhile is refused for that, which proves nothing.
+    ///
+    /// # Errors
+    /// A line: it ends before `until`.
+    pub(super) fn outlives(&self, until: Timestamp) -> Result<(), String> {
+        match self.expires {
+            Some(expires) if expires > until.as_second() => Ok(()),
+            _ => Err(format!(
+                "reading the witness {}: it expires before {until}, so that it is refused would prove nothing; nothing was revoked; \
+                 fix: give one that lives longer, or none",
+                self.path.display()
+            )),
+        }
+    }
+}
+
+/// What stands between the command and the target from the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Obstacle {
+    /// The TargetCluster has mistakes.
+    Mistakes,
+    /// Its CA certificate is missing or cannot be used.
+    Certificate,
+}
+
+/// One target and what was seen of it.
+pub(super) struct TargetCase {
+    pub(super) name: String,
+    pub(super) audience: Option<Audience>,
+    target: Result<PokedTarget, Obstacle>,
+    pub(super) witness: Option<Witness>,
+    /// Whether it accepted the witness before the revocation.
+    accepted: bool,
+    /// Whether it refused the witness after the revocation.
+    refused: bool,
+    /// Why it last gave no answer.
+    silent: Option<&'static str>,
+    /// Whether it answered when its copy of the keys could no longer be an old one, unless it cannot read new ones.
+    answered_late: bool,
+}
+
+impl TargetCase {
+    pub(super) fn new(name: String, audience: Option<Audience>, target: Result<PokedTarget, Obstacle>) -> TargetCase {
+        TargetCase { name, audience, target, witness: None, accepted: false, refused: false, silent: None, answered_late: false }
+    }
+
+    /// Tries the witness before the revocation.
+    ///
+    /// # Errors
+    /// A line: the target refuses it already, so it could prove nothing.
+    pub(super) async fn try_before(&mut self, already_revoked: bool) -> Result<(), String> {
+        let (Ok(target), Some(witness)) = (&self.target, &self.witness) else { return Ok(()) };
+        match target.takes(&witness.token).await {
+            ProbeAnswer::Accepted(_) => self.accepted = true,
+            ProbeAnswer::Unanswered(why) => self.silent = Some(why),
+            ProbeAnswer::Refused if already_revoked => {}
+            ProbeAnswer::Refused => {
+                return Err(format!(
+                    "trying the witness {} at {}: it is not accepted there, so it could prove nothing; nothing was revoked; \
+                     fix: give a token that the target accepts now, or none",
+                    witness.path.display(),
+                    self.name
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the target reload the issuer's keys, and tries the witness again.
+    pub(super) async fn force_refresh(&mut self, issuer: &Issuer, now: Timestamp, late: bool) {
+        let (Ok(target), Some(audience)) = (&self.target, &self.audience) else { return };
+        match target.poke(issuer, audience, now).await {
+            ProbeAnswer::Refused => (self.silent, self.answered_late) = (None, self.answered_late || late),
+            // A made-up token that is accepted: whatever answers there is no apiserver that checks tokens.
+            ProbeAnswer::Accepted(_) => self.silent = Some("it accepts a token that nobody signed"),
+            ProbeAnswer::Unanswered(why) => self.silent = Some(why),
+        }
+        if let Some(witness) = &self.witness {
+            match target.takes(&witness.token).await {
+                ProbeAnswer::Refused => self.refused = true,
+                ProbeAnswer::Accepted(_) => self.refused = false,
+                ProbeAnswer::Unanswered(why) => self.silent = Some(why),
+            }
+        }
+    }
+
+    /// Whether nothing more can be learnt of it.
+    pub(super) fn is_decided(&self) -> bool {
+        self.target.is_err() || self.refused
+    }
+
+    /// What was proven of it.
+    pub(super) fn outcome(&self) -> Result<&'static str, NotProven> {
+        let told = |why: String, fix: String| NotProven { name: format!("TargetCluster {}", self.name), why, fix };
+        match (&self.target, &self.witness) {
+            (Err(Obstacle::Mistakes), _) => Err(told(
+                "it has mistakes, so it was not asked".to_owned(),
+                format!("read its status and correct its spec, then run the command again; or {RELOAD}"),
+            )),
+            (Err(Obstacle::Certificate), _) => Err(told(
+                "its CA certificate is missing or cannot be used, so it was not asked".to_owned(),
+                format!("give it one, or the right to read its Secret, then run the command again; or {RELOAD}"),
+            )),
+            (Ok(_), Some(_)) if self.refused && self.accepted => Ok("forgotten: it refuses the witness"),
+            (Ok(_), Some(_)) if self.refused => Err(told(
+                "it refuses the witness, but was not seen to accept it before".to_owned(),
+                format!("give a witness that it accepted, or {RELOAD}"),
+            )),
+            (Ok(_), _) if self.silent.is_some() => Err(told(
+                format!("it was not reached: {}", self.silent.unwrap_or_default()),
+                format!("run the command again once it answers; or {RELOAD}"),
+            )),
+            (Ok(_), Some(_)) => Err(told("it STILL ACCEPTS the witness".to_owned(), RELOAD.to_owned())),
+            (Ok(_), None) if self.answered_late => Err(told(
+                "it was made to reload the keys, but there was no witness to try".to_owned(),
+                format!("give --witness FILE, a token of that key for the target's audience; or {RELOAD}"),
+            )),
+            (Ok(_), None) => Err(told("it was not asked for long enough".to_owned(), RELOAD.to_owned())),
+        }
+    }
+}
