@@ -52,7 +52,7 @@ pub async fn send(hub: &dyn Hub, publisher: &Publisher, clock: &dyn Clock, order
         // The first sight of a new key is often here: it is published at once instead of at the next poll.
         publisher.vouch(&kid).await;
         if publisher.settling(&kid) == Settling::Revoked {
-            tracing::error!(reason = %Reason::KeyRevoked, kid, service_account = %account, "the hub still signs with a revoked key; the token was dropped");
+            tracing::error!(reason = %Reason::KeyRevoked, ?kid, service_account = %account, "the hub still signs with a revoked key; the token was dropped");
             return Err(Reason::KeyRevoked);
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use keyferry_core::condition::Finding;
+use keyferry_core::foreign_text;
 use keyferry_core::name::{AccessName, Namespace, ObjectName};
 use serde_json::{Value, json};
 
@@ -69,7 +70,10 @@ impl Subject {
 /// Writes one.
 pub async fn tell(objects: &Arc<dyn HubObjects>, random: &dyn Random, about: &Subject, finding: &Finding, now: Timestamp) {
     let name = format!("keyferry.{}", random.request_id());
-    let note: String = finding.message.chars().take(MOST).collect();
+    let mut note = foreign_text::lines(&finding.message, MOST);
+    while note.len() > MOST {
+        note.pop();
+    }
     let event = json!({
         "apiVersion": "events.k8s.io/v1", "kind": "Event",
         "metadata": { "name": name, "namespace": about.namespace },

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use keyferry_core::access_status::TargetIdentity;
+use keyferry_core::foreign_text;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde_json::json;
@@ -13,7 +14,9 @@ use crate::ports::{ProbeAnswer, ProbedTarget, TargetProbe};
 const DEADLINE: Duration = Duration::from_secs(10);
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// More groups than a status is to hold.
-const MOST_GROUPS: usize = 64;
+const MOST_GROUPS: usize = 16;
+/// More of a name than a status is to hold.
+const MOST_CHARACTERS: usize = 256;
 
 /// Whoever shows nothing.
 const ANONYMOUS: &str = "system:anonymous";
@@ -153,8 +156,8 @@ fn identity(body: &[u8]) -> Result<TargetIdentity, &'static str> {
     let answer = serde_json::from_slice::<Answer>(body).map_err(|_| "its answer cannot be read")?;
     let UserInfo { username, uid, mut groups } = answer.status.user_info;
     groups.truncate(MOST_GROUPS);
-    let short = |text: String| text.chars().filter(|character| !character.is_control()).take(512).collect();
-    Ok(TargetIdentity { username: short(username), uid: short(uid), groups: groups.into_iter().map(short).collect() })
+    let short = |text: &String| foreign_text::one_line(text, MOST_CHARACTERS);
+    Ok(TargetIdentity { username: short(&username), uid: short(&uid), groups: groups.iter().map(short).collect() })
 }
 
 #[cfg(test)]
@@ -180,6 +183,17 @@ mod tests {
         let known = format!("selfsubjectreviews.authentication.k8s.io is forbidden: User \"hub:system:serviceaccount:a:b\" {MAY_NOT}");
         assert!(matches!(judged(403, &status("Forbidden", &known)), Ok(ProbeAnswer::Accepted(_))));
         assert_eq!(judged(401, &status("Unauthorized", "Unauthorized")), Ok(ProbeAnswer::Refused));
+    }
+
+    #[test]
+    fn an_identity_is_bounded_and_cannot_mislead() {
+        let groups: Vec<String> = (0..100).map(|index| format!("g{index}\u{202e}{}", "x".repeat(1000))).collect();
+        let user = json!({ "username": "hub:a\nall is well \u{2066}", "uid": "u".repeat(1000), "groups": groups });
+        let answer = json!({ "kind": "SelfSubjectReview", "status": { "userInfo": user } }).to_string();
+        let Ok(ProbeAnswer::Accepted(identity)) = judged(201, answer.as_bytes()) else { panic!("it is an answer") };
+        assert_eq!(identity.username, r"hub:a\u{a}all is well \u{2066}");
+        assert_eq!((identity.groups.len(), identity.uid.len()), (16, 256 + 3));
+        assert!(identity.groups.iter().all(|group| group.contains(r"\u{202e}") && group.chars().count() < 300));
     }
 
     #[test]

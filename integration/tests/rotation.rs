@@ -8,6 +8,7 @@
 //! | an apiserver shows a rogue key once, other bytes under a known kid, another issuer | `an_odd_apiserver_changes_nothing` |
 //! | somebody edits, dates back, deletes or restores the record of keys | `a_forged_record_is_not_believed` |
 //! | a key is revoked, and the record of before comes back | `a_revoked_key_is_forgotten_by_its_targets` |
+//! | a key is revoked whose tokens lie in delivered Secrets; then the only key, which the hub goes on signing with | `a_revocation_rewrites_what_was_delivered` |
 //! | hub and target have one issuer, and the hub gets a second one | `a_second_issuer_at_the_hub_mends_a_collision` |
 //! | the hub is stopped and Keyferry started anew | `the_state_directory_outlives_the_process` |
 //!
@@ -19,6 +20,8 @@
 mod load;
 #[path = "rotation/odd.rs"]
 mod odd;
+#[path = "rotation/on_hub.rs"]
+mod on_hub;
 #[path = "rotation/own_issuer.rs"]
 mod own_issuer;
 #[path = "rotation/record.rs"]
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
     Suite::new(Ground::start)
         .at_once(10)
         .limit(Duration::from_secs(600))
+        .beside(on_hub::suite())
         .beside(own_issuer::suite())
         .test("under_load_max_age_60", |ground| under_load::rotate(ground, 60, Soaks::Together))
         .test("under_load_max_age_30", |ground| under_load::rotate(ground, 30, Soaks::InTurn))

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::condition::{Finding, conditions, seconds};
 use crate::config::{Delivery, DeliveryType, TargetCluster};
 use crate::delivery::{ObjectKind, ObjectPlace};
+use crate::foreign_text;
 use crate::name::{AccessName, ObjectName};
 use crate::reason::Reason;
 use crate::summary;
@@ -136,7 +137,7 @@ impl DeliveryReport {
             report["object"] = json!(object.as_str());
         }
         if !self.message.is_empty() {
-            report["message"] = json!(self.message);
+            report["message"] = json!(foreign_text::lines(&self.message, 4096));
         }
         if let Some(TokenReport { token_id, key_id, expires_at, renew_at }) = &self.token {
             report["tokenID"] = json!(token_id);

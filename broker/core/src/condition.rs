@@ -4,7 +4,11 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::foreign_text;
 use crate::reason::Reason;
+
+/// Characters of a message at most, well below what the API takes.
+const MAX_MESSAGE: usize = 4096;
 
 /// What is found of one thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +77,7 @@ pub fn conditions(before: &Value, generation: i64, now: Timestamp, findings: &[(
         let earlier = known.iter().find(|condition| condition["type"] == *kind && condition["status"] == finding.status.as_str());
         let since = earlier.and_then(|condition| condition["lastTransitionTime"].as_str()).unwrap_or(&now);
         json!({
-            "type": kind, "status": finding.status.as_str(), "reason": finding.reason.as_str(), "message": finding.message,
+            "type": kind, "status": finding.status.as_str(), "reason": finding.reason.as_str(), "message": foreign_text::lines(&finding.message, MAX_MESSAGE),
             "observedGeneration": generation, "lastTransitionTime": since,
         })
     });

@@ -154,6 +154,11 @@ pub fn leaves_time(expiration: Timestamp, now: Timestamp) -> bool {
     now.checked_add(lifetime::LEAST_USE).is_ok_and(|least| expiration >= least)
 }
 
+/// The answer could not be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("writing the ExecCredential failed")]
+pub struct AnswerError;
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer<'a> {
@@ -170,11 +175,14 @@ struct Status<'a> {
 }
 
 /// The one JSON object for standard output. The expiry is in whole seconds, UTC: without one, clients keep a token until a 401.
-pub fn answer(version: ExecVersion, token: &SecretString, expiration: Timestamp) -> SecretString {
+///
+/// # Errors
+/// Only if the serialiser fails; an empty answer would be taken for one without a credential.
+pub fn answer(version: ExecVersion, token: &SecretString, expiration: Timestamp) -> Result<SecretString, AnswerError> {
     let expiration = Timestamp::from_second(expiration.as_second()).unwrap_or(expiration);
     let status = Status { expiration_timestamp: expiration.to_string(), token: token.expose_secret() };
     let answer = Answer { api_version: version.as_str(), kind: "ExecCredential", status };
-    serde_json::to_string(&answer).unwrap_or_default().into()
+    serde_json::to_string(&answer).map(SecretString::from).map_err(|_| AnswerError)
 }
 
 #[cfg(test)]
@@ -204,7 +212,7 @@ mod tests {
             let text = format!(r#"{{"apiVersion":"client.authentication.k8s.io/{version}","kind":"ExecCredential","spec":{{}}}}"#);
             assert_eq!(ExecInfo::read(Some(text.as_bytes())).map(|info| info.version).ok(), read, "{version}");
         }
-        let found = answer(ExecVersion::V1, &"a.b.c".to_owned().into(), "2026-08-01T10:00:00.75Z".parse().unwrap());
+        let found = answer(ExecVersion::V1, &"a.b.c".to_owned().into(), "2026-08-01T10:00:00.75Z".parse().unwrap()).unwrap();
         let expected = r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"expirationTimestamp":"2026-08-01T10:00:00Z","token":"a.b.c"}}"#;
         assert_eq!(found.expose_secret(), expected);
     }

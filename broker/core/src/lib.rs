@@ -22,6 +22,7 @@ pub mod discovery;
 pub mod exchange;
 pub mod exec_credential;
 pub mod fence;
+pub mod foreign_text;
 pub mod import;
 pub mod issuer;
 pub mod json;

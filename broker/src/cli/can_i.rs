@@ -147,7 +147,7 @@ fn document(applied: &Applied) -> String {
 
 fn text(applied: &Applied) -> String {
     for why in &applied.unknown {
-        ui::note(&format!("undetermined: {}", why.escape_debug()));
+        ui::note(&format!("undetermined: {}", why));
     }
     if applied.missing.is_empty() {
         let word = if applied.unknown.is_empty() { "yes" } else { "undetermined" };

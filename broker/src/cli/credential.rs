@@ -86,7 +86,8 @@ fn answer(args: &CredentialArgs, clock: &SystemClock) -> Result<secrecy::SecretS
         None => named_by_cluster(&info.named, &reach)?,
     };
     let token = through_cache(args, &access, &reach, info.cluster.as_ref(), clock)?;
-    Ok(exec_credential::answer(info.version, &token.token, token.expiration))
+    let answer = exec_credential::answer(info.version, &token.token, token.expiration);
+    answer.map_err(|error| failure(error.to_string(), "run the command again"))
 }
 
 /// The access that the cluster's entry names. Whoever wrote it chooses among the caller's own accesses, and gets the token of one only for

@@ -1,14 +1,17 @@
-//! `keyferry keys`: what is published, since when, and what may leave.
+//! `keyferry keys`: the hub's keys: which was last seen to sign, when each is active, and when the hub may remove it.
 
 mod rotate;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
-use keyferry_core::config::Overrides;
+use keyferry_core::access_status;
+use keyferry_core::config::{Configuration, ObjectSource, Overrides, TokenIssuer};
+use keyferry_core::foreign_text;
 use keyferry_core::key_ledger::{KeyLedger, KeyRecord};
 use keyferry_core::lifetime;
 use keyferry_core::name::Namespace;
@@ -16,8 +19,10 @@ use serde::Serialize;
 
 use super::{HUB, HubArgs, ui};
 use crate::client::key_records::KeyRecordsClient;
+use crate::client::objects_of_hub::all_objects;
 use crate::clock::{Clock, SystemClock};
 use crate::controller::config_file;
+use crate::kube::client::HubClient;
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -27,7 +32,8 @@ pub(super) struct KeysArgs {
     /// Keyferry's own namespace on the hub.
     #[arg(long, alias = "namespace", short_alias = 'n', value_name = "NAMESPACE", default_value = "keyferry-system", help_heading = HUB)]
     keyferry_namespace: String,
-    /// Keyferry's configuration file: for its `discovery.maxAge`; without it, 60 s.
+    /// Keyferry's configuration file: for its `discovery.maxAge`, without it 60 s, and for how many delivered objects hold a token of each key
+    /// where it says `objects: CustomResources`.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Output format.
@@ -59,22 +65,49 @@ struct Row {
     kid: String,
     algorithm: &'static str,
     state: &'static str,
+    signs: Signs,
     published_at: Timestamp,
     settled_at: Timestamp,
     confirmed_at: Timestamp,
     withdrawn_at: Option<Timestamp>,
     held_until: Option<Timestamp>,
+    tokens_until: Option<Timestamp>,
+    remove_after: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delivered_objects: Option<usize>,
+}
+
+/// Whether the key signs, as far as tokens that Keyferry issued show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum Signs {
+    /// The newest key that a token was seen of.
+    LastSeen,
+    /// A newer key was seen to sign since.
+    Before,
+    /// No token of it was seen.
+    NotSeen,
+}
+
+impl Signs {
+    fn as_str(self) -> &'static str {
+        match self {
+            Signs::LastSeen => "last seen",
+            Signs::Before => "before",
+            Signs::NotSeen => "not seen",
+        }
+    }
 }
 
 pub(super) async fn run(args: KeysArgs) -> ExitCode {
     if let Some(KeysCommand::Rotate(args)) = &args.command {
         return rotate::run(args).await;
     }
-    let max_age = match args.config.as_deref().map(|path| config_file::read(path, Overrides::of_a_reader())) {
-        None => Duration::from_secs(60),
-        Some(Ok(configuration)) => configuration.server.max_age,
-        Some(Err(error)) => return ui::fail(&error.to_string(), None),
+    let configuration = match args.config.as_deref().map(|path| config_file::read(path, Overrides::of_a_reader())).transpose() {
+        Ok(configuration) => configuration,
+        Err(error) => return ui::fail(&error.to_string(), None),
     };
+    let max_age = configuration.as_ref().map_or(Duration::from_secs(60), |configuration| configuration.server.max_age);
     let ledger = match namespace(&args.keyferry_namespace) {
         Ok(namespace) => read(&args.hub, namespace).await,
         Err(problem) => Err(problem),
@@ -84,10 +117,11 @@ pub(super) async fn run(args: KeysArgs) -> ExitCode {
         Err(problem) => return ui::fail(&problem, None),
     };
     let now = SystemClock::start().now().wall;
-    let rows: Vec<Row> = ledger.keys.values().map(|record| row(record, lifetime::settle(max_age), now)).collect();
+    let delivered = delivered(configuration.as_ref(), &args.hub, now).await;
+    let rows = rows(&ledger, lifetime::settle(max_age), delivered.as_ref(), now);
     match args.output {
-        Output::Table => ui::finish(&ui::table(&table(&rows, &ledger))),
-        Output::Timeline => ui::finish(&timeline(&rows, &ledger)),
+        Output::Table => ui::finish(&ui::table(&table(&rows, &ledger, now))),
+        Output::Timeline => ui::finish(&timeline(&rows, &ledger, now)),
         Output::Json => {
             let revoked: Vec<_> = ledger.revoked.iter().map(|(kid, revoked)| serde_json::json!({ "kid": kid, "at": revoked.at })).collect();
             let document = serde_json::json!({ "issuer": ledger.issuer.as_str(), "keys": rows, "revoked": revoked });
@@ -106,49 +140,153 @@ async fn read(hub: &HubArgs, namespace: Namespace) -> Result<KeyLedger, String> 
     client.read().await.map_err(|error| error.to_string())
 }
 
-fn row(record: &KeyRecord, settle: Duration, now: Timestamp) -> Row {
-    let settled_at = if record.first { record.published_at } else { record.published_at.saturating_add(settle).unwrap_or(now) };
-    let state = match record.withdrawn_at {
-        Some(_) => "held",
-        None if now < settled_at => "settling",
-        None => "settled",
+/// How many delivered objects hold a token of each key, by the accesses' statuses; nothing where that cannot be known.
+async fn delivered(configuration: Option<&Configuration>, hub: &HubArgs, now: Timestamp) -> Option<BTreeMap<String, usize>> {
+    let configuration = configuration.filter(|configuration| configuration.server.objects == ObjectSource::CustomResources)?;
+    let listed = async {
+        let client = hub.access().config().await.and_then(HubClient::new).map_err(|error| error.to_string())?;
+        all_objects(&configuration.server, &client).await.map_err(|error| error.to_string())
     };
-    Row {
-        // Text of an upstream: encoded where it could speak to a terminal.
-        kid: record.key.kid().escape_debug().to_string(),
-        algorithm: record.key.algorithm().as_str(),
-        state,
-        published_at: record.published_at,
-        settled_at,
-        confirmed_at: record.confirmed_at,
-        withdrawn_at: record.withdrawn_at,
-        held_until: record.withdrawn_at.and(record.signed_until),
+    let objects = match listed.await {
+        Ok(objects) => objects,
+        Err(problem) => {
+            ui::note(&format!("how many delivered objects hold a token of each key is not known: {problem}"));
+            return None;
+        }
+    };
+    let mut delivered = BTreeMap::new();
+    for (name, access) in &objects.accesses {
+        // A managed issuer's keys are not the hub's.
+        let target = access.meant().and_then(|access| objects.targets.get(&access.target)?.meant());
+        if target.is_some_and(|target| target.issuer != TokenIssuer::Hub) {
+            continue;
+        }
+        for (_, report) in access_status::places(&access.record.status, name) {
+            let expires: Option<Timestamp> = report["expiresAt"].as_str().and_then(|text| text.parse().ok());
+            if let (Some(key_id), true) = (report["keyID"].as_str(), expires.is_some_and(|expires| expires > now)) {
+                *delivered.entry(key_id.to_owned()).or_default() += 1;
+            }
+        }
+    }
+    Some(delivered)
+}
+
+fn rows(ledger: &KeyLedger, settle: Duration, delivered: Option<&BTreeMap<String, usize>>, now: Timestamp) -> Vec<Row> {
+    let signed = ledger.keys.values().filter(|record| record.signed_until.is_some() && record.withdrawn_at.is_none());
+    let newest = signed.max_by_key(|record| record.published_at);
+    let row = |record: &KeyRecord| {
+        let settled_at = self::settled_at(record, settle);
+        let state = match record.withdrawn_at {
+            Some(_) => "held",
+            None if now < settled_at => "settling",
+            None => "settled",
+        };
+        let signs = match (newest, record.signed_until) {
+            (Some(newest), _) if newest.key.kid() == record.key.kid() => Signs::LastSeen,
+            (_, Some(_)) => Signs::Before,
+            (_, None) => Signs::NotSeen,
+        };
+        // Once a newer key signs, and its tokens are accepted everywhere, the old one serves the tokens that it signed before.
+        let successor = newest.filter(|newest| newest.published_at > record.published_at && record.withdrawn_at.is_none());
+        let remove_after = successor.map(|newest| record.signed_until.max(Some(self::settled_at(newest, settle))).unwrap_or(now));
+        Row {
+            kid: record.key.kid().to_owned(),
+            algorithm: record.key.algorithm().as_str(),
+            state,
+            signs,
+            published_at: record.published_at,
+            settled_at,
+            confirmed_at: record.confirmed_at,
+            withdrawn_at: record.withdrawn_at,
+            held_until: record.withdrawn_at.and(record.signed_until),
+            tokens_until: record.signed_until,
+            remove_after,
+            delivered_objects: delivered.map(|delivered| delivered.get(record.key.kid()).copied().unwrap_or_default()),
+        }
+    };
+    ledger.keys.values().map(row).collect()
+}
+
+fn settled_at(record: &KeyRecord, settle: Duration) -> Timestamp {
+    if record.first { record.published_at } else { record.published_at.saturating_add(settle).unwrap_or(Timestamp::MAX) }
+}
+
+/// A time that has passed, as it is; one that comes, as how long until then.
+fn when(at: Timestamp, now: Timestamp) -> String {
+    if at <= now {
+        return at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    }
+    let seconds = at.as_second().saturating_sub(now.as_second());
+    match (seconds / 3600, seconds % 3600 / 60) {
+        (0, _) if seconds < 600 => format!("in {seconds} s"),
+        (0, minutes) => format!("in {minutes} min"),
+        (hours, minutes) => format!("in {hours} h {minutes} min"),
     }
 }
 
-fn table(rows: &[Row], ledger: &KeyLedger) -> Vec<Vec<String>> {
-    let time = |time: Timestamp| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let head = ["KID", "ALG", "STATE", "PUBLISHED", "SETTLED", "HELD UNTIL"].map(str::to_owned).to_vec();
-    let keys = rows.iter().map(|row| {
-        let held = row.held_until.map_or_else(|| "-".to_owned(), time);
-        vec![row.kid.clone(), row.algorithm.to_owned(), row.state.to_owned(), time(row.published_at), time(row.settled_at), held]
-    });
+fn table(rows: &[Row], ledger: &KeyLedger, now: Timestamp) -> Vec<Vec<String>> {
+    let objects = rows.iter().any(|row| row.delivered_objects.is_some());
+    let mut head =
+        vec!["KID", "ALG", "STATE", "SIGNS", "PUBLISHED", "SETTLED", "LAST TOKEN ENDS", "SAFE TO REMOVE", "HELD UNTIL", "REVOKED"];
+    if objects {
+        head.push("OBJECTS");
+    }
     let dash = || "-".to_owned();
-    let revoked =
-        ledger.revoked.keys().map(|kid| vec![kid.escape_debug().to_string(), dash(), "revoked".to_owned(), dash(), dash(), dash()]);
-    std::iter::once(head).chain(keys).chain(revoked).collect()
+    let time = |time: Option<Timestamp>| time.map_or_else(dash, |time| when(time, now));
+    let keys = rows.iter().map(|row| {
+        let remove = match row.remove_after {
+            Some(at) if at <= now => "now".to_owned(),
+            Some(at) => when(at, now),
+            None => dash(),
+        };
+        let mut cells = vec![row.kid.clone(), row.algorithm.to_owned(), row.state.to_owned(), row.signs.as_str().to_owned()];
+        cells.extend([
+            when(row.published_at, now),
+            when(row.settled_at, now),
+            time(row.tokens_until),
+            remove,
+            time(row.held_until),
+            dash(),
+        ]);
+        if objects {
+            cells.push(row.delivered_objects.map_or_else(dash, |count| count.to_string()));
+        }
+        cells
+    });
+    let revoked = ledger.revoked.iter().map(|(kid, revoked)| {
+        let mut cells = vec![kid.clone(), dash(), "revoked".to_owned()];
+        cells.extend(std::iter::repeat_with(dash).take(6));
+        cells.push(when(revoked.at, now));
+        cells
+    });
+    std::iter::once(head.into_iter().map(str::to_owned).collect()).chain(keys).chain(revoked).collect()
 }
 
-fn timeline(rows: &[Row], ledger: &KeyLedger) -> String {
-    let mut events: Vec<(Timestamp, String)> = Vec::new();
+fn timeline(rows: &[Row], ledger: &KeyLedger, now: Timestamp) -> String {
+    let mut events: Vec<(Timestamp, String, String)> = Vec::new();
     for row in rows {
-        events.push((row.published_at, format!("{} published", row.kid)));
-        events.push((row.settled_at, format!("{} settled: its tokens may leave", row.kid)));
-        events.extend(row.withdrawn_at.map(|at| (at, format!("{} withdrawn by the hub", row.kid))));
-        events.extend(row.held_until.map(|at| (at, format!("{} no longer needed by any token", row.kid))));
+        let mut event =
+            |at: Timestamp, past: &str, future: &str| events.push((at, format!("{} {past}", row.kid), format!("{} {future}", row.kid)));
+        event(row.published_at, "published", "will be published");
+        event(row.settled_at, "settled: its tokens may leave", "settles: its tokens may leave then");
+        if let Some(at) = row.withdrawn_at {
+            event(at, "withdrawn by the hub", "will be withdrawn by the hub");
+        }
+        if let Some(at) = row.held_until {
+            event(at, "no longer needed by any token", "will no longer be needed by any token");
+        }
+        if let Some(at) = row.remove_after {
+            event(at, "safe to remove from the hub", "will be safe to remove from the hub");
+        }
     }
-    events.extend(ledger.revoked.iter().map(|(kid, revoked)| (revoked.at, format!("{} revoked", kid.escape_debug()))));
+    events.extend(ledger.revoked.iter().map(|(kid, revoked)| (revoked.at, format!("{kid} revoked"), format!("{kid} will be revoked"))));
     events.sort();
-    let lines: Vec<String> = events.into_iter().map(|(at, event)| format!("{}  {event}", at.strftime("%Y-%m-%dT%H:%M:%SZ"))).collect();
-    lines.join("\n")
+    let line = |(at, past, future): (Timestamp, String, String)| {
+        let event = if at <= now { past } else { future };
+        format!("{:<20}  {}", when(at, now), foreign_text::one_line(&event, usize::MAX))
+    };
+    events.into_iter().map(line).collect::<Vec<_>>().join("\n")
 }
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests;

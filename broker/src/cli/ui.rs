@@ -7,6 +7,8 @@
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
+use keyferry_core::foreign_text;
+
 /// Prints a result line.
 ///
 /// # Errors
@@ -27,9 +29,9 @@ pub fn finish(text: &str) -> ExitCode {
 
 /// Prints an error and its hint.
 pub fn fail(error: &str, hint: Option<&str>) -> ExitCode {
-    let _ = writeln!(std::io::stderr(), "error: {error}");
+    let _ = writeln!(std::io::stderr(), "error: {}", plain(error));
     if let Some(hint) = hint {
-        let _ = writeln!(std::io::stderr(), "hint: {hint}");
+        let _ = writeln!(std::io::stderr(), "hint: {}", plain(hint));
     }
     ExitCode::FAILURE
 }
@@ -50,16 +52,12 @@ pub fn finish_with(text: &str, code: u8) -> ExitCode {
 
 /// Foreign text, so that it cannot speak to the terminal: control and direction characters are written out, line ends stay.
 pub fn plain(text: &str) -> String {
-    let speaks = |character: char| {
-        (character.is_control() && character != '\n')
-            || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.chars().map(|character| if speaks(character) { character.escape_unicode().to_string() } else { character.to_string() }).collect()
+    foreign_text::lines(text, usize::MAX)
 }
 
 /// Prints a line for the person who watches.
 pub fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", plain(text));
 }
 
 /// Whether a person looks at standard output.
@@ -67,8 +65,10 @@ pub fn is_terminal() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
-/// Lines up columns, two spaces apart.
+/// Lines up columns, two spaces apart. Cells hold text from elsewhere, and each stays on its line.
 pub fn table(rows: &[Vec<String>]) -> String {
+    let one_line = |row: &Vec<String>| row.iter().map(|cell| foreign_text::one_line(cell, usize::MAX)).collect::<Vec<_>>();
+    let rows: Vec<Vec<String>> = rows.iter().map(one_line).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
@@ -83,6 +83,8 @@ pub fn table(rows: &[Vec<String>]) -> String {
 mod tests {
     #[test]
     fn foreign_text_does_not_speak_to_the_terminal() {
+        let rows = [vec!["NAME".to_owned(), "B".to_owned()], vec!["x\ny\u{202e}".to_owned(), "z".to_owned()]];
+        assert_eq!(super::table(&rows).lines().count(), 2, "a cell makes no rows");
         assert_eq!(super::plain("a\u{1b}[31m\n\"b\" \u{202e}ä"), "a\\u{1b}[31m\n\"b\" \\u{202e}ä");
     }
 }

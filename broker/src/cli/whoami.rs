@@ -86,7 +86,7 @@ fn print(answered: &Answered, output: Output) -> ExitCode {
 
 fn rows(document: &Value) -> Vec<Vec<String>> {
     let text = |value: &Value| match value {
-        Value::String(text) => text.chars().filter(|character| !character.is_control()).collect(),
+        Value::String(text) => text.clone(),
         other => other.to_string(),
     };
     let mut rows = Vec::new();

@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use keyferry_core::audience::Audience;
+use keyferry_core::foreign_text;
 use keyferry_core::name::ObjectName;
 use rustix::fs::OFlags;
 use serde::Deserialize;
@@ -68,7 +69,7 @@ pub fn read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, Cl
     let document: Document = serde_saphyr::from_str_with_options(&text, options).map_err(|error| {
         let line = error.location().map_or(0, |location| location.line());
         let problem = error.without_snippet().to_string();
-        let problem: String = problem.lines().next().unwrap_or_default().chars().filter(|it| !it.is_control()).take(200).collect();
+        let problem = foreign_text::one_line(problem.lines().next().unwrap_or_default(), 200);
         wrong(&format!("line {line}: {problem}"))
     })?;
     if document.api_version != "config.keyferry.dev/v1alpha1" || document.kind != "ClientConfiguration" {

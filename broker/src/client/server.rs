@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use keyferry_core::ca_bundle::MAX_CA_BUNDLE_BYTES;
 use keyferry_core::exchange::{GRANT_TYPE, TOKEN_TYPE_JWT};
+use keyferry_core::foreign_text;
 use keyferry_core::jwt::UnverifiedJwt;
 use keyferry_core::lifetime;
 use keyferry_core::name::AccessName;
@@ -182,11 +183,11 @@ impl ServerAddress {
         if error.error.is_empty() {
             return Err(self.foreign(status.as_u16(), &answer).await);
         }
-        let plain = |text: String| text.chars().filter(|character| *character == '\n' || !character.is_control()).take(2000).collect();
+        let plain = |text: &str| foreign_text::lines(text, 2000);
         Err(ClientError::Answer {
             status: status.as_u16(),
-            error: plain(error.error),
-            description: plain(error.error_description),
+            error: plain(&error.error),
+            description: plain(&error.error_description),
             request_id: answer.request_id,
         })
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
+use keyferry_core::foreign_text;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde::Serialize;
@@ -314,7 +315,7 @@ struct ApiStatus {
 
 fn refusal(status: StatusCode, body: &[u8]) -> HubError {
     let message = serde_json::from_slice::<ApiStatus>(body).map(|status| status.message).unwrap_or_default();
-    let message: String = message.chars().filter(|character| !character.is_control()).take(400).collect();
+    let message = foreign_text::one_line(&message, 400);
     let message = if message.is_empty() { format!("HTTP {}", status.as_u16()) } else { message };
     match status.as_u16() {
         401 => HubError::Unauthenticated(message),

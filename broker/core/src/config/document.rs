@@ -10,6 +10,7 @@ use serde_saphyr::options::MergeKeyPolicy;
 use super::Generation;
 use super::mistake::{ConfigError, Mistake};
 use super::node::Node;
+use crate::foreign_text;
 use crate::service_account::Uid;
 
 /// The most bytes a configuration file may have.
@@ -173,7 +174,5 @@ impl Document {
 
 /// Text of the file as a message may hold it: on one line, and not all of it when it is long.
 fn shown(text: &str) -> String {
-    let escape = |character: char| if character.is_control() { character.escape_default().to_string() } else { character.to_string() };
-    let cut: String = text.chars().take(MAX_SHOWN).map(escape).collect();
-    if text.chars().nth(MAX_SHOWN).is_some() { format!("{cut}...") } else { cut }
+    foreign_text::one_line(text, MAX_SHOWN)
 }

@@ -13,6 +13,7 @@ use super::document::{Document, HubObject};
 use super::mistake::Mistake;
 use super::server::ServerConfiguration;
 use super::{DeletionPolicy, Generation, Policy, TargetAccess, TargetCluster, access, target};
+use crate::foreign_text;
 use crate::lifetime;
 use crate::name::{AccessName, Namespace, ObjectName};
 use crate::reason::Reason;
@@ -311,7 +312,8 @@ impl StoredObjects {
 
 /// An annotation can hold 256 KiB, and this one is written into the status.
 fn short(text: &str) -> String {
-    text.chars().filter(|character| !character.is_control()).take(128).collect()
+    // Cut before: who waits for its own text to be echoed gets no mark of a cut in it.
+    foreign_text::one_line(&text.chars().take(128).collect::<String>(), 128)
 }
 
 fn invalid(mistakes: &[Mistake], record: &Record) -> Fault {

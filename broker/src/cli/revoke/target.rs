@@ -170,3 +170,122 @@ impl TargetCase {
         }
     }
 }
+
+#[cfg(all(test, feature = "embedded"))]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::{Clock, SystemClock};
+    use crate::embedded::{Authority, EmbeddedHub, EmbeddedTarget, HubOptions, TargetOptions};
+    use crate::ports::ProbedTarget;
+
+    const AUDIENCE: &str = "target-a";
+
+    struct World {
+        hub: EmbeddedHub,
+        target: EmbeddedTarget,
+        folder: tempfile::TempDir,
+    }
+
+    impl World {
+        async fn start() -> World {
+            let ca = Authority::new("a CA of a test").unwrap();
+            let hub = EmbeddedHub::start(HubOptions { discovery_ca: Some(ca.clone()), ..HubOptions::default() }).await.unwrap();
+            hub.add_service_account("ci", "deployer");
+            let options = TargetOptions {
+                discovery_url: Some(hub.discovery_url()),
+                allowed_subjects: vec!["system:serviceaccount:ci:deployer".to_owned()],
+                ..TargetOptions::new(hub.issuer(), AUDIENCE, "hub:", ca.ca_pem())
+            };
+            let target = EmbeddedTarget::start(options).await.unwrap();
+            World { hub, target, folder: tempfile::tempdir().unwrap() }
+        }
+
+        fn witness(&self, audience: &str) -> Witness {
+            let token = self.hub.token("ci", "deployer", audience, Duration::from_secs(3600)).unwrap();
+            let file = self.folder.path().join("witness");
+            std::fs::write(&file, token.expose_secret()).unwrap();
+            Witness::read(&file, &self.hub.signing_kid()).unwrap()
+        }
+
+        fn case(&self, witness: Option<Witness>) -> TargetCase {
+            self.case_at(self.target.url(), witness)
+        }
+
+        fn case_at(&self, address: &str, witness: Option<Witness>) -> TargetCase {
+            let probed = ProbedTarget {
+                address: address.to_owned(),
+                tls_server_name: None,
+                proxy_url: None,
+                ca_pem: Some(self.target.ca_pem().into()),
+            };
+            let mut case = TargetCase::new("prod".to_owned(), Some(Audience::new(AUDIENCE).unwrap()), Ok(PokedTarget::new(probed)));
+            case.witness = witness;
+            case
+        }
+
+        async fn refresh(&self, case: &mut TargetCase, late: bool) {
+            case.force_refresh(&Issuer::new(self.hub.issuer()).unwrap(), SystemClock::start().now().wall, late).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn only_a_witness_that_was_accepted_and_is_refused_proves_it() {
+        let world = World::start().await;
+        let mut case = world.case(Some(world.witness(AUDIENCE)));
+        case.try_before(false).await.unwrap();
+        world.refresh(&mut case, true).await;
+        let still = case.outcome().unwrap_err();
+        assert!(still.why.contains("STILL ACCEPTS") && still.name == "TargetCluster prod" && !case.is_decided(), "{still:?}");
+        let old = world.hub.signing_kid();
+        world.hub.rotate_key().unwrap();
+        world.hub.withdraw_key(&old).unwrap();
+        world.target.reload().await;
+        world.refresh(&mut case, true).await;
+        assert_eq!((case.outcome(), case.is_decided()), (Ok("forgotten: it refuses the witness"), true));
+    }
+
+    #[tokio::test]
+    async fn what_was_not_seen_is_not_proven() {
+        let world = World::start().await;
+        let mut without = world.case(None);
+        world.refresh(&mut without, false).await;
+        assert!(without.outcome().unwrap_err().why.contains("not asked for long enough"));
+        world.refresh(&mut without, true).await;
+        let told = without.outcome().unwrap_err();
+        assert!(told.why.contains("no witness") && told.fix.contains("--witness FILE"), "{told:?}");
+
+        let mut nowhere = world.case_at("https://127.0.0.1:1", Some(world.witness(AUDIENCE)));
+        nowhere.try_before(false).await.unwrap();
+        world.refresh(&mut nowhere, true).await;
+        assert!(nowhere.outcome().unwrap_err().why.contains("it was not reached: "));
+
+        let mut never = world.case(Some(world.witness("another")));
+        assert!(never.try_before(false).await.unwrap_err().contains("nothing was revoked"));
+        never.try_before(true).await.unwrap();
+        world.refresh(&mut never, true).await;
+        assert!(never.outcome().unwrap_err().why.contains("not seen to accept it before"), "a second run proves nothing by itself");
+
+        for (obstacle, word) in [(Obstacle::Mistakes, "mistakes"), (Obstacle::Certificate, "CA certificate")] {
+            let case = TargetCase::new("prod".to_owned(), None, Err(obstacle));
+            let told = case.outcome().unwrap_err();
+            assert!(case.is_decided() && told.why.contains(word) && !told.fix.is_empty(), "{told:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_witness_must_be_of_the_key_and_live_long_enough() {
+        let world = World::start().await;
+        let witness = world.witness(AUDIENCE);
+        assert!(witness.is_for(&Audience::new(AUDIENCE).unwrap()) && !witness.is_for(&Audience::new("another").unwrap()));
+        let now = SystemClock::start().now().wall;
+        witness.outlives(now).unwrap();
+        assert!(witness.outlives(now + Duration::from_secs(7200)).unwrap_err().contains("nothing was revoked"));
+        let file = world.folder.path().join("witness");
+        assert!(Witness::read(&file, "another-key").is_err_and(|problem| problem.contains("another key signed it")));
+        std::fs::write(&file, "hello").unwrap();
+        assert!(Witness::read(&file, "a").is_err_and(|problem| problem.contains("not a JWT")));
+    }
+}

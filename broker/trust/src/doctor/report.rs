@@ -75,5 +75,5 @@ impl Report {
 }
 
 fn plain(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { ' ' } else { character }).take(1000).collect()
+    keyferry_core::foreign_text::one_line(text, 1000)
 }

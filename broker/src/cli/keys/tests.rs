@@ -1,0 +1,86 @@
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use keyferry_core::issuer::Issuer;
+use keyferry_core::jwks::PublicKey;
+use keyferry_core::key_ledger::Revocation;
+
+use super::*;
+
+const SETTLE: Duration = Duration::from_secs(120);
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + second).unwrap()
+}
+
+/// A key of P-256, whose `kid` follows from it.
+fn record(point: &[u8], published: i64, signed_until: Option<i64>) -> KeyRecord {
+    let key = PublicKey::es256(point).unwrap();
+    let signed_until = signed_until.map(at);
+    KeyRecord { key, published_at: at(published), first: false, confirmed_at: at(published), signed_until, withdrawn_at: None }
+}
+
+fn points() -> [Vec<u8>; 2] {
+    let point = || {
+        let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+        key.public_key_raw().to_vec()
+    };
+    [point(), point()]
+}
+
+fn ledger(records: Vec<KeyRecord>) -> KeyLedger {
+    let mut ledger = KeyLedger::empty(Issuer::new("https://hub.example.test").unwrap());
+    ledger.keys.extend(records.into_iter().map(|record| (record.key.kid().to_owned(), record)));
+    ledger
+}
+
+fn of<'a>(rows: &'a [Row], record: &KeyRecord) -> &'a Row {
+    rows.iter().find(|row| row.kid == record.key.kid()).unwrap()
+}
+
+#[test]
+fn an_old_key_may_go_when_its_last_token_has_ended() {
+    let [old, new] = points();
+    let (old, mut new) = (record(&old, 0, Some(5_000)), record(&new, 1_000, None));
+    let now = at(1_050);
+    let listed = rows(&ledger(vec![old.clone(), new.clone()]), SETTLE, None, now);
+    assert_eq!((of(&listed, &old).signs, of(&listed, &new).signs), (Signs::LastSeen, Signs::NotSeen));
+    assert_eq!(of(&listed, &old).remove_after, None, "nothing shows that the hub signs with another key");
+    new.signed_until = Some(at(1_500));
+    let listed = rows(&ledger(vec![old.clone(), new.clone()]), SETTLE, None, now);
+    assert_eq!((of(&listed, &old).signs, of(&listed, &new).signs), (Signs::Before, Signs::LastSeen));
+    assert_eq!((of(&listed, &old).remove_after, of(&listed, &new).remove_after), (Some(at(5_000)), None));
+    let idle = KeyRecord { signed_until: None, ..old.clone() };
+    let listed = rows(&ledger(vec![idle, new]), SETTLE, None, now);
+    assert_eq!(of(&listed, &old).remove_after, Some(at(1_120)), "not before the new key is active");
+}
+
+#[test]
+fn what_comes_is_not_told_as_past_and_a_revocation_has_its_date() {
+    let [one, other] = points();
+    let (one, other) = (record(&one, 0, None), record(&other, 10, None));
+    let mut ledger = ledger(vec![one.clone()]);
+    ledger.revoked.insert(other.key.kid().to_owned(), Revocation { thumbprint: other.key.thumbprint(), at: at(20) });
+    let now = at(27);
+    let listed = rows(&ledger, SETTLE, None, now);
+    let text = timeline(&listed, &ledger, now);
+    assert!(text.contains("in 93 s") && text.contains("settles: its tokens may leave then"), "{text}");
+    assert!(!text.contains("settled:"), "{text}");
+    let table = table(&listed, &ledger, now);
+    assert_eq!(table[1][5], "in 93 s");
+    let revoked = table.iter().find(|row| row[0] == other.key.kid()).unwrap();
+    assert_eq!((revoked[2].as_str(), revoked[9].as_str()), ("revoked", when(at(20), now).as_str()));
+    assert_eq!([when(at(27), now), when(at(627), now), when(at(7_287), now)].map(|text| text.starts_with("in")), [false, true, true]);
+    assert_eq!(when(at(7_287), now), "in 2 h 1 min");
+}
+
+#[test]
+fn delivered_objects_are_counted_where_they_are_known() {
+    let [one, other] = points();
+    let (one, other) = (record(&one, 0, None), record(&other, 10, None));
+    let ledger = ledger(vec![one.clone(), other.clone()]);
+    let delivered = BTreeMap::from([(one.key.kid().to_owned(), 3)]);
+    let listed = rows(&ledger, SETTLE, Some(&delivered), at(30));
+    assert_eq!((of(&listed, &one).delivered_objects, of(&listed, &other).delivered_objects), (Some(3), Some(0)));
+    assert!(table(&listed, &ledger, at(30))[0].contains(&"OBJECTS".to_owned()));
+    assert!(!table(&rows(&ledger, SETTLE, None, at(30)), &ledger, at(30))[0].contains(&"OBJECTS".to_owned()));
+}
