@@ -272,7 +272,8 @@ fn next(written: &[Written], left_over: &[serde_json::Value], probe: &probe::See
     }
     // A little later than said: a second too early costs another round.
     let active = written.iter().filter_map(|one| one.retry_after).map(|left| left.saturating_add(Duration::from_secs(1)));
-    let renewals = written.iter().filter_map(|one| one.report.token.as_ref()).map(|token| {
+    // One that is tried again is not due by the token that it could not replace.
+    let renewals = written.iter().filter(|one| !one.retry).filter_map(|one| one.report.token.as_ref()).map(|token| {
         let left = token.renew_at.duration_since(now);
         Duration::try_from(left).unwrap_or_default().max(Duration::from_secs(1))
     });

@@ -71,6 +71,7 @@ fn hindrance(reason: Reason) -> String {
         Reason::IssuerKeysInvalid => "the keys of the target's issuer cannot be used",
         Reason::IssuerKeysSettling => "waiting until the target can know the keys of its issuer",
         Reason::KeyNotPublished | Reason::KeySettling => "waiting until every target can know the signing key",
+        Reason::KeyRevoked => "the key of its token was revoked, and the hub still signs with it",
         Reason::MintFailed => "the hub could not mint a token; trying again",
         Reason::MintForbidden => "Keyferry may not mint here: bind keyferry-minter in this namespace",
         Reason::MintMismatch => "the hub minted another token than was asked for",

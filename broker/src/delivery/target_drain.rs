@@ -90,6 +90,10 @@ impl Deliveries {
         if held.target() != Some(draining.target.name.as_str()) {
             return Ok(None);
         }
+        // No target accepts it, so it is of no use to those who still have to prune.
+        if delivery.holds_token() && held.key_id().is_some_and(|key_id| self.is_revoked(Some(key_id), Some(&draining.target))) {
+            return Ok(None);
+        }
         let until = match delivery.delivery_type {
             // Flux mints by itself, and goes on with the token that it has.
             DeliveryType::FluxConfigMap => draining.since.saturating_add(drain::FLUX_TOKEN).unwrap_or(draining.since),
