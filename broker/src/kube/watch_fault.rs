@@ -34,7 +34,7 @@ fn cause(error: &kube::Error) -> String {
 
 /// The hub's own words are about what Keyferry asked for. They are bounded and on one line.
 fn answer(status: &Status) -> String {
-    let text: String = status.message.chars().filter(|character| !character.is_control()).take(LONGEST).collect();
+    let text = keyferry_core::foreign_text::one_line(&status.message, LONGEST);
     format!("the hub answered {}: {text}", status.code)
 }
 
@@ -85,7 +85,7 @@ mod tests {
     fn the_hubs_words_are_bounded_and_the_librarys_are_not_repeated() {
         let status = Status { message: format!("line\n{}", "x".repeat(5000)), code: 410, ..Status::default() };
         let text = describe(&watcher::Error::WatchError(Box::new(status)));
-        assert!(text.starts_with("watching: the hub answered 410: linexx") && text.len() < 400, "{text}");
+        assert!(text.starts_with(r"watching: the hub answered 410: line\u{a}xx") && text.len() < 400, "{text}");
         let quoting = serde_json::from_str::<u8>(r#""secret of an object""#).unwrap_err();
         assert!(quoting.to_string().contains("secret"), "the library quotes what it read");
         let text = describe(&watcher::Error::WatchFailed(kube::Error::SerdeError(quoting)));
