@@ -140,18 +140,23 @@ impl Oracle {
     }
 }
 
-/// An oracle of every release.
+/// Oracles of several releases.
 #[derive(Debug)]
 pub struct Oracles {
     all: Vec<Oracle>,
 }
 
 impl Oracles {
-    /// Starts all, building what is in no cache.
+    /// Starts those of every run, building what is in no cache.
     pub async fn start() -> Result<Self, NotStarted> {
+        Self::of(&OracleRelease::ALL).await
+    }
+
+    /// Starts those releases, building what is in no cache.
+    pub async fn of(releases: &[OracleRelease]) -> Result<Self, NotStarted> {
         let parts = Parts::from_environment();
         let mut all = Vec::new();
-        for release in OracleRelease::ALL {
+        for &release in releases {
             match Oracle::start(&parts, release).await {
                 Ok(oracle) => all.push(oracle),
                 Err(OracleError::Part(part @ PartError::Unavailable { .. })) => return Err(NotStarted::Missing(part.to_string())),

@@ -79,11 +79,21 @@ pub enum Part {
     Oracle(OracleRelease),
 }
 
-/// A release of k8s.io/apiserver that answers what its authenticator decides.
+/// A release of k8s.io/apiserver that answers what its authenticator decides, named after its minor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OracleRelease {
+    /// 1.30: go-oidc 2.2, cel-go 0.17.
+    V0_30,
+    /// 1.31: cel-go 0.20.
+    V0_31,
+    /// 1.32: cel-go 0.22.
+    V0_32,
     /// 1.33: go-oidc 2.3, cel-go 0.23, JSON integers are CEL integers.
     V0_33,
+    /// 1.34: cel-go 0.26, claims are evaluated where they are used.
+    V0_34,
+    /// 1.35.
+    V0_35,
     /// 1.36: go-oidc 2.5, cel-go 0.26.
     V0_36,
     /// 1.37: cel-go 0.29. There is no module to build a whole kube-apiserver of it from.
@@ -91,12 +101,21 @@ pub enum OracleRelease {
 }
 
 impl OracleRelease {
-    /// Every release, oldest first.
+    /// Those of every run, oldest first: between them lies each change of behaviour that mattered so far.
     pub const ALL: [Self; 3] = [Self::V0_33, Self::V0_36, Self::V0_37];
+
+    /// One for each minor, oldest first. The further ones are built for the weekly run only.
+    pub const EVERY_MINOR: [Self; 8] =
+        [Self::V0_30, Self::V0_31, Self::V0_32, Self::V0_33, Self::V0_34, Self::V0_35, Self::V0_36, Self::V0_37];
 
     fn version(self) -> &'static str {
         match self {
+            Self::V0_30 => "v0.30.14",
+            Self::V0_31 => "v0.31.14",
+            Self::V0_32 => "v0.32.13",
             Self::V0_33 => "v0.33.13",
+            Self::V0_34 => "v0.34.9",
+            Self::V0_35 => "v0.35.6",
             Self::V0_36 => "v0.36.6",
             Self::V0_37 => "v0.37.2",
         }
@@ -104,7 +123,12 @@ impl OracleRelease {
 
     fn directory(self) -> &'static str {
         match self {
+            Self::V0_30 => "oracle-0.30",
+            Self::V0_31 => "oracle-0.31",
+            Self::V0_32 => "oracle-0.32",
             Self::V0_33 => "oracle-0.33",
+            Self::V0_34 => "oracle-0.34",
+            Self::V0_35 => "oracle-0.35",
             Self::V0_36 => "oracle-0.36",
             Self::V0_37 => "oracle-0.37",
         }
@@ -174,7 +198,12 @@ impl Part {
 
     /// The folder above [`Self::directory`]: pinned tools, or programs of ours with their source.
     fn shelf(self) -> &'static str {
-        if self.is_ours() && !matches!(self, Self::Oracle(_)) { "clients" } else { "parts" }
+        match self {
+            Self::Oracle(release) if !OracleRelease::ALL.contains(&release) => "weekly",
+            Self::Oracle(_) => "parts",
+            _ if self.is_ours() => "clients",
+            _ => "parts",
+        }
     }
 
     fn is_ours(self) -> bool {

@@ -5,6 +5,9 @@
 //! `KEYFERRY_DIFFERENTIAL_FIRST` starts at another case, `_SHOWN` says how many disagreements are shrunk and printed with both answers (12),
 //! and `_WORDS=1` prints texts that differ where none is said to be kube-apiserver's own.
 //!
+//! `KEYFERRY_DIFFERENTIAL_WEEKLY=1` asks the oracles of all minors, 1.30 to 1.37, about 20,000 cases; Go builds the further five once, for some
+//! minutes.
+//!
 //! The run fails on any disagreement, when less than 98 % of the judgements are decided, and when a class of refusals was never met.
 
 use std::process::ExitCode;

@@ -173,6 +173,27 @@ impl Expression {
         })
     }
 
+    /// Whether an evaluation may look at a field of a variable. False only where every use of the variable names another field.
+    #[must_use]
+    pub fn may_use(&self, operand: &str, field: &str) -> bool {
+        let is_operand = |e: &Expr| matches!(&e.kind, Kind::Ident(name) if name.trim_start_matches('.') == operand);
+        // The name may be escaped, so that a longer one can mean the same.
+        let other = |name: &str| name != field && !name.contains("__");
+        let mut named = 0;
+        let nodes = self.root.walk();
+        for e in &nodes {
+            named += usize::from(match &e.kind {
+                Kind::Select { operand, field, .. } => is_operand(operand) && other(field),
+                Kind::Call { target: None, function, args } if matches!(function.as_str(), "_?._" | "_[_]" | "_[?_]") => {
+                    let constant = |e: &Expr| matches!(&e.kind, Kind::Literal(value::Val::Str(name)) if other(name));
+                    matches!(args.as_slice(), [object, name] if is_operand(object) && constant(name))
+                }
+                _ => false,
+            });
+        }
+        named < nodes.into_iter().filter(|e| is_operand(e)).count()
+    }
+
     /// Evaluates it.
     ///
     /// # Errors

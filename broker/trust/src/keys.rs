@@ -2,6 +2,7 @@
 
 mod jwk;
 mod modular;
+mod private_rsa;
 mod rsa;
 mod signature;
 
@@ -43,7 +44,6 @@ impl KeySet {
         }
         let value = Json::parse(bytes).map_err(|fault| match fault {
             JsonFault::Syntax(reason) => KeySetFault::Undecodable(reason),
-            JsonFault::TooDeep => Undetermined::new(Code::TooDeep, "the key set nests too deep to be read here").into(),
         })?;
         if !matches!(value, Json::Object(_) | Json::Null) {
             return Err(KeySetFault::Undecodable(value.mismatch("jose.JSONWebKeySet")));

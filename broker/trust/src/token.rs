@@ -8,7 +8,7 @@ mod service_account;
 pub use service_account::ServiceAccountToken;
 
 pub(crate) use header::Signed;
-pub(crate) use number::{Numbers, to_claims};
+pub(crate) use number::{ClaimFault, Numbers, to_claim};
 pub(crate) use registered::Registered;
 
 use crate::Code;
@@ -51,7 +51,7 @@ impl Token {
     /// Reads a token.
     ///
     /// # Errors
-    /// [`Undetermined`] where it is too large or nests too deep.
+    /// [`Undetermined`] where it is too large.
     pub fn read(bytes: &[u8]) -> Result<Self, Undetermined> {
         if bytes.len() > MAX_BYTES {
             return Err(Undetermined::new(Code::TooLarge, format!("the token is longer than {MAX_BYTES} bytes")));
@@ -67,7 +67,6 @@ impl Token {
         let payload = match Json::parse(&payload) {
             Ok(payload) => payload,
             Err(JsonFault::Syntax(_)) => return skipped(Code::PayloadNotJson),
-            Err(JsonFault::TooDeep) => return Err(Undetermined::new(Code::TooDeep, "the token's payload nests too deep to be read here")),
         };
         match issuer(&payload) {
             Some(issuer) => Ok(Self { form: Form::Signed(Signed::parse(&text)), issuer: Ok(issuer), payload }),

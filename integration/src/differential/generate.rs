@@ -4,6 +4,7 @@ mod claims;
 mod config;
 mod expression;
 mod grammar;
+mod hostile;
 pub(crate) mod key_set;
 mod mutation;
 mod token;
@@ -20,9 +21,10 @@ use token::Aim;
 pub(crate) fn case(seed: u64, number: u64, keys: &SigningKeys) -> Case {
     let mut random = Random::of(seed, number);
     match random.below(110) {
-        0..30 => configuration(&mut random, keys),
-        30..70 => expressions(&mut random, keys),
-        70..90 => tokens(&mut random, keys),
+        0..25 => configuration(&mut random, keys),
+        25..50 => expressions(&mut random, keys),
+        50..75 => hostile_expressions(&mut random, keys),
+        75..90 => tokens(&mut random, keys),
         90..100 => key_sets(&mut random, keys),
         _ => texts(&mut random, keys),
     }
@@ -63,6 +65,17 @@ fn expressions(random: &mut Random, keys: &SigningKeys) -> Case {
     case.tokens = (0..3).map(|_| token::sound(random, aim)).collect();
     if random.percent(20) {
         case.tokens.push(token::changed(random, aim));
+    }
+    case
+}
+
+fn hostile_expressions(random: &mut Random, keys: &SigningKeys) -> Case {
+    let mut case = plain(random, keys, Wealth::Hostile);
+    let aim = Aim { issuer: HUB, audience: AUDIENCE };
+    for _ in 0..3 {
+        let mut token = token::sound(random, aim);
+        hostile::claims(random, &mut token.claims);
+        case.tokens.push(token);
     }
     case
 }

@@ -68,7 +68,12 @@ fn fault(error: &FieldError) -> FieldFault {
 
 fn minor(release: OracleRelease) -> Minor {
     match release {
+        OracleRelease::V0_30 => Minor::V1_30,
+        OracleRelease::V0_31 => Minor::V1_31,
+        OracleRelease::V0_32 => Minor::V1_32,
         OracleRelease::V0_33 => Minor::V1_33,
+        OracleRelease::V0_34 => Minor::V1_34,
+        OracleRelease::V0_35 => Minor::V1_35,
         OracleRelease::V0_36 => Minor::V1_36,
         OracleRelease::V0_37 => Minor::V1_37,
     }

@@ -1,12 +1,12 @@
 //! The keys of one run and their public forms. Keys are random; no verdict depends on which.
 
-use aws_lc_rs::encoding::AsBigEndian as _;
+use aws_lc_rs::encoding::{AsBigEndian as _, AsDer as _};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::{self, EcdsaKeyPair, EcdsaSigningAlgorithm, Ed25519KeyPair, KeyPair as _, RsaEncoding, RsaKeyPair};
 use aws_lc_rs::{error::Unspecified, hmac};
 use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 
 use super::node::Node;
 
@@ -59,20 +59,59 @@ pub(crate) struct SigningKeys {
     p521: EcdsaKeyPair,
     ed25519: Ed25519KeyPair,
     authority_pem: String,
+    /// Certificates of some keys, and one of a key of its own, in base64.
+    certificates: Vec<String>,
     random: SystemRandom,
 }
 
 impl SigningKeys {
     pub(crate) fn generate() -> Result<Self, Unspecified> {
+        let rsa = [RsaKeyPair::generate(KeySize::Rsa2048)?, RsaKeyPair::generate(KeySize::Rsa2048)?];
+        let p256 = [ecdsa(&signature::ECDSA_P256_SHA256_FIXED_SIGNING)?, ecdsa(&signature::ECDSA_P256_SHA256_FIXED_SIGNING)?];
+        let p384 = ecdsa(&signature::ECDSA_P384_SHA384_FIXED_SIGNING)?;
+        let ed25519 = Ed25519KeyPair::generate()?;
+        let certificates = [
+            certificate(p256[0].to_pkcs8v1()?.as_ref())?,
+            certificate(p384.to_pkcs8v1()?.as_ref())?,
+            certificate(rsa[0].as_der()?.as_ref())?,
+            certificate(ed25519.to_pkcs8v1()?.as_ref())?,
+            certificate(ecdsa(&signature::ECDSA_P256_SHA256_FIXED_SIGNING)?.to_pkcs8v1()?.as_ref())?,
+        ];
         Ok(Self {
-            rsa: [RsaKeyPair::generate(KeySize::Rsa2048)?, RsaKeyPair::generate(KeySize::Rsa2048)?],
-            p256: [ecdsa(&signature::ECDSA_P256_SHA256_FIXED_SIGNING)?, ecdsa(&signature::ECDSA_P256_SHA256_FIXED_SIGNING)?],
-            p384: ecdsa(&signature::ECDSA_P384_SHA384_FIXED_SIGNING)?,
+            rsa,
+            p256,
+            p384,
             p521: ecdsa(&signature::ECDSA_P521_SHA512_FIXED_SIGNING)?,
-            ed25519: Ed25519KeyPair::generate()?,
+            ed25519,
             authority_pem: authority()?,
+            certificates: certificates.into(),
             random: SystemRandom::new(),
         })
+    }
+
+    /// Certificates for `x5c`: of P-256 A, P-384, RSA A, Ed25519 and a stranger.
+    pub(crate) fn certificates(&self) -> &[String] {
+        &self.certificates
+    }
+
+    /// `d`, `p`, `q`, `dp`, `dq` and `qi` of an RSA key; none for others.
+    pub(crate) fn private_rsa(&self, key: KeyName) -> Option<Vec<(&'static str, Node)>> {
+        let pair = match key {
+            KeyName::RsaA => &self.rsa[0],
+            KeyName::RsaB => &self.rsa[1],
+            _ => return None,
+        };
+        let document = pair.as_der().ok()?;
+        // PKCS #8 holds a version, an algorithm and an octet string of RSAPrivateKey (RFC 8017): a version, n, e and these.
+        let (_, rest) = value(value(document.as_ref())?.0)?;
+        let (_, rest) = value(rest)?;
+        let mut rest = value(value(rest)?.0)?.0;
+        let mut numbers = Vec::new();
+        while let Some((number, after)) = value(rest) {
+            numbers.push(Node::text(URL_SAFE_NO_PAD.encode(number.strip_prefix(&[0]).unwrap_or(number))));
+            rest = after;
+        }
+        Some(["d", "p", "q", "dp", "dq", "qi"].into_iter().zip(numbers.into_iter().skip(3)).collect())
     }
 
     /// A certificate that is its own issuer.
@@ -165,6 +204,13 @@ fn ecdsa(algorithm: &'static EcdsaSigningAlgorithm) -> Result<EcdsaKeyPair, Unsp
 fn authority() -> Result<String, Unspecified> {
     let made = rcgen::generate_simple_self_signed(["authority.test".to_owned()]).map_err(|_| Unspecified)?;
     Ok(made.cert.pem())
+}
+
+/// A certificate of a key in PKCS #8, in base64.
+fn certificate(pkcs8: &[u8]) -> Result<String, Unspecified> {
+    let pair = rcgen::KeyPair::try_from(pkcs8).map_err(|_| Unspecified)?;
+    let made = rcgen::CertificateParams::new(vec!["key.test".to_owned()]).and_then(|params| params.self_signed(&pair));
+    Ok(STANDARD.encode(made.map_err(|_| Unspecified)?.der()))
 }
 
 fn rsa_jwk(pair: &RsaKeyPair) -> Node {

@@ -43,17 +43,22 @@ pub struct Settings {
     pub first: u64,
     /// How many disagreements are shrunk and shown.
     pub shown: usize,
+    /// Whether the oracles of all minors are asked, and not those of every run only.
+    pub every_minor: bool,
 }
 
 impl Settings {
-    /// `KEYFERRY_DIFFERENTIAL_CASES`, `_SEED`, `_FIRST` and `_SHOWN`; 5,000 cases of seed 1 without them.
+    /// `KEYFERRY_DIFFERENTIAL_CASES`, `_SEED`, `_FIRST` and `_SHOWN`; 5,000 cases of seed 1 without them. With `_WEEKLY`, 20,000 cases at every
+    /// minor.
     pub fn from_environment(kind: Cases) -> Self {
         let number = |name: &str, otherwise: u64| {
             std::env::var(format!("KEYFERRY_DIFFERENTIAL_{name}")).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
         };
+        let every_minor = number("WEEKLY", 0) > 0;
         Self {
             kind,
-            cases: number("CASES", 5000),
+            every_minor,
+            cases: number("CASES", if every_minor { 20_000 } else { 5000 }),
             seed: number("SEED", 1),
             first: number("FIRST", 0),
             shown: usize::try_from(number("SHOWN", 12)).unwrap_or(usize::MAX),
@@ -93,6 +98,10 @@ struct Report {
 /// # Errors
 /// The report, with the shrunk disagreements.
 pub async fn differ(oracles: &Oracles, settings: Settings) -> TestResult {
+    if settings.every_minor {
+        let every = Oracles::of(&OracleRelease::EVERY_MINOR).await.map_err(|error| format!("{error:?}"))?;
+        return Box::pin(differ(&every, Settings { every_minor: false, ..settings })).await;
+    }
     let keys = Arc::new(SigningKeys::generate().map_err(|_| "no signing keys")?);
     let mut report = Report { tallies: vec![Tally::default(); oracles.all().len()], ..Report::default() };
     let mut first = settings.first;

@@ -73,7 +73,7 @@ impl<'r> Runner<'r> {
                     Val::Optional(None) => self.eval(right, scope)?,
                     Val::Optional(Some(inner)) if *unwrap => (*inner).clone(),
                     // Until 1.36 whatever else it is comes through.
-                    other if *unwrap && self.minor >= Minor::V1_37 && !other.is_error() && !matches!(other, Val::Optional(_)) => {
+                    other if self.minor >= Minor::V1_37 && !other.is_error() && !matches!(other, Val::Optional(_)) => {
                         Val::error("no such overload")
                     }
                     other => other,

@@ -17,6 +17,13 @@ pub enum Input<'a> {
     /// The claims of a token, as JSON. Numbers are taken as Kubernetes takes them: since 1.34 each is a double, before that integers
     /// that fit 64 bits are ints.
     Claims(&'a JsonMap<String, Json>),
+    /// The claims of a token, some of which fail where they are used.
+    PartialClaims {
+        /// Those that do not.
+        claims: &'a JsonMap<String, Json>,
+        /// Those that do, with the error.
+        failing: &'a BTreeMap<String, String>,
+    },
     /// A user.
     User(&'a UserInfo),
 }
@@ -38,8 +45,10 @@ pub struct UserInfo {
 pub(super) fn variable(input: Input<'_>, scope: Scope, minor: Minor) -> Result<Val, &'static str> {
     let lazy = minor >= Minor::V1_34;
     let entries: Vec<(String, Val)> = match (input, scope) {
-        (Input::Claims(claims), Scope::Claims) => {
-            claims.iter().map(|(k, v)| Ok((k.clone(), json(v, minor, 0)?))).collect::<Result<_, &'static str>>()?
+        (Input::Claims(claims), Scope::Claims) => values(claims, minor)?,
+        (Input::PartialClaims { claims, failing }, Scope::Claims) => {
+            let failing = failing.iter().map(|(name, error)| (name.clone(), Val::error(error.as_str())));
+            values(claims, minor)?.into_iter().chain(failing).collect()
         }
         (Input::User(user), Scope::User) => {
             // Since 1.34 Go holds these lists as []string.
@@ -68,6 +77,10 @@ pub(super) fn variable(input: Input<'_>, scope: Scope, minor: Minor) -> Result<V
     Ok(Val::Map(Map::json(entries.into_iter().map(|(k, v)| (Val::from(k), v)).collect())))
 }
 
+fn values(claims: &JsonMap<String, Json>, minor: Minor) -> Result<Vec<(String, Val)>, &'static str> {
+    claims.iter().map(|(k, v)| Ok((k.clone(), json(v, minor, 0)?))).collect()
+}
+
 fn json(value: &Json, minor: Minor, depth: u32) -> Result<Val, &'static str> {
     if depth > MAX_DEPTH {
         return Err("the claims nest too deeply");
@@ -79,8 +92,6 @@ fn json(value: &Json, minor: Minor, depth: u32) -> Result<Val, &'static str> {
         Json::Number(n) => match n.as_i64() {
             Some(n) if minor < Minor::V1_34 => Val::Int(n),
             _ => match n.as_f64() {
-                // An integer -0 and a -0.0 are not told apart once they are read.
-                Some(d) if minor < Minor::V1_34 && d == 0.0 && d.is_sign_negative() => return Err("a claim of minus zero"),
                 Some(d) => Val::Double(d),
                 None => return Err("a number that cannot be held"),
             },

@@ -3,13 +3,16 @@
 use super::value::Val;
 use crate::Minor;
 
-/// What is written. Before 1.33 a code point that is none becomes the replacement character.
+/// What is written. Before 1.33 a surrogate becomes the replacement character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
     LooseText,
     Bytes,
 }
+
+/// The fault of a literal that old releases take for a text that is no UTF-8, which is not decided here.
+pub(super) const BROKEN_TEXT: &str = "a text that is no UTF-8";
 
 /// The value of a string literal as written, quotes and all.
 pub(super) fn string(written: &str, minor: Minor) -> Result<Val, &'static str> {
@@ -105,11 +108,16 @@ fn code(rest: &mut std::str::Chars<'_>, digits: usize, radix: u32, kind: Kind, o
         let digit = rest.next().and_then(|c| c.to_digit(radix)).ok_or("unable to unescape string")?;
         value = value.wrapping_mul(radix).wrapping_add(digit);
     }
-    if kind == Kind::Bytes {
-        out.push(u8::try_from(value).map_err(|_| "unable to unescape string")?);
-    } else {
-        let replaced = (kind == Kind::LooseText).then_some('\u{fffd}');
-        push(out, char::from_u32(value).or(replaced).ok_or("invalid unicode code point")?);
+    match kind {
+        Kind::Bytes => out.push(u8::try_from(value).map_err(|_| "unable to unescape string")?),
+        Kind::Text => push(out, char::from_u32(value).ok_or("invalid unicode code point")?),
+        // Go holds it in 32 bits with a sign, and keeps the lowest byte of a negative one.
+        Kind::LooseText if value > u32::MAX / 2 => match u8::try_from(value & 0xff) {
+            Ok(byte) if byte.is_ascii() => out.push(byte),
+            _ => return Err(BROKEN_TEXT),
+        },
+        Kind::LooseText if value > u32::from(char::MAX) => return Err("unable to unescape string"),
+        Kind::LooseText => push(out, char::from_u32(value).unwrap_or(char::REPLACEMENT_CHARACTER)),
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{LoadFault, MAX_BYTES, Refusal, Undetermined};
 use crate::Code;
-use crate::go::json::{Json, JsonFault};
+use crate::go::json::{Json, JsonFault, MAX_DEPTH};
 use crate::go::yaml::{self, Fault, Limit};
 
 /// A file's first document.
@@ -34,8 +34,10 @@ fn read_json(bytes: &[u8]) -> Result<Document, LoadFault> {
         JsonFault::Syntax(reason) => {
             LoadFault::from(Refusal::exact(Code::NotJson, format!("couldn't get version/kind; json parse error: {reason}")))
         }
-        JsonFault::TooDeep => too_deep(),
     })?;
+    if value.nests_below(MAX_DEPTH) {
+        return Err(too_deep());
+    }
     // JSON is YAML; where it is read as such, it has lines.
     let lines = yaml::read(bytes).map(|document| document.lines).unwrap_or_default();
     Ok(Document { value, lines, duplicates: None, second_document: false })

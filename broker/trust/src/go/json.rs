@@ -4,8 +4,11 @@ mod scan;
 
 use super::quote::quote;
 
-/// How deep a document may nest. Go allows 10,000; what lies between is undetermined here, so that no stack runs out.
+/// How deep a document is kept, so that no stack runs out. What lies deeper is checked and not kept: see [`Json::Deep`].
 pub(crate) const MAX_DEPTH: usize = 200;
+
+/// How deep Go reads.
+const MAX_DEPTH_OF_GO: usize = 10_000;
 
 /// A JSON value as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +25,8 @@ pub(crate) enum Json {
     List(Vec<Json>),
     /// An object, with its members in their order and duplicates kept.
     Object(Vec<(String, Json)>),
+    /// An array or an object below [`MAX_DEPTH`]: well formed, but not kept. Holds what Go calls its kind.
+    Deep(&'static str),
 }
 
 /// Why a text is not read.
@@ -29,8 +34,6 @@ pub(crate) enum Json {
 pub(crate) enum JsonFault {
     /// No JSON, in the words of Go.
     Syntax(String),
-    /// It nests deeper than [`MAX_DEPTH`].
-    TooDeep,
 }
 
 impl Json {
@@ -61,6 +64,19 @@ impl Json {
             Self::Text(_) => "string",
             Self::List(_) => "array",
             Self::Object(_) => "object",
+            Self::Deep(kind) => kind,
+        }
+    }
+
+    /// Whether a part of it nests more levels below it than that.
+    pub(crate) fn nests_below(&self, levels: usize) -> bool {
+        let next = levels.checked_sub(1);
+        let deeper = |inner: &Self| next.is_none_or(|next| inner.nests_below(next));
+        match self {
+            Self::Deep(_) => true,
+            Self::List(items) => items.iter().any(deeper),
+            Self::Object(members) => members.iter().any(|(_, value)| deeper(value)),
+            _ => false,
         }
     }
 

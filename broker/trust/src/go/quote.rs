@@ -1,6 +1,7 @@
 //! Go's `strconv.Quote` and `%q`.
 
 use std::fmt::Write;
+use std::sync::LazyLock;
 
 /// A text in double quotes, as `%q` prints it.
 pub(crate) fn quote(text: &str) -> String {
@@ -53,16 +54,22 @@ fn push(out: &mut String, character: char) {
     }
 }
 
-/// `strconv.IsPrint`, as far as control, format, separator and unassigned characters of the common blocks go.
+/// Code points from U+007F on that `strconv.IsPrint` refuses, as ranges in hexadecimal. Every release of Go since 1.21 has the same,
+/// those of Unicode 15.0.
+static UNPRINTABLE: LazyLock<Vec<(u32, u32)>> = LazyLock::new(|| {
+    let number = |text: &str| u32::from_str_radix(text, 16).unwrap_or_default();
+    let ranges = include_str!("quote/unprintable.txt").split_whitespace().map(|range| range.split_once('-').unwrap_or((range, range)));
+    ranges.map(|(first, last)| (number(first), number(last))).collect()
+});
+
+/// `strconv.IsPrint`.
 fn is_print(character: char) -> bool {
-    match character {
-        ' '..='~' => true,
-        '\u{ad}' | '\u{7f}'..='\u{a0}' => false,
-        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202f}' | '\u{205f}'..='\u{206f}' | '\u{feff}' => false,
-        '\u{2000}'..='\u{200a}' | '\u{3000}' | '\u{1680}' => false,
-        '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}' | '\u{fff0}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}' => false,
-        other => !other.is_control(),
+    let code = u32::from(character);
+    if code < 0x7f {
+        return code >= 0x20;
     }
+    let after = UNPRINTABLE.partition_point(|(first, _)| *first <= code);
+    after.checked_sub(1).and_then(|before| UNPRINTABLE.get(before)).is_none_or(|(_, last)| code > *last)
 }
 
 #[cfg(test)]
@@ -72,6 +79,12 @@ mod tests {
     #[test]
     fn texts_are_quoted_as_go_does() {
         assert_eq!(quote("a\"b\\c\n\u{1}é\u{feff}"), "\"a\\\"b\\\\c\\n\\x01é\\ufeff\"");
+        // Private use, noncharacters, unassigned, format and space characters; what is next to them is printed.
+        let odd =
+            "\u{e000}\u{f8ff}\u{f900}\u{fdcf}\u{fdd0}\u{fdf0}\u{ffff}\u{1fffe}\u{10ffff}\u{378}\u{377}\u{200b}\u{a0}\u{ad}\u{301}\u{fffd}";
+        let quoted = "\"\\ue000\\uf8ff\u{f900}\u{fdcf}\\ufdd0\u{fdf0}\\uffff\\U0001fffe\\U0010ffff\\u0378\u{377}\\u200b\\u00a0\\u00ad\u{301}\u{fffd}\"";
+        assert_eq!(quote(odd), quoted);
+        assert_eq!(UNPRINTABLE.len(), 711);
         assert_eq!(quote_list(&["a", "b"]), "[\"a\" \"b\"]");
         assert_eq!(quote_list::<&str>(&[]), "[]");
     }

@@ -5,6 +5,7 @@ use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ECDSA_P521_SHA512_ASN1, ParsedPublicKey, VerificationAlgorithm,
 };
 
+use super::private_rsa::{self, Judgement, PrivateNumbers};
 use super::rsa::RsaKey;
 use crate::certificate::{self, Certificate, CertificateKey};
 use crate::go::base64::{decode_raw_url, decode_standard};
@@ -22,12 +23,12 @@ pub(crate) struct Jwk {
 pub(crate) enum Key {
     Rsa(RsaKey),
     Ec(Curve, Vec<u8>),
-    /// An Ed25519 key, which verifies none of the algorithms that an apiserver takes.
-    Edwards,
+    /// The bytes of an Ed25519 key, which verifies none of the algorithms that an apiserver takes.
+    Edwards(Vec<u8>),
     /// A symmetric key, which does neither.
     Symmetric,
-    /// A private key, which verifies nothing either.
-    Private,
+    /// A private key, which verifies nothing either, and its public half.
+    Private(Box<Self>),
 }
 
 /// A curve, and the uncompressed point on it.
@@ -91,8 +92,10 @@ impl Jwk {
             Some(Certificate::Taken(key)) => key,
             _ => None,
         };
-        let key = fields.key(!certificates.is_empty())?;
-        check_match(&key, &certificates, certificate_key)?;
+        let key = fields.key(certificate_key.is_some())?;
+        if certificate_key.is_some_and(|from_certificate| !is_same(&key, &from_certificate)) {
+            return refused("invalid JWK, public keys in key and x5c fields to not match");
+        }
         check_thumbprints(&fields, certificates.first())?;
         Ok(Self { kid, key })
     }
@@ -125,17 +128,15 @@ fn check_x5u(value: &Json) -> Result<(), KeyFault> {
     }
 }
 
-fn check_match(key: &Key, certificates: &[Vec<u8>], from_certificate: Option<CertificateKey>) -> Result<(), KeyFault> {
-    if certificates.is_empty() {
-        return Ok(());
+/// Whether a key is the one of its certificate.
+fn is_same(key: &Key, from_certificate: &CertificateKey) -> bool {
+    match (key, from_certificate) {
+        (Key::Rsa(key), CertificateKey::Rsa(n, e)) => key.modulus == *n && key.exponent_bytes() == *e,
+        (Key::Ec(_, point), CertificateKey::Ec(other)) => point == other,
+        (Key::Edwards(bytes), CertificateKey::Edwards(other)) => bytes == other,
+        (Key::Private(public), _) => is_same(public, from_certificate),
+        _ => false,
     }
-    let same = match (key, from_certificate) {
-        (Key::Rsa(key), Some(CertificateKey::Rsa(n, e))) => key.modulus == n && key.exponent_bytes() == e,
-        (Key::Ec(_, point), Some(CertificateKey::Ec(other))) => *point == other,
-        (Key::Rsa(_) | Key::Ec(..), Some(_)) => false,
-        _ => return Err(KeyFault::Undetermined("a key has a certificate of another kind".to_owned())),
-    };
-    if same { Ok(()) } else { refused("invalid JWK, public keys in key and x5c fields to not match") }
 }
 
 fn check_thumbprints(fields: &Fields<'_>, leaf: Option<&Vec<u8>>) -> Result<(), KeyFault> {
@@ -194,6 +195,20 @@ impl Fields<'_> {
         })
     }
 
+    fn private_rsa(&self, d: &[u8], [n, e, p, q]: [Vec<u8>; 4]) -> Result<Key, KeyFault> {
+        let public = RsaKey::new(&n, &e);
+        let (dp, dq, qi) = (self.bytes("dp")?, self.bytes("dq")?, self.bytes("qi")?);
+        let precomputed = match (&dp, &dq, &qi) {
+            (Some(dp), Some(dq), Some(qi)) => Some([dp.as_slice(), dq, qi]),
+            _ => None,
+        };
+        match private_rsa::judge(&public, &PrivateNumbers { d, p: &p, q: &q, precomputed }) {
+            Judgement::Taken => Ok(Key::Private(Box::new(Key::Rsa(public)))),
+            Judgement::Refused(reason) => Err(KeyFault::Refused(reason.to_owned())),
+            Judgement::Unsure => Err(KeyFault::Undetermined("a key is an unusual private RSA key".to_owned())),
+        }
+    }
+
     fn key(&self, has_certificate: bool) -> Result<Key, KeyFault> {
         let (k, x, y) = (self.bytes("k")?, self.bytes("x")?, self.bytes("y")?);
         let (n, e, d) = (self.bytes("n")?, self.bytes("e")?, self.bytes("d")?);
@@ -208,11 +223,15 @@ impl Fields<'_> {
             ("RSA", Some(_)) if n.is_none() || e.is_none() || p.is_none() || q.is_none() => {
                 refused("invalid RSA private key, missing values")
             }
-            ("RSA", Some(_)) => Err(KeyFault::Undetermined("a key is a private RSA key".to_owned())),
+            ("RSA", Some(d)) => self.private_rsa(&d, [n, e, p, q].map(Option::unwrap_or_default)),
             ("oct", _) if has_certificate => refused("invalid JWK, found 'oct' (symmetric) key with cert chain"),
             ("oct", _) if k.is_none() => refused("invalid OCT (symmetric) key, missing k value"),
             ("oct", _) => Ok(Key::Symmetric),
-            ("OKP", d) if curve == "Ed25519" && x.is_some() => Ok(if d.is_some() { Key::Private } else { Key::Edwards }),
+            ("OKP", d) if curve == "Ed25519" && x.is_some() => {
+                // Cut or filled up to 32 bytes.
+                let public = Key::Edwards(x.into_iter().flatten().chain(std::iter::repeat(0)).take(32).collect());
+                Ok(if d.is_some() { Key::Private(Box::new(public)) } else { public })
+            }
             ("OKP", _) => refused(format!("unknown curve {curve}'")),
             (other, _) => refused(format!("unknown json web key type '{other}'")),
         }
@@ -253,5 +272,6 @@ fn ec_key(curve: &str, x: Bytes, y: Bytes, d: Bytes) -> Result<Key, KeyFault> {
     if ParsedPublicKey::new(curve.algorithm(), &point).is_err() {
         return refused("invalid EC key, X/Y are not on declared curve");
     }
-    Ok(if d.is_some() { Key::Private } else { Key::Ec(curve, point) })
+    let public = Key::Ec(curve, point);
+    Ok(if d.is_some() { Key::Private(Box::new(public)) } else { public })
 }

@@ -4,7 +4,7 @@ use super::TokenFault;
 use crate::Code;
 use crate::config::Undetermined;
 use crate::go::base64::{decode_raw_url, encode_raw_url};
-use crate::go::json::{Json, JsonFault};
+use crate::go::json::{Json, JsonFault, MAX_DEPTH};
 use crate::keys::{Jwk, Key, KeyFault, read_chain};
 
 /// A parsed JWS.
@@ -57,11 +57,12 @@ fn parse_header(bytes: &[u8]) -> Result<Json, TokenFault> {
     let value = match Json::parse(bytes) {
         Ok(value) => value,
         Err(JsonFault::Syntax(reason)) => return malformed(reason),
-        Err(JsonFault::TooDeep) => {
-            let reason = "the token's header nests too deep to be read here";
-            return Err(TokenFault::Undetermined(Undetermined::new(Code::TooDeep, reason)));
-        }
     };
+    // A name that comes twice is refused at any depth, and below some depth nothing is kept.
+    if value.nests_below(MAX_DEPTH) {
+        let reason = "the token's header nests too deep to be read here";
+        return Err(TokenFault::Undetermined(Undetermined::new(Code::TooDeep, reason)));
+    }
     if !matches!(value, Json::Object(_) | Json::Null) {
         return malformed(value.mismatch("jose.rawHeader"));
     }
@@ -111,7 +112,7 @@ fn text(value: &Json, what: &str) -> Result<String, TokenFault> {
 fn check_embedded(value: &Json) -> Result<(), TokenFault> {
     match Jwk::read(value) {
         Ok(Jwk { key: Key::Rsa(key), .. }) if key.exponent == 0 => {}
-        Ok(Jwk { key: Key::Rsa(_) | Key::Ec(..) | Key::Edwards, .. }) => return Ok(()),
+        Ok(Jwk { key: Key::Rsa(_) | Key::Ec(..) | Key::Edwards(_), .. }) => return Ok(()),
         Ok(_) => {}
         Err(KeyFault::Refused(reason)) => return near(format!("failed to unmarshal JWK: {reason}")),
         Err(KeyFault::Undetermined(reason)) => {

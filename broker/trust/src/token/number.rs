@@ -1,6 +1,6 @@
 //! Numbers of JSON as the apiserver's Go reads them, and claims as its expressions see them.
 
-use serde_json::{Map, Number, Value};
+use serde_json::{Number, Value};
 
 use crate::go::json::Json;
 
@@ -13,19 +13,36 @@ pub(crate) enum Numbers {
     Doubles,
 }
 
-/// The claims as a map, the last of two names kept. `None` where a number is beyond a float64.
-pub(crate) fn to_claims(payload: &Json, numbers: Numbers) -> Option<Map<String, Value>> {
-    payload.members().iter().map(|(name, value)| Some((name.clone(), to_value(value, numbers)?))).collect()
+/// Why an expression cannot be given a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ClaimFault {
+    /// It holds a number beyond a float64, which is given as it is written.
+    HugeNumber(String),
+    /// It nests deeper than expressions are evaluated on here.
+    TooDeep,
 }
 
-fn to_value(value: &Json, numbers: Numbers) -> Option<Value> {
-    Some(match value {
+/// How deep a claim may nest to be given to an expression.
+const MAX_CLAIM_DEPTH: usize = 120;
+
+/// The value of a claim as expressions see it.
+pub(crate) fn to_claim(value: &Json, numbers: Numbers) -> Result<Value, ClaimFault> {
+    if value.nests_below(MAX_CLAIM_DEPTH) { Err(ClaimFault::TooDeep) } else { to_value(value, numbers) }
+}
+
+fn to_value(value: &Json, numbers: Numbers) -> Result<Value, ClaimFault> {
+    Ok(match value {
         Json::Null => Value::Null,
         Json::Bool(value) => Value::Bool(*value),
-        Json::Number(digits) => Value::Number(number(digits, numbers)?),
+        Json::Number(digits) => Value::Number(number(digits, numbers).ok_or_else(|| ClaimFault::HugeNumber(digits.clone()))?),
         Json::Text(text) => Value::String(text.clone()),
-        Json::List(items) => Value::Array(items.iter().map(|item| to_value(item, numbers)).collect::<Option<_>>()?),
-        Json::Object(_) => Value::Object(to_claims(value, numbers)?),
+        Json::List(items) => Value::Array(items.iter().map(|item| to_value(item, numbers)).collect::<Result<_, _>>()?),
+        Json::Object(members) => {
+            // The last of two names is kept.
+            let values = members.iter().map(|(name, value)| Ok((name.clone(), to_value(value, numbers)?)));
+            Value::Object(values.collect::<Result<_, _>>()?)
+        }
+        Json::Deep(_) => return Err(ClaimFault::TooDeep),
     })
 }
 

@@ -139,11 +139,19 @@ fn registered_claims_of_wrong_types() {
 
 #[test]
 fn numbers_are_what_the_minor_makes_of_them() {
-    let claims = |numbers| to_claims(&Json::parse(b"{\"n\":5,\"big\":12345678901234567890,\"f\":1.0}").unwrap(), numbers).unwrap();
-    let kept = claims(Numbers::Kept);
-    assert!(kept.get("n").unwrap().is_i64() && kept.get("big").unwrap().is_f64() && kept.get("f").unwrap().is_f64());
-    assert!(claims(Numbers::Doubles).get("n").unwrap().is_f64());
-    assert!(to_claims(&Json::parse(b"{\"n\":1e400}").unwrap(), Numbers::Kept).is_none());
+    let claim = |text: &str, numbers| to_claim(&Json::parse(text.as_bytes()).unwrap(), numbers);
+    assert!(claim("5", Numbers::Kept).unwrap().is_i64() && claim("5", Numbers::Doubles).unwrap().is_f64());
+    assert!(claim("12345678901234567890", Numbers::Kept).unwrap().is_f64() && claim("1.0", Numbers::Kept).unwrap().is_f64());
+    // A zero keeps its sign where it is a double.
+    assert!(claim("-0", Numbers::Kept).unwrap().is_i64());
+    for (text, numbers) in [("-0.0", Numbers::Kept), ("-0", Numbers::Doubles), ("-0e5", Numbers::Doubles)] {
+        assert!(claim(text, numbers).unwrap().as_f64().unwrap().is_sign_negative(), "{text}");
+    }
+    for text in ["1e400", "[1,{\"a\":-1e400}]"] {
+        assert!(matches!(claim(text, Numbers::Kept), Err(ClaimFault::HugeNumber(digits)) if digits.ends_with("1e400")), "{text}");
+    }
+    let deep = "[".repeat(500) + &"]".repeat(500);
+    assert_eq!(claim(&deep, Numbers::Kept), Err(ClaimFault::TooDeep));
 }
 
 #[test]

@@ -1,14 +1,17 @@
 //! The registered claims against the authenticator, and all claims as expressions see them.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::{End, Rejection, Stage};
+use crate::cel::{Expression, Input};
 use crate::config::Undetermined;
 use crate::go::json::Json;
-use crate::go::quote::quote_list;
+use crate::go::quote::{quote, quote_list};
 use crate::go::time;
-use crate::token::{Numbers, Registered, to_claims};
+use crate::token::{ClaimFault, Numbers, Registered, to_claim};
 use crate::validate::Authenticator;
 use crate::{Code, Minor};
 
@@ -18,24 +21,49 @@ const NBF_LEEWAY: i64 = 60;
 /// The claims of a token, for mappings by name and for expressions.
 pub(super) struct ClaimsView<'a> {
     pub(super) payload: &'a Json,
-    pub(super) map: Map<String, Value>,
+    map: Map<String, Value>,
+    /// Claims that fail where an expression uses them, with the apiserver's words.
+    failing: BTreeMap<String, String>,
+    /// Claims that nest too deep for an expression to be evaluated on them here.
+    deep: BTreeSet<String>,
 }
 
 impl<'a> ClaimsView<'a> {
     pub(super) fn new(payload: &'a Json, minor: Minor, authenticator: &Authenticator) -> Result<Self, End> {
+        let mut view = Self { payload, map: Map::new(), failing: BTreeMap::new(), deep: BTreeSet::new() };
         if !authenticator.evaluates_claims() {
-            return Ok(Self { payload, map: Map::new() });
+            return Ok(view);
         }
         let numbers = if minor <= Minor::V1_33 { Numbers::Kept } else { Numbers::Doubles };
-        match to_claims(payload, numbers) {
-            Some(map) => Ok(Self { payload, map }),
-            None if minor <= Minor::V1_33 => {
-                let message = "oidc: could not convert claims to unstructured: error decoding number from json";
-                Err(End::Rejected(Rejection::new(Stage::Claims, Code::ClaimsNotConvertible, message).near()))
+        for (name, value) in payload.members() {
+            // The last of two members of one name counts.
+            view.map.remove(name);
+            view.failing.remove(name);
+            view.deep.remove(name);
+            match to_claim(value, numbers) {
+                Ok(value) => drop(view.map.insert(name.clone(), value)),
+                Err(ClaimFault::TooDeep) => drop(view.deep.insert(name.clone())),
+                Err(ClaimFault::HugeNumber(digits)) => {
+                    let reason = format!("json: cannot unmarshal number {digits} into Go value of type float64");
+                    view.failing.insert(name.clone(), format!("claim {} failed to unmarshal: {reason}", quote(name)));
+                }
             }
-            None => {
-                Err(Undetermined::new(Code::ClaimsNotConvertible, "a claim holds a number beyond 1e308, which fails only where it is used")
-                    .into())
+        }
+        if minor <= Minor::V1_33 && !view.failing.is_empty() {
+            // All claims are converted before any expression runs.
+            let message = "oidc: could not convert claims to unstructured: error decoding number from json";
+            return Err(End::Rejected(Rejection::new(Stage::Claims, Code::ClaimsNotConvertible, message).near()));
+        }
+        Ok(view)
+    }
+
+    /// What an expression is evaluated on, or why that is not decided here.
+    pub(super) fn input(&self, expression: &Expression) -> Result<Input<'_>, Undetermined> {
+        match self.deep.iter().find(|name| expression.may_use("claims", name)) {
+            None => Ok(Input::PartialClaims { claims: &self.map, failing: &self.failing }),
+            Some(name) => {
+                let reason = format!("{}: the claim {} nests too deep to be evaluated here", expression.text(), quote(name));
+                Err(Undetermined::new(Code::TooDeep, reason))
             }
         }
     }

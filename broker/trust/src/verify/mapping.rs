@@ -48,7 +48,7 @@ pub(super) fn evaluate(expression: &Expression, input: Input<'_>) -> Result<Resu
 fn username(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<String, End> {
     const BEFORE: &str = "oidc: error evaluating username claim expression: ";
     if let Some(expression) = &authenticator.username {
-        let value = evaluate(expression, Input::Claims(&view.map))?
+        let value = evaluate(expression, view.input(expression)?)?
             .map_err(|reason| failed(Stage::Username, Code::UsernameExpressionFailed, format!("{BEFORE}{reason}")))?;
         let Some(name) = value.as_str() else {
             let message = format!("{BEFORE}username claim expression must return a string");
@@ -99,7 +99,7 @@ fn groups(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<Vec<St
     }
     const BEFORE: &str = "oidc: error evaluating group claim expression: ";
     let Some(expression) = &authenticator.groups else { return Ok(Vec::new()) };
-    let value = evaluate(expression, Input::Claims(&view.map))?
+    let value = evaluate(expression, view.input(expression)?)?
         .map_err(|reason| failed(Stage::Groups, Code::GroupsExpressionFailed, format!("{BEFORE}{reason}")))?;
     text_list::read(&value).ok_or_else(|| {
         let message = format!("{BEFORE}expression must return a string or a list of strings");
@@ -118,7 +118,7 @@ fn uid(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<String, E
     }
     const BEFORE: &str = "oidc: error evaluating uid claim expression: ";
     let Some(expression) = &authenticator.uid else { return Ok(String::new()) };
-    let value = evaluate(expression, Input::Claims(&view.map))?
+    let value = evaluate(expression, view.input(expression)?)?
         .map_err(|reason| failed(Stage::Uid, Code::UidExpressionFailed, format!("{BEFORE}{reason}")))?;
     value
         .as_str()
@@ -137,7 +137,7 @@ fn extra(authenticator: &Authenticator, view: &ClaimsView<'_>, minor: Minor) -> 
     let mut values = Vec::new();
     for (key, expression) in &authenticator.extra {
         let value =
-            evaluate(expression, Input::Claims(&view.map))?.map_err(|reason| failed(Stage::Extra, Code::ExtraExpressionFailed, reason))?;
+            evaluate(expression, view.input(expression)?)?.map_err(|reason| failed(Stage::Extra, Code::ExtraExpressionFailed, reason))?;
         values.push((key, expression, value));
     }
     for (key, expression, value) in values {

@@ -5,6 +5,7 @@ use super::mapping::evaluate;
 use super::{End, Rejection, Stage, User};
 use crate::Code;
 use crate::cel::{Expression, Input, UserInfo};
+use crate::config::Undetermined;
 use crate::go::json::Json;
 use crate::validate::Authenticator;
 
@@ -42,7 +43,7 @@ pub(super) fn check_claims(authenticator: &Authenticator, view: &ClaimsView<'_>)
         is_false: Code::ClaimRuleFalse,
         before: "oidc: error evaluating claim validation expression: ",
     };
-    check(&authenticator.claim_rules, Input::Claims(&view.map), &words)
+    check(&authenticator.claim_rules, |expression| view.input(expression), &words)
 }
 
 pub(super) fn check_user(authenticator: &Authenticator, user: &User) -> Result<(), End> {
@@ -56,7 +57,7 @@ pub(super) fn check_user(authenticator: &Authenticator, user: &User) -> Result<(
         before: "oidc: error evaluating user info validation rule: ",
     };
     let info = UserInfo { username: user.username.clone(), uid: user.uid.clone(), groups: user.groups.clone(), extra: user.extra.clone() };
-    check(&authenticator.user_rules, Input::User(&info), &words)
+    check(&authenticator.user_rules, |_| Ok(Input::User(&info)), &words)
 }
 
 struct Words {
@@ -67,11 +68,15 @@ struct Words {
 }
 
 /// Every rule is evaluated before any result counts.
-fn check(rules: &[(Expression, String)], input: Input<'_>, words: &Words) -> Result<(), End> {
+fn check<'a>(
+    rules: &[(Expression, String)],
+    input: impl Fn(&Expression) -> Result<Input<'a>, Undetermined>,
+    words: &Words,
+) -> Result<(), End> {
     let reject = |code, reason: &str| End::Rejected(Rejection::new(words.stage, code, format!("{}{reason}", words.before)));
     let mut values = Vec::with_capacity(rules.len());
     for (expression, message) in rules {
-        let value = evaluate(expression, input)?.map_err(|reason| {
+        let value = evaluate(expression, input(expression)?)?.map_err(|reason| {
             let message = format!("{}{reason}", words.before);
             End::Rejected(Rejection::new(words.stage, words.failed, message).near())
         })?;

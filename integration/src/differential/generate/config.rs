@@ -1,6 +1,7 @@
 //! AuthenticationConfigurations: sound ones with every field, and changes that people and generators make.
 
 use super::expression::{Maker, Scope};
+use super::hostile;
 use crate::differential::node::Node;
 use crate::differential::random::Random;
 
@@ -11,6 +12,8 @@ pub(crate) enum Wealth {
     Claims,
     /// Expressions, few at a time: one that is refused hides the others.
     Expressions,
+    /// The same, but each is meant to find a difference.
+    Hostile,
 }
 
 pub(crate) const HUB: &str = "https://hub.test";
@@ -35,14 +38,14 @@ fn entry(random: &mut Random, issuer: &str, wealth: Wealth) -> Node {
     let mut entry = Node::map([("issuer", issuer_of(random, issuer))]);
     let rules = match wealth {
         Wealth::Claims => required_claims(random),
-        Wealth::Expressions => rules(random),
+        Wealth::Expressions | Wealth::Hostile => rules(random, wealth),
     };
     if !rules.is_empty() {
         entry.push("claimValidationRules", Node::List(rules));
     }
     let mappings = match wealth {
         Wealth::Claims => claim_mappings(random),
-        Wealth::Expressions => expression_mappings(random),
+        Wealth::Expressions | Wealth::Hostile => expression_mappings(random, wealth),
     };
     entry.push("claimMappings", mappings);
     let user_rules = user_rules(random, wealth);
@@ -95,20 +98,20 @@ fn claim_mappings(random: &mut Random) -> Node {
     mappings
 }
 
-fn expression_mappings(random: &mut Random) -> Node {
+fn expression_mappings(random: &mut Random, wealth: Wealth) -> Node {
     let mut mappings = Node::map([("username", Node::map([("claim", Node::text("sub")), ("prefix", Node::text("hub:"))]))]);
     if random.percent(35) {
-        let text = expression(random, Scope::Claims, &["s", "s", "s", "a", "os"]);
+        let text = expression(random, wealth, Scope::Claims, &["s", "s", "s", "a", "os"]);
         mappings.set("username", Node::map([("expression", Node::text(text))]));
     }
     if random.percent(35) {
-        let text = expression(random, Scope::Claims, &["ls", "ls", "s", "a", "dyn", "ldyn"]);
+        let text = expression(random, wealth, Scope::Claims, &["ls", "ls", "s", "a", "dyn", "ldyn"]);
         mappings.push("groups", Node::map([("expression", Node::text(text))]));
     } else if random.percent(50) {
         mappings.push("groups", Node::map([("claim", Node::text("groups")), ("prefix", Node::text(""))]));
     }
     if random.percent(20) {
-        let text = expression(random, Scope::Claims, &["s", "s", "a"]);
+        let text = expression(random, wealth, Scope::Claims, &["s", "s", "a"]);
         mappings.push("uid", Node::map([("expression", Node::text(text))]));
     }
     if random.percent(40) {
@@ -116,17 +119,17 @@ fn expression_mappings(random: &mut Random) -> Node {
         for key in ["example.org/team", "example.org/x"].iter().take(1 + random.below(2)) {
             // Whatever the type, what becomes of it can be seen here.
             let wanted = ["s", "ls", "a", "dyn", "i", "d", "b", "D", "T", "mss", "ldyn", "os", "ols", "n", "y", "q", "ip"];
-            entries.push(extra(&expression(random, Scope::Claims, &wanted), key));
+            entries.push(extra(&expression(random, wealth, Scope::Claims, &wanted), key));
         }
         mappings.push("extra", Node::List(entries));
     }
     mappings
 }
 
-fn rules(random: &mut Random) -> Vec<Node> {
+fn rules(random: &mut Random, wealth: Wealth) -> Vec<Node> {
     let mut rules = Vec::new();
     for _ in 0..random.one(&[0, 1, 1, 2]) {
-        let mut rule = Node::map([("expression", Node::text(expression(random, Scope::Claims, &["b"])))]);
+        let mut rule = Node::map([("expression", Node::text(expression(random, wealth, Scope::Claims, &["b"])))]);
         if random.percent(30) {
             rule.push("message", Node::text(random.pick(&["no", "claims do not fit", ""])));
         }
@@ -143,7 +146,7 @@ fn user_rules(random: &mut Random, wealth: Wealth) -> Vec<Node> {
     let text = if wealth == Wealth::Claims {
         random.pick(&["!user.username.startsWith('system:')", "user.groups.all(g, !g.startsWith('system:'))", "user.uid != ''"]).to_owned()
     } else {
-        expression(random, Scope::User, &["b"])
+        expression(random, wealth, Scope::User, &["b"])
     };
     let mut rule = Node::map([("expression", Node::text(text))]);
     if random.percent(30) {
@@ -157,7 +160,11 @@ fn extra(expression: &str, key: &str) -> Node {
 }
 
 /// Mostly generated, sometimes a line that people write.
-fn expression(random: &mut Random, scope: Scope, wanted: &[&str]) -> String {
+fn expression(random: &mut Random, wealth: Wealth, scope: Scope, wanted: &[&str]) -> String {
+    if wealth == Wealth::Hostile {
+        let wanted = random.pick(wanted);
+        return hostile::expression(random, scope, wanted);
+    }
     if random.percent(8) {
         let known: &[&str] = if scope == Scope::Claims { &HAND_WRITTEN } else { &HAND_WRITTEN_USER };
         return random.pick(known).to_owned();

@@ -1,6 +1,7 @@
 //! Random expressions of a wanted type, mostly well typed.
 
 use super::grammar::{CLAIMS_LEAVES, FORMS, LEAVES, TYPES, USER_LEAVES};
+use super::hostile;
 use crate::differential::random::Random;
 
 /// The variable that an expression sees.
@@ -19,6 +20,8 @@ pub(crate) struct Maker<'a> {
     made: usize,
     /// Parts of another type than the wanted one, in a hundred.
     slips: usize,
+    /// Parts that come from [`hostile`], in a hundred.
+    hostile: usize,
 }
 
 /// An expression is cut short when it is longer than this.
@@ -27,7 +30,12 @@ const LONG: usize = 400;
 impl<'a> Maker<'a> {
     pub(crate) fn new(random: &'a mut Random, scope: Scope) -> Self {
         let slips = random.one(&[0, 0, 1, 4]);
-        Self { random, scope, variables: Vec::new(), made: 0, slips }
+        Self { random, scope, variables: Vec::new(), made: 0, slips, hostile: 0 }
+    }
+
+    /// One whose expressions are meant to find differences.
+    pub(crate) fn hostile(random: &'a mut Random, scope: Scope) -> Self {
+        Self { hostile: 55, ..Self::new(random, scope) }
     }
 
     /// An expression of the type, nested at most so deep.
@@ -35,6 +43,11 @@ impl<'a> Maker<'a> {
         let wanted = if self.random.percent(self.slips) { self.random.pick(TYPES) } else { wanted };
         if depth == 0 || self.random.percent(15) {
             return self.leaf(wanted);
+        }
+        if self.random.percent(self.hostile)
+            && let Some(form) = hostile::form(self.random, wanted)
+        {
+            return self.filled(form, depth - 1);
         }
         match find(FORMS, wanted) {
             Some(forms) => {
@@ -50,6 +63,11 @@ impl<'a> Maker<'a> {
             self.variables.iter().filter(|(_, kind)| kind == wanted || kind == "dyn").map(|(name, _)| name.clone()).collect();
         if !bound.is_empty() && self.random.percent(60) {
             return bound[self.random.below(bound.len())].clone();
+        }
+        if self.random.percent(self.hostile)
+            && let Some(leaf) = hostile::leaf(self.random, self.scope, wanted)
+        {
+            return leaf.to_owned();
         }
         let scoped = match self.scope {
             Scope::Claims => find(CLAIMS_LEAVES, wanted),

@@ -59,7 +59,13 @@ fn entry(keys: &SigningKeys, key: KeyName) -> Node {
 }
 
 fn change(random: &mut Random, keys: &SigningKeys, entry: &mut Node) {
-    match random.below(14) {
+    match random.below(16) {
+        14 => private_rsa(random, keys, entry),
+        15 => {
+            let chain: Vec<&String> =
+                (0..=random.below(2)).map(|_| &keys.certificates()[random.below(keys.certificates().len())]).collect();
+            entry.set("x5c", Node::texts(&chain));
+        }
         0 => entry.remove("kid"),
         1 => entry.set("kid", Node::raw(random.pick(&["\"dup\"", "\"\"", "null", "1", "\"rsa-a\"", "\"p256-a\"", "[]"]))),
         2 => entry.set("use", Node::raw(random.pick(&["\"enc\"", "\"\"", "null", "1", "\"SIG\""]))),
@@ -89,6 +95,23 @@ fn change(random: &mut Random, keys: &SigningKeys, entry: &mut Node) {
             let name = random.pick(&["KTY", "Kid", "CRV", "N"]);
             entry.push(name, Node::raw(random.pick(&["\"RSA\"", "\"EC\"", "\"dup\"", "1"])));
         }
+    }
+}
+
+/// The private members of an RSA key: its own or another's, all or some.
+fn private_rsa(random: &mut Random, keys: &SigningKeys, entry: &mut Node) {
+    let other = random.one(&[KeyName::RsaA, KeyName::RsaB]);
+    if random.percent(80) {
+        *entry = self::entry(keys, random.one(&[KeyName::RsaA, KeyName::RsaA, KeyName::RsaB]));
+    }
+    for (name, number) in keys.private_rsa(other).unwrap_or_default() {
+        // Without one of these Go computes them itself.
+        if !matches!(name, "dp" | "dq" | "qi") || random.percent(80) {
+            entry.set(name, number);
+        }
+    }
+    if random.percent(20) {
+        entry.set(random.pick(&["d", "p", "q"]), Node::raw(random.pick(&["\"AQAB\"", "\"\"", "null", "\"AA\""])));
     }
 }
 

@@ -45,7 +45,7 @@ pub(in crate::cel) fn convert(function: &str, value: &Val) -> Called {
         ("timestamp", Val::Str(s)) => match Timestamp::read(s) {
             Reading::Is(t) => Some(Val::Timestamp(t)),
             Reading::IsNot => None,
-            Reading::Odd => return Err(format!("timestamp({s:?}) is written in an odd way")),
+            Reading::Overflow => return Ok(Val::error("timestamp overflow")),
         },
         ("string", _) => return Ok(string(value)),
         _ => return Ok(Val::error(format!("no such overload: {function}({})", value.type_name()))),

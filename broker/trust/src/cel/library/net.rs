@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::super::value::Val;
 use super::{Called, Context};
 use crate::Minor;
+use crate::go::quote::quote;
 
 /// An address without zone, and not an IPv4 address in IPv6 clothes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,8 +117,8 @@ impl fmt::Display for Prefix {
 
 pub(super) fn call(overload: &str, args: &[Val], context: &Context<'_>) -> Option<Called> {
     let minor = context.minor;
-    let bad_ip = |s: &str| Val::error(format!("IP Address {s:?} parse error during conversion from string"));
-    let bad_prefix = |s: &str| Val::error(format!("network address parse error during conversion from string: {s:?}"));
+    let bad_ip = |s: &str| Val::error(format!("IP Address {} parse error during conversion from string", quote(s)));
+    let bad_prefix = |s: &str| Val::error(format!("network address parse error during conversion from string: {}", quote(s)));
     Some(Ok(match (overload, args) {
         ("string_to_ip", [Val::Str(s)]) => Ip::parse(s).map_or_else(|| bad_ip(s), Val::Ip),
         ("is_ip", [Val::Str(s)]) => Val::Bool(Ip::parse(s).is_some()),

@@ -2,6 +2,7 @@
 
 use super::super::value::{List, Map, Val};
 use super::Called;
+use crate::go::quote::quote;
 
 /// A URL, in the parts that can be asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,7 +91,9 @@ pub(super) fn call(overload: &str, args: &[Val]) -> Option<Called> {
     match (overload, args) {
         ("string_to_url", [Val::Str(s)]) => Some(match read(s) {
             Reading::Is(url) => Ok(Val::Url(url.into())),
-            Reading::IsNot(message) => Ok(Val::error(format!("URL parse error during conversion from string: parse {s:?}: {message}"))),
+            Reading::IsNot(message) => {
+                Ok(Val::error(format!("URL parse error during conversion from string: parse {}: {message}", quote(s))))
+            }
             Reading::Odd => Err(format!("the URL {s:?}")),
         }),
         ("is_url_string", [Val::Str(s)]) => Some(match read(s) {

@@ -24,7 +24,10 @@ impl Parser {
             _ => return self.compound(at),
         };
         self.next += 1;
-        let value = value.map_err(|message| ParseFault::Refused { at, message: message.to_owned() })?;
+        let value = value.map_err(|message| match message {
+            literal::BROKEN_TEXT => ParseFault::Beyond(message),
+            _ => ParseFault::Refused { at, message: message.to_owned() },
+        })?;
         self.node(at, Kind::Literal(value))
     }
 

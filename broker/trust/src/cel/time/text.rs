@@ -2,23 +2,23 @@
 
 use super::{Timestamp, days_before};
 
-/// What a text is, read as Go reads RFC 3339.
+/// What a text is, read as Go's `time.Parse` reads RFC 3339.
 #[derive(Debug)]
 pub(in crate::cel) enum Reading {
     Is(Timestamp),
     IsNot,
-    /// Written in a way that only some readers accept.
-    Odd,
+    /// A time, but outside of the years 1 to 9999.
+    Overflow,
 }
 
 impl Timestamp {
-    /// Reads a timestamp.
+    /// Reads a timestamp. Go is wider than RFC 3339: an hour of one digit, a comma before the fraction, offsets up to 24:60.
     pub(in crate::cel) fn read(text: &str) -> Reading {
-        match strict(text) {
-            Some(found) => found,
-            // Go also takes a comma before the fraction and an hour of one digit.
-            None if text.contains(',') || text.as_bytes().get(12) == Some(&b':') => Reading::Odd,
-            None => Reading::IsNot,
+        let mut rest = text.as_bytes();
+        let Some((seconds, nanos, offset)) = instant(&mut rest).filter(|_| rest.is_empty()) else { return Reading::IsNot };
+        match Self::of_seconds(seconds) {
+            Some(_) => Reading::Is(Self { seconds, nanos, offset }),
+            None => Reading::Overflow,
         }
     }
 
@@ -40,18 +40,14 @@ impl Timestamp {
     }
 }
 
-fn strict(text: &str) -> Option<Reading> {
-    let b = text.as_bytes();
-    let number = |from: usize, len: usize| -> Option<i64> {
-        let part = text.get(from..from + len)?;
-        if part.bytes().all(|c| c.is_ascii_digit()) { part.parse().ok() } else { None }
-    };
-    let marks = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')];
-    if !marks.iter().all(|(i, c)| b.get(*i) == Some(c)) {
-        return None;
-    }
-    let (year, month, day) = (number(0, 4)?, number(5, 2)?, number(8, 2)?);
-    let (hour, minute, second) = (number(11, 2)?, number(14, 2)?, number(17, 2)?);
+/// Seconds since 1970, nanoseconds and the offset in seconds east of UTC.
+fn instant(rest: &mut &[u8]) -> Option<(i64, i64, i32)> {
+    let year = digits(rest, 4, 4)?;
+    let month = digits(eat(rest, b'-')?, 2, 2)?;
+    let day = digits(eat(rest, b'-')?, 2, 2)?;
+    let hour = digits(eat(rest, b'T')?, 1, 2)?;
+    let minute = digits(eat(rest, b':')?, 2, 2)?;
+    let second = digits(eat(rest, b':')?, 2, 2)?;
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let last = match month {
         2 if leap => 29,
@@ -60,44 +56,54 @@ fn strict(text: &str) -> Option<Reading> {
         _ => 31,
     };
     if !(1..=12).contains(&month) || !(1..=last).contains(&day) || hour > 23 || minute > 59 || second > 59 {
-        return Some(Reading::IsNot);
+        return None;
     }
-    let mut rest = text.get(19..)?;
-    let mut nanos = 0;
-    if let Some(tail) = rest.strip_prefix('.') {
-        let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
-        let (fraction, after) = tail.split_at(end);
-        if fraction.is_empty() {
-            return Some(Reading::IsNot);
-        }
-        let nine: String = fraction.chars().chain("000000000".chars()).take(9).collect();
-        nanos = nine.parse().ok()?;
-        rest = after;
-    }
-    let offset = match rest {
-        "Z" => 0,
-        _ => match zone(rest) {
-            Some(offset) => offset,
-            None if rest.len() == 6 => return Some(Reading::Odd),
-            None => return Some(Reading::IsNot),
-        },
-    };
+    let nanos = fraction(rest);
+    let offset = zone(rest)?;
     let seconds = days_before(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - i64::from(offset);
-    match Timestamp::of_seconds(seconds) {
-        Some(_) => Some(Reading::Is(Timestamp { seconds, nanos, offset })),
-        None => Some(Reading::IsNot),
-    }
+    Some((seconds, nanos, offset))
 }
 
-/// `+02:00` in seconds.
-fn zone(text: &str) -> Option<i32> {
-    let (sign, tail) = match text.as_bytes().first()? {
-        b'+' => (1, text.get(1..)?),
-        b'-' => (-1, text.get(1..)?),
+/// Takes that byte away, or finds another.
+fn eat<'r, 't>(rest: &'r mut &'t [u8], byte: u8) -> Option<&'r mut &'t [u8]> {
+    *rest = rest.strip_prefix(&[byte])?;
+    Some(rest)
+}
+
+/// Takes as many digits as there are, up to a number of them.
+fn digits(rest: &mut &[u8], least: usize, most: usize) -> Option<i64> {
+    let count = rest.iter().take(most).take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, after) = rest.split_at_checked(count).filter(|_| count >= least)?;
+    *rest = after;
+    Some(number.iter().fold(0, |value, digit| value * 10 + i64::from(digit - b'0')))
+}
+
+/// The nanoseconds of a fraction; digits beyond the ninth are dropped. A mark without a digit after it is left where it is.
+fn fraction(rest: &mut &[u8]) -> i64 {
+    let [b'.' | b',', after @ ..] = *rest else { return 0 };
+    let count = after.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if count == 0 {
+        return 0;
+    }
+    let (number, after) = after.split_at(count);
+    *rest = after;
+    number.iter().chain(std::iter::repeat(&b'0')).take(9).fold(0, |value, digit| value * 10 + i64::from(digit - b'0'))
+}
+
+/// `Z` or `+02:00`, in seconds.
+fn zone(rest: &mut &[u8]) -> Option<i32> {
+    let sign = match rest.first()? {
+        b'Z' => {
+            *rest = rest.get(1..)?;
+            return Some(0);
+        }
+        b'+' => 1,
+        b'-' => -1,
         _ => return None,
     };
-    let (hours, minutes) = tail.split_once(':')?;
-    let two = |t: &str| if t.len() == 2 && t.bytes().all(|c| c.is_ascii_digit()) { t.parse::<i32>().ok() } else { None };
-    let (hours, minutes) = (two(hours)?, two(minutes)?);
-    (hours <= 23 && minutes < 60).then_some(sign * (hours * 3600 + minutes * 60))
+    *rest = rest.get(1..)?;
+    let hours = digits(rest, 2, 2)?;
+    let minutes = digits(eat(rest, b':')?, 2, 2)?;
+    let seconds = i32::try_from(hours * 3600 + minutes * 60).ok()?;
+    (hours <= 24 && minutes <= 60).then_some(sign * seconds)
 }

@@ -1,6 +1,6 @@
 //! One pass over JSON text, with the errors of Go's scanner.
 
-use super::{Json, JsonFault, MAX_DEPTH, quote_byte};
+use super::{Json, JsonFault, MAX_DEPTH, MAX_DEPTH_OF_GO, quote_byte};
 
 pub(super) fn parse(bytes: &[u8]) -> Result<Json, JsonFault> {
     let mut scan = Scan { bytes, at: 0 };
@@ -48,10 +48,8 @@ impl Scan<'_> {
     }
 
     fn value(&mut self, depth: usize) -> Result<Json, JsonFault> {
-        if depth > MAX_DEPTH {
-            return Err(JsonFault::TooDeep);
-        }
         match self.next_visible()? {
+            open @ (b'{' | b'[') if depth >= MAX_DEPTH => self.deep(open, depth),
             b'{' => self.object(depth),
             b'[' => self.list(depth),
             b'"' => Ok(Json::Text(self.text()?)),
@@ -60,6 +58,64 @@ impl Scan<'_> {
             b'n' => self.literal("null", Json::Null),
             first @ (b'-' | b'0'..=b'9') => self.number(first),
             byte => Err(invalid(byte, "looking for beginning of value")),
+        }
+    }
+
+    /// Checks a container and keeps nothing of it. What is open stands on the heap.
+    fn deep(&mut self, first: u8, depth: usize) -> Result<Json, JsonFault> {
+        let mut open = vec![first];
+        // Whether the innermost container may still close without a value or a comma.
+        let mut fresh = true;
+        while let Some(innermost) = open.last().copied() {
+            let close = if innermost == b'{' { b'}' } else { b']' };
+            self.skip_space();
+            if fresh && self.peek() == Some(close) {
+                self.at += 1;
+                open.pop();
+                fresh = false;
+                continue;
+            }
+            if !fresh {
+                match self.next_visible()? {
+                    b',' => {}
+                    byte if byte == close => {
+                        open.pop();
+                        continue;
+                    }
+                    byte if innermost == b'{' => return Err(invalid(byte, "after object key:value pair")),
+                    byte => return Err(invalid(byte, "after array element")),
+                }
+            }
+            if innermost == b'{' {
+                self.key()?;
+            }
+            fresh = false;
+            self.skip_space();
+            match self.peek() {
+                Some(byte @ (b'{' | b'[')) => {
+                    self.at += 1;
+                    if depth + open.len() >= MAX_DEPTH_OF_GO {
+                        return Err(invalid(byte, "exceeded max depth"));
+                    }
+                    open.push(byte);
+                    fresh = true;
+                }
+                _ => drop(self.value(0)?),
+            }
+        }
+        Ok(Json::Deep(if first == b'{' { "object" } else { "array" }))
+    }
+
+    /// The name of a member, and the colon after it.
+    fn key(&mut self) -> Result<String, JsonFault> {
+        match self.next_visible()? {
+            b'"' => {}
+            byte => return Err(invalid(byte, "looking for beginning of object key string")),
+        }
+        let key = self.text()?;
+        match self.next_visible()? {
+            b':' => Ok(key),
+            byte => Err(invalid(byte, "after object key")),
         }
     }
 
@@ -98,15 +154,7 @@ impl Scan<'_> {
             return Ok(Json::Object(members));
         }
         loop {
-            match self.next_visible()? {
-                b'"' => {}
-                byte => return Err(invalid(byte, "looking for beginning of object key string")),
-            }
-            let key = self.text()?;
-            match self.next_visible()? {
-                b':' => {}
-                byte => return Err(invalid(byte, "after object key")),
-            }
+            let key = self.key()?;
             members.push((key, self.value(depth + 1)?));
             match self.next_visible()? {
                 b',' => {}

@@ -60,8 +60,32 @@ fn keys_fold_as_go_folds_them() {
 }
 
 #[test]
-fn nesting_is_bounded() {
-    let deep = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
-    assert!(Json::parse(deep(MAX_DEPTH).as_bytes()).is_ok());
-    assert_eq!(Json::parse(deep(100_000).as_bytes()), Err(JsonFault::TooDeep));
+fn what_nests_deep_is_checked_and_not_kept() {
+    let lists = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+    let objects = |depth: usize| "{\"a\":".repeat(depth) + "1" + &"}".repeat(depth);
+    let parse = |text: &str| Json::parse(text.as_bytes());
+    assert!(!parse(&lists(MAX_DEPTH)).unwrap().nests_below(MAX_DEPTH));
+    for depth in [MAX_DEPTH + 1, 1000, 10_000] {
+        assert!(parse(&lists(depth)).unwrap().nests_below(MAX_DEPTH), "{depth}");
+        assert!(parse(&objects(depth)).unwrap().nests_below(MAX_DEPTH), "{depth}");
+    }
+    assert_eq!(syntax(&lists(10_001)), "invalid character '[' exceeded max depth");
+    assert_eq!(syntax(&objects(100_000)), "invalid character '{' exceeded max depth");
+    let around = |inner: &str| "[".repeat(300) + inner + &"]".repeat(300);
+    for fine in ["", "1", " [ ] , { } ", "{\"a\":[],\"b\":{}}", "\"]\",null"] {
+        assert!(parse(&around(fine)).is_ok(), "{fine}");
+    }
+    for (broken, reason) in [
+        (",", "invalid character ',' looking for beginning of value"),
+        ("1,", "invalid character ']' looking for beginning of value"),
+        ("1 2", "invalid character '2' after array element"),
+        ("{1", "invalid character '1' looking for beginning of object key string"),
+        ("{\"a\"]", "invalid character ']' after object key"),
+        ("{\"a\":1]", "invalid character ']' after object key:value pair"),
+        ("{\"a\":1,}", "invalid character '}' looking for beginning of object key string"),
+        ("}", "invalid character '}' looking for beginning of value"),
+    ] {
+        assert_eq!(syntax(&around(broken)), reason, "{broken}");
+    }
+    assert_eq!(syntax(&"[".repeat(300)), "unexpected end of JSON input");
 }

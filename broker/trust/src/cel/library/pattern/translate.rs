@@ -13,7 +13,7 @@ type Translating<T> = Result<T, PatternFault>;
 
 /// The same expression for the `regex` crate.
 pub(super) fn translate(written: &str) -> Translating<String> {
-    let mut t = Translator { chars: written.chars().collect(), at: 0, depth: 0, groups: 0, names: Vec::new(), unit: true };
+    let mut t = Translator { chars: written.chars().collect(), at: 0, depth: 0, unit: true };
     if t.chars.len() > 1000 {
         return Err(PatternFault::Beyond("a long pattern".to_owned()));
     }
@@ -36,8 +36,6 @@ struct Translator {
     chars: Vec<char>,
     at: usize,
     depth: u32,
-    groups: u32,
-    names: Vec<(String, bool)>,
     /// Whether what was read last can be repeated.
     unit: bool,
 }

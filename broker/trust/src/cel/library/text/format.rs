@@ -2,8 +2,18 @@
 
 use super::super::super::number;
 use super::super::super::types::Type;
-use super::super::super::value::{List, Val};
-use super::super::{Called, Context, convert};
+use super::super::super::value::{List, Map, Val};
+use super::super::{Called, convert};
+use crate::go::quote::quote;
+
+/// How deep a value may nest to be printed.
+const MAX_DEPTH: u32 = 150;
+
+/// The most digits of `%f` that are printed here.
+const MAX_PRECISION: u32 = 60;
+
+/// The widest `%e` that is printed here.
+const MAX_WIDTH: usize = 1 << 16;
 
 /// A clause of a format string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,7 +165,7 @@ fn wrong(what: &str) -> String {
 }
 
 /// Carries out a format string.
-pub(super) fn format(text: &str, values: &List, context: &Context<'_>) -> Called {
+pub(super) fn format(text: &str, values: &List) -> Called {
     let mut out = String::new();
     let mut used = 0;
     for piece in pieces(text, values.len()) {
@@ -165,9 +175,10 @@ pub(super) fn format(text: &str, values: &List, context: &Context<'_>) -> Called
             Ok(Piece::Clause(clause)) => {
                 let value = values.get(used).unwrap_or(Val::Null);
                 used += 1;
-                match one(clause, &value, context)? {
-                    Some(printed) => out.push_str(&printed),
-                    None => return Ok(Val::error(format!("error during formatting: {}", clause.complaint(value.type_name())))),
+                match one(clause, &value) {
+                    Ok(printed) => out.push_str(&printed),
+                    Err(Unprinted::Error(why)) => return Ok(Val::error(format!("error during formatting: {why}"))),
+                    Err(Unprinted::Beyond(reason)) => return Err(reason),
                 }
             }
         }
@@ -175,43 +186,134 @@ pub(super) fn format(text: &str, values: &List, context: &Context<'_>) -> Called
     Ok(Val::from(out))
 }
 
-/// One value in one clause; nothing if they do not go together.
-fn one(clause: Clause, value: &Val, _context: &Context<'_>) -> Result<Option<String>, String> {
+/// Why a value is not printed.
+enum Unprinted {
+    /// With an error; the text stands after `error during formatting: `.
+    Error(String),
+    /// It is not decided here how.
+    Beyond(String),
+}
+
+type Printing = Result<String, Unprinted>;
+
+/// The error of a clause that does not take a value.
+fn unfit<T>(clause: Clause, value: &Val) -> Result<T, Unprinted> {
+    Err(Unprinted::Error(clause.complaint(value.type_name())))
+}
+
+/// One value in one clause.
+fn one(clause: Clause, value: &Val) -> Printing {
     Ok(match (clause, value) {
-        (Clause::Text, Val::Null) => Some("null".to_owned()),
-        (Clause::Text, Val::List(_) | Val::Map(_) | Val::Type(_)) => return Err("%s of a list, a map or a type".to_owned()),
-        (Clause::Text, Val::Bytes(b)) => std::str::from_utf8(b).ok().map(str::to_owned),
-        (Clause::Text, Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Str(_) | Val::Timestamp(_) | Val::Duration(_)) => {
-            match convert::convert("string", value)? {
-                Val::Str(s) => Some(s.to_string()),
-                _ => None,
-            }
-        }
-        (Clause::Decimal, Val::Int(n)) => Some(n.to_string()),
-        (Clause::Decimal, Val::Uint(n)) => Some(n.to_string()),
-        (Clause::Binary, Val::Int(n)) => Some(signed(*n, format!("{:b}", n.unsigned_abs()))),
-        (Clause::Binary, Val::Uint(n)) => Some(format!("{n:b}")),
-        (Clause::Binary, Val::Bool(b)) => Some(u8::from(*b).to_string()),
-        (Clause::Octal, Val::Int(n)) => Some(signed(*n, format!("{:o}", n.unsigned_abs()))),
-        (Clause::Octal, Val::Uint(n)) => Some(format!("{n:o}")),
-        (Clause::Hex { upper }, Val::Int(n)) => Some(cased(signed(*n, format!("{:x}", n.unsigned_abs())), upper)),
-        (Clause::Hex { upper }, Val::Uint(n)) => Some(cased(format!("{n:x}"), upper)),
-        (Clause::Hex { upper }, Val::Str(s)) => Some(cased(s.bytes().map(|b| format!("{b:02x}")).collect(), upper)),
-        (Clause::Hex { upper }, Val::Bytes(s)) => Some(cased(s.iter().map(|b| format!("{b:02x}")).collect(), upper)),
-        (Clause::Fixed(precision), Val::Double(d)) => Some(fixed(*d, precision)?),
-        (Clause::Scientific(_), Val::Double(_)) => return Err("%e of a double".to_owned()),
-        (Clause::Fixed(_) | Clause::Scientific(_), Val::Str(s)) if matches!(&**s, "NaN" | "Infinity" | "-Infinity") => {
-            return Err("a special number as text".to_owned());
-        }
-        _ => None,
+        (Clause::Text, _) => return text_of(value, 0),
+        (Clause::Decimal, Val::Int(n)) => n.to_string(),
+        (Clause::Decimal, Val::Uint(n)) => n.to_string(),
+        (Clause::Binary, Val::Int(n)) => signed(*n, format!("{:b}", n.unsigned_abs())),
+        (Clause::Binary, Val::Uint(n)) => format!("{n:b}"),
+        (Clause::Binary, Val::Bool(b)) => u8::from(*b).to_string(),
+        (Clause::Octal, Val::Int(n)) => signed(*n, format!("{:o}", n.unsigned_abs())),
+        (Clause::Octal, Val::Uint(n)) => format!("{n:o}"),
+        (Clause::Hex { upper }, Val::Int(n)) => cased(signed(*n, format!("{:x}", n.unsigned_abs())), upper),
+        (Clause::Hex { upper }, Val::Uint(n)) => cased(format!("{n:x}"), upper),
+        (Clause::Hex { upper }, Val::Str(s)) => cased(s.bytes().map(|b| format!("{b:02x}")).collect(), upper),
+        (Clause::Hex { upper }, Val::Bytes(s)) => cased(s.iter().map(|b| format!("{b:02x}")).collect(), upper),
+        (Clause::Fixed(precision), _) => match special_double(value) {
+            Some(d) => fixed(d, precision)?,
+            None => return unfit(clause, value),
+        },
+        (Clause::Scientific(precision), _) => match special_double(value) {
+            Some(d) => scientific(d, precision),
+            None => return unfit(clause, value),
+        },
+        _ => return unfit(clause, value),
     })
 }
 
-/// `%f` in the English way, with commas between thousands.
-fn fixed(d: f64, precision: Option<u32>) -> Result<String, String> {
+/// A double, or one of the three texts that stand for one.
+fn special_double(value: &Val) -> Option<f64> {
+    match value {
+        Val::Double(d) => Some(*d),
+        Val::Str(s) => match &**s {
+            "NaN" => Some(f64::NAN),
+            "Infinity" => Some(f64::INFINITY),
+            "-Infinity" => Some(f64::NEG_INFINITY),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// `%s`.
+fn text_of(value: &Val, depth: u32) -> Printing {
+    match value {
+        _ if depth > MAX_DEPTH => Err(Unprinted::Beyond("%s of what nests deep".to_owned())),
+        Val::List(list) => {
+            let items = list.items().iter().map(|item| literal_of(item, depth + 1)).collect::<Result<Vec<_>, _>>()?;
+            Ok(format!("[{}]", items.join(", ")))
+        }
+        Val::Map(map) => map_of(map, depth),
+        Val::Null => Ok("null".to_owned()),
+        Val::Type(name) => Ok(name.to_string()),
+        Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Str(_) | Val::Bytes(_) | Val::Timestamp(_) | Val::Duration(_) => {
+            match convert::convert("string", value).map_err(Unprinted::Beyond)? {
+                Val::Str(text) => Ok(text.to_string()),
+                other => Err(Unprinted::Error(format!("could not convert argument {} to string", quote(&other.to_string())))),
+            }
+        }
+        _ => unfit(Clause::Text, value),
+    }
+}
+
+/// A map, sorted by its keys as they are printed.
+fn map_of(map: &Map, depth: u32) -> Printing {
+    let mut entries = Vec::with_capacity(map.len());
+    for (key, value) in map.entries() {
+        let key = match key {
+            Val::Str(_) | Val::Bool(_) | Val::Int(_) | Val::Uint(_) => literal_of(key, depth + 1)?,
+            other => return Err(Unprinted::Error(format!("no formatting function for map key of type {}", other.type_name()))),
+        };
+        // Go looks each key up again, by which an escaped name of a claim becomes another.
+        if map.is_unescaping() && key.contains("__") {
+            return Err(Unprinted::Beyond("%s of a map with escaped names".to_owned()));
+        }
+        entries.push((key, literal_of(value, depth + 1)?));
+    }
+    entries.sort_by(|a, b| a.0.cmp(&b.0));
+    let printed: Vec<String> = entries.into_iter().map(|(key, value)| format!("{key}:{value}")).collect();
+    Ok(format!("{{{}}}", printed.join(", ")))
+}
+
+/// A value within a list or a map, as a literal of CEL.
+fn literal_of(value: &Val, depth: u32) -> Printing {
+    match value {
+        Val::Str(text) => Ok(quote(text)),
+        Val::Bytes(_) => text_of(value, depth).map(|text| format!("b{}", quote(&text))),
+        Val::Double(d) if d.is_finite() => Ok(format!("{d:.6}")),
+        Val::Double(d) => Ok(quote(&number::go_verb_v(*d))),
+        Val::Timestamp(_) => text_of(value, depth).map(|text| format!("timestamp({})", quote(&text))),
+        Val::Duration(_) => text_of(value, depth).map(|text| format!("duration({})", quote(&text))),
+        Val::Null | Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Type(_) | Val::List(_) | Val::Map(_) => text_of(value, depth),
+        other => Err(Unprinted::Error(format!("no formatting function for {}", other.type_name()))),
+    }
+}
+
+/// What the English way of numbers calls those that are none.
+fn no_number(d: f64) -> Option<&'static str> {
+    match d {
+        _ if d.is_nan() => Some("NaN"),
+        f64::INFINITY => Some("\u{221e}"),
+        f64::NEG_INFINITY => Some("-\u{221e}"),
+        _ => None,
+    }
+}
+
+/// `%f` in the English way, with commas between thousands. Zero has no sign.
+fn fixed(d: f64, precision: Option<u32>) -> Printing {
     let precision = precision.unwrap_or(6);
-    if !d.is_finite() || precision > 15 || d.abs() >= 1e15 {
-        return Err(format!("%f of {}", number::go_verb_g(d)));
+    if let Some(word) = no_number(d) {
+        return Ok(word.to_owned());
+    }
+    if precision > MAX_PRECISION {
+        return Err(Unprinted::Beyond(format!("%f with {precision} digits")));
     }
     let plain = format!("{:.*}", precision as usize, d.abs());
     let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));
@@ -226,7 +328,30 @@ fn fixed(d: f64, precision: Option<u32>) -> Result<String, String> {
         out.push('.');
         out.push_str(fraction);
     }
-    Ok(if d.is_sign_negative() { format!("-{out}") } else { out })
+    Ok(if d < 0.0 { format!("-{out}") } else { out })
+}
+
+/// `%e` in the English way. cel-go gives the precision as a width, so that there are always six digits.
+fn scientific(d: f64, width: Option<u32>) -> String {
+    let printed = no_number(d).map_or_else(|| scientific_digits(d), str::to_owned);
+    let missing = (width.unwrap_or(6) as usize).min(MAX_WIDTH).saturating_sub(printed.chars().count());
+    format!("{}{printed}", " ".repeat(missing))
+}
+
+fn scientific_digits(d: f64) -> String {
+    let written = format!("{:.6e}", d.abs());
+    let (mantissa, exponent) = written.split_once('e').unwrap_or((&written, "0"));
+    let raised = |c: char| match c {
+        '-' => '\u{207b}',
+        '1' => '\u{b9}',
+        '2' => '\u{b2}',
+        '3' => '\u{b3}',
+        digit => char::from_u32(0x2070 + digit.to_digit(10).unwrap_or_default()).unwrap_or(digit),
+    };
+    let (minus, digits) = exponent.strip_prefix('-').map_or(("", exponent), |digits| ("-", digits));
+    let exponent: String = format!("{minus}{digits:0>2}").chars().map(raised).collect();
+    let sign = if d < 0.0 { "-" } else { "" };
+    format!("{sign}{mantissa}\u{d7}10{exponent}")
 }
 
 fn signed(n: i64, digits: String) -> String {
