@@ -12,21 +12,19 @@ import (
 
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/apis/apiserver"
-	"k8s.io/apiserver/pkg/apis/apiserver/validation"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
-	authenticationcel "k8s.io/apiserver/pkg/authentication/cel"
 	"k8s.io/apiserver/plugin/pkg/authenticator/token/oidc"
 )
 
 const initializedWithin = 10 * time.Second
 
 type oracle struct {
-	decoder  k8sruntime.Decoder
-	compiler authenticationcel.Compiler
+	decoder k8sruntime.Decoder
+	release release
 }
 
 func newOracle() *oracle {
-	return &oracle{decoder: newDecoder(), compiler: authenticationcel.NewDefaultCompiler()}
+	return &oracle{decoder: newDecoder(), release: newRelease()}
 }
 
 func (o *oracle) answer(c question) (result answer) {
@@ -42,7 +40,7 @@ func (o *oracle) answer(c question) (result answer) {
 		result.LoadError = &text
 		return result
 	}
-	if errs := validation.ValidateAuthenticationConfiguration(o.compiler, config, c.DisallowedIssuers); len(errs) > 0 {
+	if errs := o.release.validate(config, c.DisallowedIssuers); len(errs) > 0 {
 		result.ValidationErrors = listed(errs)
 		return result
 	}
@@ -73,10 +71,10 @@ func (o *oracle) build(ctx context.Context, c question, entry apiserver.JWTAuthe
 	options := oidc.Options{
 		JWTAuthenticator:     entry,
 		Client:               &http.Client{Transport: documents(c.HTTP)},
-		Compiler:             o.compiler,
 		SupportedSigningAlgs: oidc.AllValidSigningAlgorithms(),
 		DisallowedIssuers:    c.DisallowedIssuers,
 	}
+	o.release.complete(&options)
 	setClock(&options, time.Unix(c.Now, 0))
 	built, err := oidc.New(ctx, options)
 	if err != nil {

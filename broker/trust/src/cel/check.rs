@@ -32,6 +32,8 @@ pub(super) struct Callee {
 pub(super) enum Name {
     /// A type, by its runtime name.
     Type(&'static str),
+    /// A type that the checker knows and the planner does not, which fails where the program is made.
+    Undefined(&'static str),
     /// A variable; `outermost` when loop variables of the same name are passed over.
     Variable { name: String, outermost: bool },
 }

@@ -161,7 +161,8 @@ impl Planner<'_> {
     fn plan(&self, e: &Expr) -> Planning<Node> {
         match &e.kind {
             Kind::Literal(value) => Ok(Node::Const(e.id, value.clone())),
-            Kind::Ident(_) => Ok(self.ident(e)),
+            Kind::Ident(_) => self.ident(e),
+            Kind::Select { .. } if self.checked.names.contains_key(&e.id) => self.ident(e),
             Kind::Select { operand, field, test } => {
                 let mut attr = attribute(self.plan(operand)?);
                 let name = Val::from(field.as_str());
@@ -186,14 +187,15 @@ impl Planner<'_> {
         }
     }
 
-    fn ident(&self, e: &Expr) -> Node {
-        match self.checked.names.get(&e.id) {
+    fn ident(&self, e: &Expr) -> Planning<Node> {
+        Ok(match self.checked.names.get(&e.id) {
+            Some(Name::Undefined(name)) => return Err(PlanFault::Refused(format!("reference to undefined type: {name}"))),
             Some(Name::Type(name)) => Node::Const(e.id, Val::Type((*name).into())),
             Some(Name::Variable { name, outermost }) => {
                 Node::Attr(Attr::Variable { id: e.id, name: name.clone(), outermost: *outermost, path: Vec::new() })
             }
             None => Node::Const(e.id, Val::error("no such attribute")),
-        }
+        })
     }
 
     fn fold(&self, e: &Expr, fold: &Fold) -> Planning<Node> {

@@ -135,6 +135,35 @@ fn selections_are_found_where_the_email_rule_looks() {
 }
 
 #[test]
+fn what_an_expression_may_use_is_never_too_little() {
+    let environment = Environment::new(Minor::V1_36);
+    let may = |text: &str| environment.compile(Scope::Claims, text).unwrap().may_use("claims", "deep");
+    for text in [
+        "claims.sub",
+        "has(claims.sub)",
+        "claims.?sub.orValue('')",
+        "claims['sub']",
+        "claims[?'sub'].hasValue()",
+        "'deep'",
+        "[1].map(x, claims.sub)",
+    ] {
+        assert!(!may(text), "{text}");
+    }
+    for text in [
+        "claims.deep",
+        "claims['deep']",
+        "claims.?deep",
+        "claims[claims.sub]",
+        "claims",
+        "dyn(claims).all(c, true)",
+        "claims.sub == claims['de' + 'ep']",
+        "claims.de__x__ep",
+    ] {
+        assert!(may(text), "{text}");
+    }
+}
+
+#[test]
 fn costs_are_counted_and_limited() {
     let environment = Environment::new(Minor::V1_36);
     let run = |text: &str| environment.compile(Scope::Claims, text).unwrap().evaluate_with_cost(Input::Claims(&inputs().0));

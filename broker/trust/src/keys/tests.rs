@@ -125,3 +125,79 @@ fn weak_keys_verify_nothing() {
         assert!(!keys.verifies("", Algorithm::named("RS256").unwrap(), b"the input", &signature), "{exponent}");
     }
 }
+
+/// The content of the first DER value, and what stands after it.
+fn der(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let long = usize::from(bytes[1].saturating_sub(0x80));
+    let length =
+        if bytes[1] < 0x80 { usize::from(bytes[1]) } else { bytes[2..2 + long].iter().fold(0, |n, byte| n << 8 | usize::from(*byte)) };
+    bytes[2 + long..].split_at(length)
+}
+
+/// A private RSA key with every member, of a PKCS #8 document.
+fn private_rsa() -> Value {
+    use aws_lc_rs::encoding::AsDer;
+    let pair = aws_lc_rs::rsa::KeyPair::generate(aws_lc_rs::rsa::KeySize::Rsa2048).unwrap();
+    let document = pair.as_der().unwrap();
+    let (_, rest) = der(der(document.as_ref()).0);
+    let mut rest = der(der(der(rest).1).0).0;
+    let mut key = json!({"kty": "RSA"});
+    for name in ["version", "n", "e", "d", "p", "q", "dp", "dq", "qi"] {
+        let (number, after) = der(rest);
+        key[name] = json!(crate::go::base64::encode_raw_url(number.strip_prefix(&[0]).unwrap_or(number)));
+        rest = after;
+    }
+    key
+}
+
+#[test]
+fn a_private_rsa_key_is_judged_by_its_numbers() {
+    let key = private_rsa();
+    let with = |name: &str, value: Value| {
+        let mut key = key.clone();
+        key[name] = value;
+        read(&json!([key]))
+    };
+    assert_eq!(read(&json!([key])).unwrap().len(), 1, "a sound one does no harm");
+    let input: [&[u8]; 2] = [b"the input", &[0; 256]];
+    assert!(!read(&json!([key])).unwrap().verifies("", Algorithm::named("RS256").unwrap(), input[0], input[1]));
+    for absent in ["dp", "dq", "qi"] {
+        assert_eq!(with(absent, Value::Null).unwrap().len(), 1, "Go computes {absent}");
+    }
+    for (name, value) in [("p", json!("AQAB")), ("q", key["p"].clone()), ("n", json!("AQAB")), ("d", json!("AQAB")), ("q", Value::Null)] {
+        assert!(matches!(with(name, value), Err(KeySetFault::Undecodable(_))), "{name}");
+    }
+    // Releases of Go differ about these.
+    for (name, value) in [("dp", json!("AQAB")), ("e", json!("Ag"))] {
+        assert!(matches!(with(name, value), Err(KeySetFault::Undetermined(_))), "{name}");
+    }
+    let long = json!(crate::go::base64::encode_raw_url(&[0xff; 5000]));
+    assert!(matches!(with("p", long), Err(KeySetFault::Undetermined(_))));
+}
+
+#[test]
+fn a_certificate_must_be_of_its_key() {
+    use base64::Engine;
+    let certificate = |algorithm| {
+        let pair = rcgen::KeyPair::generate_for(algorithm).unwrap();
+        let made = rcgen::CertificateParams::new(vec!["a".to_owned()]).unwrap().self_signed(&pair).unwrap();
+        (pair, json!([base64::engine::general_purpose::STANDARD.encode(made.der())]))
+    };
+    let (p256, of_p256) = certificate(&rcgen::PKCS_ECDSA_P256_SHA256);
+    let (ed25519, of_ed25519) = certificate(&rcgen::PKCS_ED25519);
+    let text = |bytes: &[u8]| json!(crate::go::base64::encode_raw_url(bytes));
+    let point = rcgen::PublicKeyData::der_bytes(&p256);
+    let ec = json!({"kty": "EC", "crv": "P-256", "x": text(&point[1..33]), "y": text(&point[33..])});
+    let okp = json!({"kty": "OKP", "crv": "Ed25519", "x": text(rcgen::PublicKeyData::der_bytes(&ed25519))});
+    let holds = |key: &Value, chain: &Value| {
+        let mut key = key.clone();
+        key["x5c"] = chain.clone();
+        read(&json!([key])).is_ok()
+    };
+    assert!(holds(&ec, &of_p256) && holds(&okp, &of_ed25519));
+    assert!(!holds(&ec, &of_ed25519) && !holds(&okp, &of_p256));
+    assert!(!holds(&json!({"kty": "oct", "k": "AQ"}), &of_p256));
+    let mut private = ec.clone();
+    private["d"] = text(&[1; 32]);
+    assert!(holds(&private, &of_p256) && !holds(&private, &of_ed25519), "the public half is compared");
+}

@@ -27,29 +27,67 @@ fn reject(stage: Stage, code: Code, message: impl Into<String>) -> End {
     End::Rejected(Rejection::new(stage, code, message))
 }
 
-/// Of an expression that failed, whose rarer words are not the apiserver's exactly.
-fn failed(stage: Stage, code: Code, message: impl Into<String>) -> End {
-    End::Rejected(Rejection::new(stage, code, message).near())
+/// An expression that failed.
+pub(super) struct Failure {
+    /// The apiserver's words, without what it says before.
+    pub(super) message: String,
+    /// Whether they are exact.
+    pub(super) exact: bool,
 }
 
-/// Evaluates an expression; the fault's text is the apiserver's, without what it says before.
-pub(super) fn evaluate(expression: &Expression, input: Input<'_>) -> Result<Result<Value, String>, Undetermined> {
-    let reason = match expression.evaluate(input) {
+/// The rejection by an expression that failed, after the words that the apiserver puts before it.
+pub(super) fn failed(stage: Stage, code: Code, before: &str, failure: &Failure) -> End {
+    let rejection = Rejection::new(stage, code, format!("{before}{}", failure.message));
+    End::Rejected(if failure.exact { rejection } else { rejection.near() })
+}
+
+/// Evaluates an expression.
+pub(super) fn evaluate(expression: &Expression, input: Input<'_>) -> Result<Result<Value, Failure>, Undetermined> {
+    let (reason, exact) = match expression.evaluate(input) {
         Ok(value) => return Ok(Ok(value)),
-        Err(EvaluateFault::Failed { message }) => message,
-        Err(EvaluateFault::CostLimit) => "operation cancelled: actual cost limit exceeded".to_owned(),
+        Err(EvaluateFault::Failed { message }) => {
+            let exact = is_exact(&message);
+            (message, exact)
+        }
+        Err(EvaluateFault::CostLimit) => ("operation cancelled: actual cost limit exceeded".to_owned(), true),
         Err(EvaluateFault::Undetermined(undetermined)) => {
             return Err(Undetermined::new(Code::ExpressionUndetermined, format!("{}: {}", undetermined.expression, undetermined.reason)));
         }
     };
-    Ok(Err(format!("expression '{}' resulted in error: {reason}", expression.text())))
+    Ok(Err(Failure { message: format!("expression '{}' resulted in error: {reason}", expression.text()), exact }))
+}
+
+/// Whether an error of an expression is one of those whose words were held against the apiserver's. Others carry the names of Go's types, or
+/// the words of its libraries.
+fn is_exact(message: &str) -> bool {
+    const WHOLE: [&str; 8] = [
+        "no such overload",
+        "division by zero",
+        "modulus by zero",
+        "integer overflow",
+        "unsigned integer overflow",
+        "timestamp overflow",
+        "optional.none() dereference",
+        "NaN values cannot be ordered",
+    ];
+    const BEGINNINGS: [&str; 8] = [
+        "no such key: ",
+        "type conversion error from ",
+        "index out of bounds: ",
+        "index out of range: ",
+        "invalid substring range. ",
+        "cannot slice(",
+        "claim \"",
+        "unknown time zone ",
+    ];
+    WHOLE.contains(&message) || BEGINNINGS.iter().any(|beginning| message.starts_with(beginning))
 }
 
 fn username(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<String, End> {
     const BEFORE: &str = "oidc: error evaluating username claim expression: ";
     if let Some(expression) = &authenticator.username {
         let value = evaluate(expression, view.input(expression)?)?
-            .map_err(|reason| failed(Stage::Username, Code::UsernameExpressionFailed, format!("{BEFORE}{reason}")))?;
+            .map_err(|failure| failed(Stage::Username, Code::UsernameExpressionFailed, BEFORE, &failure))?;
         let Some(name) = value.as_str() else {
             let message = format!("{BEFORE}username claim expression must return a string");
             return Err(reject(Stage::Username, Code::UsernameNotString, message));
@@ -100,7 +138,7 @@ fn groups(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<Vec<St
     const BEFORE: &str = "oidc: error evaluating group claim expression: ";
     let Some(expression) = &authenticator.groups else { return Ok(Vec::new()) };
     let value = evaluate(expression, view.input(expression)?)?
-        .map_err(|reason| failed(Stage::Groups, Code::GroupsExpressionFailed, format!("{BEFORE}{reason}")))?;
+        .map_err(|failure| failed(Stage::Groups, Code::GroupsExpressionFailed, BEFORE, &failure))?;
     text_list::read(&value).ok_or_else(|| {
         let message = format!("{BEFORE}expression must return a string or a list of strings");
         reject(Stage::Groups, Code::GroupsNotStrings, message)
@@ -119,7 +157,7 @@ fn uid(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<String, E
     const BEFORE: &str = "oidc: error evaluating uid claim expression: ";
     let Some(expression) = &authenticator.uid else { return Ok(String::new()) };
     let value = evaluate(expression, view.input(expression)?)?
-        .map_err(|reason| failed(Stage::Uid, Code::UidExpressionFailed, format!("{BEFORE}{reason}")))?;
+        .map_err(|failure| failed(Stage::Uid, Code::UidExpressionFailed, BEFORE, &failure))?;
     value
         .as_str()
         .map(str::to_owned)
@@ -136,8 +174,8 @@ fn extra(authenticator: &Authenticator, view: &ClaimsView<'_>, minor: Minor) -> 
     // All are evaluated before any result is looked at, and a failure has no `oidc:` before it.
     let mut values = Vec::new();
     for (key, expression) in &authenticator.extra {
-        let value =
-            evaluate(expression, view.input(expression)?)?.map_err(|reason| failed(Stage::Extra, Code::ExtraExpressionFailed, reason))?;
+        let value = evaluate(expression, view.input(expression)?)?
+            .map_err(|failure| failed(Stage::Extra, Code::ExtraExpressionFailed, "", &failure))?;
         values.push((key, expression, value));
     }
     for (key, expression, value) in values {

@@ -1,7 +1,7 @@
 //! Claim rules and user rules.
 
 use super::claims::ClaimsView;
-use super::mapping::evaluate;
+use super::mapping::{evaluate, failed};
 use super::{End, Rejection, Stage, User};
 use crate::Code;
 use crate::cel::{Expression, Input, UserInfo};
@@ -76,10 +76,8 @@ fn check<'a>(
     let reject = |code, reason: &str| End::Rejected(Rejection::new(words.stage, code, format!("{}{reason}", words.before)));
     let mut values = Vec::with_capacity(rules.len());
     for (expression, message) in rules {
-        let value = evaluate(expression, input(expression)?)?.map_err(|reason| {
-            let message = format!("{}{reason}", words.before);
-            End::Rejected(Rejection::new(words.stage, words.failed, message).near())
-        })?;
+        let value =
+            evaluate(expression, input(expression)?)?.map_err(|failure| failed(words.stage, words.failed, words.before, &failure))?;
         values.push((expression, message, value));
     }
     for (expression, message, value) in values {

@@ -294,6 +294,7 @@ fn the_first_that_does_not_skip_decides() {
 }
 
 mod expressions;
+mod observed;
 
 #[test]
 fn up_to_1_32_the_library_that_reads_tokens_has_another_name() {

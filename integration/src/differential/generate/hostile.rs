@@ -7,6 +7,7 @@ use crate::differential::random::Random;
 
 /// Expressions without parts, by type.
 pub(crate) const LEAVES: &[(&str, &[&str])] = &[
+    ("ty", &["timestamp", "duration", "google.protobuf.Duration", "google.protobuf.Any", "net.IP", "optional_type"]),
     (
         "T",
         &[

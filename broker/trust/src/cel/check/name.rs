@@ -1,10 +1,24 @@
 //! What names and selections mean.
 
+use std::sync::Arc;
+
 use super::super::ast::Expr;
 use super::super::decls::type_name;
 use super::super::types::Type;
 use super::{Checker, Name};
 use crate::Minor;
+
+/// Types with a name of several parts.
+fn qualified_type(name: &str) -> Option<(Name, Type)> {
+    Some(match name {
+        "google.protobuf.Timestamp" => (Name::Type("google.protobuf.Timestamp"), Type::Timestamp),
+        "google.protobuf.Duration" => (Name::Type("google.protobuf.Duration"), Type::Duration),
+        "google.protobuf.Any" => (Name::Undefined("google.protobuf.Any"), Type::Any),
+        "net.IP" => (Name::Type("net.IP"), Type::Opaque("net.IP")),
+        "net.CIDR" => (Name::Type("net.CIDR"), Type::Opaque("net.CIDR")),
+        _ => return None,
+    })
+}
 
 impl Checker<'_> {
     pub(super) fn ident(&mut self, e: &Expr, written: &str) -> Type {
@@ -26,18 +40,23 @@ impl Checker<'_> {
         if self.minor == Minor::V1_30 && matches!(name, "optional_type" | "optional") {
             self.beyond = Some("the name of the optional type in 1.30".to_owned());
         }
-        match type_name(name) {
-            Some((runtime, t)) => {
-                self.found.names.insert(e.id, Name::Type(runtime));
-                t
-            }
-            None => self.undeclared(e, written),
-        }
+        let (meaning, t) = match (name, type_name(name)) {
+            (_, Some((runtime, t))) => (Name::Type(runtime), t),
+            ("timestamp", None) => (Name::Undefined("timestamp"), Type::Of(Some(Arc::new(Type::Timestamp)))),
+            ("duration", None) => (Name::Undefined("duration"), Type::Of(Some(Arc::new(Type::Duration)))),
+            _ => return self.undeclared(e, written),
+        };
+        self.found.names.insert(e.id, meaning);
+        t
     }
 
     pub(super) fn select(&mut self, e: &Expr, operand: &Expr, field: &str, test: bool) -> Type {
         if let Some(name) = e.qualified_name().filter(|_| !test) {
             let root = name.trim_start_matches('.').split('.').next().unwrap_or_default().to_owned();
+            if let Some((meaning, of)) = qualified_type(&name).filter(|_| self.local(&root).is_none()) {
+                self.found.names.insert(e.id, meaning);
+                return Type::Of(Some(Arc::new(of)));
+            }
             if matches!(root.as_str(), "google" | "kubernetes" | "net") {
                 self.beyond = Some(format!("{name:?} may be the name of a type"));
             }

@@ -4,9 +4,19 @@ use std::cmp::Ordering;
 
 use super::super::value::{List, Val};
 use super::{Called, Context, operator};
+use crate::Minor;
+
+/// The longest range since 1.37.
+const MAX_RANGE: i64 = 1_000_000;
 
 pub(super) fn call(overload: &str, args: &[Val], context: &Context<'_>) -> Option<Called> {
     let done = match (overload, args) {
+        ("lists_range", [Val::Int(n)]) if *n < 0 && context.minor >= Minor::V1_37 => {
+            Val::error(format!("lists.range: size must be non-negative, got {n}"))
+        }
+        ("lists_range", [Val::Int(n)]) if *n > MAX_RANGE && context.minor >= Minor::V1_37 => {
+            Val::error(format!("lists.range: size {n} exceeds maximum allowed ({MAX_RANGE})"))
+        }
         ("lists_range", [Val::Int(n)]) if *n > 1_100_000 => return Some(Err("a very long range".to_owned())),
         ("lists_range", [Val::Int(n)]) => Val::list((0..*n).map(Val::Int).collect()),
         ("list_includes_dyn_dyn", [Val::List(list), item]) => Val::Bool(list.items().iter().any(|i| i.equals(item).is_true())),

@@ -9,7 +9,12 @@ use super::{Called, Context};
 #[derive(Debug)]
 pub(in crate::cel) struct Pattern {
     regex: regex::Regex,
+    /// Whether it asks what Unicode says of a character, which depends on the release of Unicode.
+    unicode: bool,
 }
+
+/// Up to this character all releases of Unicode say the same.
+const LAST_SETTLED: char = '\u{24f}';
 
 /// Why there is no pattern.
 #[derive(Debug, Clone)]
@@ -24,17 +29,27 @@ impl Pattern {
     /// Compiles a pattern in Go's syntax.
     pub(in crate::cel) fn compile(written: &str) -> Result<Self, PatternFault> {
         let translated = translate::translate(written)?;
-        let built = regex::RegexBuilder::new(&translated).size_limit(10 << 20).dfa_size_limit(2 << 20).nest_limit(60).build();
-        built.map(|regex| Self { regex }).map_err(|_| PatternFault::Beyond(format!("the pattern {written:?}")))
+        let unicode = translated.unicode;
+        let built = regex::RegexBuilder::new(&translated.text).size_limit(10 << 20).dfa_size_limit(2 << 20).nest_limit(60).build();
+        built.map(|regex| Self { regex, unicode }).map_err(|_| PatternFault::Beyond(format!("the pattern {written:?}")))
     }
 
     /// Whether it matches anywhere in the text.
     pub(super) fn is_match(&self, text: &str) -> Result<bool, String> {
+        self.settled(text)?;
         Ok(self.regex.is_match(text))
+    }
+
+    fn settled(&self, text: &str) -> Result<(), String> {
+        if self.unicode && text.chars().any(|c| c > LAST_SETTLED) {
+            return Err("a Unicode class in a pattern, and a text beyond U+024F".to_owned());
+        }
+        Ok(())
     }
 
     /// The first `n` matches, or all if `n` is negative.
     pub(super) fn find_all(&self, text: &str, n: i64) -> Result<Vec<String>, String> {
+        self.settled(text)?;
         let limit = usize::try_from(n).unwrap_or(usize::MAX);
         Ok(self.regex.find_iter(text).take(limit).map(|m| m.as_str().to_owned()).collect())
     }

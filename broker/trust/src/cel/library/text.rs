@@ -48,7 +48,7 @@ pub(super) fn call(overload: &str, args: &[Val], context: &Context<'_>) -> Optio
         ("string_find_all_string_int", [Val::Str(written), Val::Int(n)]) => {
             return Some(pattern::with(context, written, |p| Ok(Val::List(List::of_strings(p.find_all(s, *n)?)))));
         }
-        ("string_format", [Val::List(values)]) => return Some(format::format(s, values)),
+        ("string_format", [Val::List(values)]) => return Some(format::format(s, values, context.minor)),
         ("strings_quote", []) => Val::from(quote(s)),
         _ => return None,
     }))

@@ -11,9 +11,16 @@ const MAX_NESTING: u32 = 50;
 
 type Translating<T> = Result<T, PatternFault>;
 
+/// An expression of the `regex` crate.
+pub(super) struct Translated {
+    pub(super) text: String,
+    /// Whether it has a Unicode class.
+    pub(super) unicode: bool,
+}
+
 /// The same expression for the `regex` crate.
-pub(super) fn translate(written: &str) -> Translating<String> {
-    let mut t = Translator { chars: written.chars().collect(), at: 0, depth: 0, unit: true };
+pub(super) fn translate(written: &str) -> Translating<Translated> {
+    let mut t = Translator { chars: written.chars().collect(), at: 0, depth: 0, unit: true, unicode: false };
     if t.chars.len() > 1000 {
         return Err(PatternFault::Beyond("a long pattern".to_owned()));
     }
@@ -21,7 +28,7 @@ pub(super) fn translate(written: &str) -> Translating<String> {
     if t.at < t.chars.len() {
         return refused(&format!("unexpected ): `{written}`"));
     }
-    Ok(out)
+    Ok(Translated { text: out, unicode: t.unicode })
 }
 
 fn refused<T>(what: &str) -> Translating<T> {
@@ -38,6 +45,8 @@ struct Translator {
     depth: u32,
     /// Whether what was read last can be repeated.
     unit: bool,
+    /// Whether there is a Unicode class.
+    unicode: bool,
 }
 
 impl Translator {
@@ -206,7 +215,7 @@ impl Translator {
                 self.unit = !out.is_empty();
                 if out.is_empty() { beyond("an empty quotation") } else { Ok(out) }
             }
-            'p' | 'P' => beyond("a Unicode class"),
+            'p' | 'P' => self.unicode_class(),
             'd' | 'D' | 's' | 'S' | 'w' | 'W' => {
                 self.at += 1;
                 Ok(format!("[{}]", class::perl(c)))

@@ -4,13 +4,14 @@ use super::super::super::number;
 use super::super::super::types::Type;
 use super::super::super::value::{List, Map, Val};
 use super::super::{Called, convert};
+use crate::Minor;
 use crate::go::quote::quote;
 
 /// How deep a value may nest to be printed.
 const MAX_DEPTH: u32 = 150;
 
 /// The most digits of `%f` that are printed here.
-const MAX_PRECISION: u32 = 60;
+const MAX_PRECISION: u32 = 400;
 
 /// The widest `%e` that is printed here.
 const MAX_WIDTH: usize = 1 << 16;
@@ -165,7 +166,7 @@ fn wrong(what: &str) -> String {
 }
 
 /// Carries out a format string.
-pub(super) fn format(text: &str, values: &List) -> Called {
+pub(super) fn format(text: &str, values: &List, minor: Minor) -> Called {
     let mut out = String::new();
     let mut used = 0;
     for piece in pieces(text, values.len()) {
@@ -175,7 +176,7 @@ pub(super) fn format(text: &str, values: &List) -> Called {
             Ok(Piece::Clause(clause)) => {
                 let value = values.get(used).unwrap_or(Val::Null);
                 used += 1;
-                match one(clause, &value) {
+                match one(clause, &value, minor) {
                     Ok(printed) => out.push_str(&printed),
                     Err(Unprinted::Error(why)) => return Ok(Val::error(format!("error during formatting: {why}"))),
                     Err(Unprinted::Beyond(reason)) => return Err(reason),
@@ -202,7 +203,7 @@ fn unfit<T>(clause: Clause, value: &Val) -> Result<T, Unprinted> {
 }
 
 /// One value in one clause.
-fn one(clause: Clause, value: &Val) -> Printing {
+fn one(clause: Clause, value: &Val, minor: Minor) -> Printing {
     Ok(match (clause, value) {
         (Clause::Text, _) => return text_of(value, 0),
         (Clause::Decimal, Val::Int(n)) => n.to_string(),
@@ -221,7 +222,7 @@ fn one(clause: Clause, value: &Val) -> Printing {
             None => return unfit(clause, value),
         },
         (Clause::Scientific(precision), _) => match special_double(value) {
-            Some(d) => scientific(d, precision),
+            Some(d) => scientific(d, precision, minor),
             None => return unfit(clause, value),
         },
         _ => return unfit(clause, value),
@@ -332,13 +333,13 @@ fn fixed(d: f64, precision: Option<u32>) -> Printing {
 }
 
 /// `%e` in the English way. cel-go gives the precision as a width, so that there are always six digits.
-fn scientific(d: f64, width: Option<u32>) -> String {
-    let printed = no_number(d).map_or_else(|| scientific_digits(d), str::to_owned);
+fn scientific(d: f64, width: Option<u32>, minor: Minor) -> String {
+    let printed = no_number(d).map_or_else(|| scientific_digits(d, minor), str::to_owned);
     let missing = (width.unwrap_or(6) as usize).min(MAX_WIDTH).saturating_sub(printed.chars().count());
     format!("{}{printed}", " ".repeat(missing))
 }
 
-fn scientific_digits(d: f64) -> String {
+fn scientific_digits(d: f64, minor: Minor) -> String {
     let written = format!("{:.6e}", d.abs());
     let (mantissa, exponent) = written.split_once('e').unwrap_or((&written, "0"));
     let raised = |c: char| match c {
@@ -351,7 +352,9 @@ fn scientific_digits(d: f64) -> String {
     let (minus, digits) = exponent.strip_prefix('-').map_or(("", exponent), |digits| ("-", digits));
     let exponent: String = format!("{minus}{digits:0>2}").chars().map(raised).collect();
     let sign = if d < 0.0 { "-" } else { "" };
-    format!("{sign}{mantissa}\u{d7}10{exponent}")
+    // The library of 1.33 has new rules for English: no space.
+    let space = if minor < Minor::V1_33 { "\u{202f}" } else { "" };
+    format!("{sign}{mantissa}{space}\u{d7}{space}10{exponent}")
 }
 
 fn signed(n: i64, digits: String) -> String {

@@ -128,7 +128,11 @@ impl Translator {
             }
             if c == '\\' {
                 match self.chars.get(self.at + 1) {
-                    Some('p' | 'P') => return beyond("a Unicode class"),
+                    Some('p' | 'P') => {
+                        self.at += 1;
+                        out.push_str(&self.unicode_class()?);
+                        continue;
+                    }
                     Some(&letter @ ('d' | 'D' | 's' | 'S' | 'w' | 'W')) => {
                         self.at += 2;
                         out.push_str(&format!("[{}]", perl(letter)));
@@ -151,6 +155,34 @@ impl Translator {
         }
         out.push(']');
         Ok(out)
+    }
+
+    /// `pL`, `P{Lu}` or `p{^Greek}`, the backslash being read. Go knows many more names, and releases of it differ in some.
+    pub(super) fn unicode_class(&mut self) -> Translating<String> {
+        const KNOWN: [&str; 14] = ["L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "N", "Nd", "P", "S", "Z", "Greek", "Latin"];
+        let mut negated = self.peek() == Some('P');
+        self.at += 1;
+        let name: String = if self.eat("{") {
+            let name: String = self.chars.iter().skip(self.at).take_while(|c| **c != '}').collect();
+            self.at += name.chars().count() + 1;
+            if self.at > self.chars.len() {
+                return refused("invalid character class range");
+            }
+            name
+        } else {
+            let name = self.peek().map(String::from);
+            self.at += 1;
+            name.unwrap_or_default()
+        };
+        let plain = name.strip_prefix('^').unwrap_or(&name);
+        negated ^= plain.len() < name.len();
+        if KNOWN.contains(&plain) {
+            self.unicode = true;
+            return Ok(format!("\\{}{{{plain}}}", if negated { 'P' } else { 'p' }));
+        }
+        // No letter but these names a category.
+        let no_category = plain.len() == 1 && plain.bytes().all(|letter| letter.is_ascii_alphanumeric() && !b"CLMNPSZ".contains(&letter));
+        if no_category { refused("invalid character class range") } else { beyond("a Unicode class") }
     }
 
     fn member(&mut self) -> Translating<char> {

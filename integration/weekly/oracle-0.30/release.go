@@ -1,0 +1,1 @@
+../oracle-0.31/release.go
