@@ -137,6 +137,18 @@ mod tests {
     }
 
     #[test]
+    fn every_hole_of_a_hostile_form_is_filled() {
+        for case in 0..2000 {
+            let mut random = Random::of(2, case);
+            let wanted = TYPES[random.below(TYPES.len())];
+            let scope = random.one(&[Scope::Claims, Scope::User]);
+            let text = Maker::hostile(&mut random, scope).expression(wanted, 3);
+            assert_eq!(hole(&text), None, "{text}");
+            assert!(!text.contains("%v") && !text.contains("%w"), "{text}");
+        }
+    }
+
+    #[test]
     fn a_map_of_cel_is_no_hole() {
         assert_eq!(hole("{'a': {s}}"), Some((6, 3)));
         assert_eq!(hole("{{s}: {i}}"), Some((1, 3)));
