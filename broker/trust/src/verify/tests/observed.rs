@@ -13,13 +13,16 @@ fn extra(expression: &str) -> JwtAuthenticator {
 }
 
 /// The outcome as the table has it, and whether its words are said to be exact. Nothing if it is undetermined.
-fn observe(expression: &str, minor: Minor, token: &str, keys: &Keys) -> Option<(String, bool)> {
+fn observe(expression: &str, minor: Minor, token: &Token, keys: &Keys) -> Option<(String, bool)> {
     let configuration = AuthenticationConfiguration { jwt: vec![extra(expression)], anonymous: None };
-    if let Err(invalid) = validate(&configuration, minor, &[]) {
-        let kinds: Vec<&str> = invalid.errors.iter().map(|error| error.kind.name()).collect();
-        return invalid.undetermined.is_empty().then(|| (format!("?{}", kinds.join(" ")), true));
-    }
-    match ask(extra(expression), minor, token, keys) {
+    let compiled = match validate(&configuration, minor, &[]) {
+        Ok(compiled) => compiled,
+        Err(invalid) => {
+            let kinds: Vec<&str> = invalid.errors.iter().map(|error| error.kind.name()).collect();
+            return invalid.undetermined.is_empty().then(|| (format!("?{}", kinds.join(" ")), true));
+        }
+    };
+    match verify(&compiled, token, keys, at(NOW)).outcomes.into_iter().next()? {
         Outcome::Accepted(user) => Some((format!("={}", user.extra.get("a.b/c").cloned().unwrap_or_default().join("|")), true)),
         Outcome::Rejected(rejection) => Some((format!("!{}", rejection.message), rejection.exact)),
         _ => None,
@@ -29,7 +32,7 @@ fn observe(expression: &str, minor: Minor, token: &str, keys: &Keys) -> Option<(
 #[test]
 fn outcomes_are_those_observed() {
     let hub = Hub::new();
-    let (token, keys) = (hub.token(include_str!("observed.json")), hub.keys());
+    let (token, keys) = (Token::read(hub.token(include_str!("observed.json")).as_bytes()).unwrap(), hub.keys());
     let mut rows = include_str!("observed.tsv").lines();
     let minors: Vec<Minor> = rows.next().unwrap().split('\t').skip(1).map(|minor| minor.parse().unwrap()).collect();
     let (mut wrong, mut open) = (Vec::new(), Vec::new());
