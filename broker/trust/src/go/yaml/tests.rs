@@ -29,6 +29,7 @@ fn ours(json: &Json) -> Value {
         Json::Text(text) => text.as_str().into(),
         Json::List(items) => items.iter().map(ours).collect(),
         Json::Object(members) => Value::Object(members.iter().map(|(name, value)| (name.clone(), ours(value))).collect()),
+        Json::Deep(kind) => (*kind).into(),
     }
 }
 
