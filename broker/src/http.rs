@@ -1,11 +1,16 @@
 //! What Keyferry answers over HTTP: the published documents, the token API, and health, each on a listener of its own.
 
+mod acceptor;
+mod answers;
 mod connection;
 pub mod discovery;
 pub mod exchange;
+mod framing;
+mod gate;
 pub mod health;
 pub mod kubeconfig;
 pub mod listener;
 mod own_issuers;
 pub mod refusal;
+mod serving_certificate;
 pub mod token_api;

@@ -43,6 +43,7 @@ pub mod read_again;
 pub mod regular_file;
 pub mod serve;
 pub mod settings;
+pub mod source;
 pub mod state_directory;
 pub mod target_probe;
 pub mod targets;

@@ -2,6 +2,7 @@
 //! published and the names of accesses are bounded in number and spelling.
 
 mod accesses;
+mod connections;
 mod published_keys;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use self::accesses::Accesses;
+use self::connections::Connections;
 use self::published_keys::PublishedKeys;
 
 type Labels = Vec<(&'static str, &'static str)>;
@@ -44,6 +46,7 @@ pub struct Metrics {
     published_at: Gauge<i64, AtomicI64>,
     published_keys: PublishedKeys,
     accesses: Accesses,
+    connections: Connections,
     fences: Family<Labels, Gauge<i64, AtomicI64>>,
     own_key_reads: Family<Labels, Counter<u64, AtomicU64>>,
     own_key_writes: Family<Labels, Counter<u64, AtomicU64>>,
@@ -85,6 +88,7 @@ impl Default for Metrics {
         );
         let published_keys = PublishedKeys::register(&mut registry);
         let accesses = Accesses::register(&mut registry);
+        let connections = Connections::register(&mut registry);
         let fences = Family::default();
         registry.register("fence_in_force", "Whether an admission policy of the hub that Keyferry rests on is in force", fences.clone());
         let key_alarms = Family::default();
@@ -115,6 +119,7 @@ impl Default for Metrics {
             published_at,
             published_keys,
             accesses,
+            connections,
             fences,
             reloads,
             key_alarms,
@@ -210,6 +215,36 @@ impl Metrics {
     /// Another process leads: what this one knew of accesses grows old.
     pub fn accesses_gone(&self) {
         self.accesses.forget_all();
+    }
+
+    /// A connection was not served.
+    pub fn connection_refused(&self, listener: &'static str, reason: &'static str) {
+        self.connections.refused(listener, reason);
+    }
+
+    /// A connection is open.
+    pub fn connection_opened(&self, listener: &'static str) {
+        self.connections.opened(listener);
+    }
+
+    /// An open connection was ended by Keyferry.
+    pub fn connection_ended(&self, listener: &'static str, reason: &'static str) {
+        self.connections.ended(listener, reason);
+    }
+
+    /// An open connection is gone, whoever ended it.
+    pub fn connection_closed(&self, listener: &'static str) {
+        self.connections.closed(listener);
+    }
+
+    /// The certificate that a listener serves; `not_after` is its end in seconds since 1970.
+    pub fn serving_certificate(&self, listener: &'static str, not_after: i64) {
+        self.connections.certificate(listener, not_after);
+    }
+
+    /// A changed serving certificate was read.
+    pub fn serving_certificate_reloaded(&self, listener: &'static str, good: bool) {
+        self.connections.reloaded(listener, good);
     }
 
     /// Whether an admission policy is in force, by its name.

@@ -17,9 +17,10 @@ use self::shared::Shared;
 use crate::audit::AuditLog;
 use crate::controller::config_file;
 use crate::http::health::{self, HealthParts};
-use crate::http::listener::{Bounds, DRAIN, TlsListener};
+use crate::http::listener::{Bounds, DRAIN, PlainListener, TlsListener};
 use crate::http::{discovery, token_api};
 use crate::kube::client::HubAccess;
+use crate::metrics::Metrics;
 use crate::ports::AuditSink;
 use crate::read_again::ReadAgain;
 
@@ -49,8 +50,9 @@ pub struct Server {
     options: ServeOptions,
     discovery: TlsListener,
     api: TlsListener,
-    health: tokio::net::TcpListener,
+    health: PlainListener,
     audit: Arc<dyn AuditSink>,
+    metrics: Metrics,
 }
 
 impl Server {
@@ -65,11 +67,12 @@ impl Server {
             Some(path) => Arc::new(AuditLog::file(path).map_err(|source| ServeError::Audit { path: path.clone(), source })?),
             None => Arc::new(AuditLog::standard_output()),
         };
-        let discovery = TlsListener::bind(&server.discovery, Bounds::DOCUMENTS).await?;
-        let api = TlsListener::bind(&server.api, Bounds::TOKENS).await?;
-        let address = server.health_address;
-        let health = tokio::net::TcpListener::bind(address).await.map_err(|source| ServeError::Health { address, source })?;
-        Ok(Server { configuration, options, discovery, api, health, audit })
+        let metrics = Metrics::default();
+        let host = Some(server.public_url.host());
+        let discovery = TlsListener::bind(&server.discovery, Bounds::DOCUMENTS, host, metrics.clone())?;
+        let api = TlsListener::bind(&server.api, Bounds::TOKENS, None, metrics.clone())?;
+        let health = PlainListener::bind(server.health_address, Bounds::HEALTH, metrics.clone())?;
+        Ok(Server { configuration, options, discovery, api, health, audit, metrics })
     }
 
     /// Where the token API listens.
@@ -93,9 +96,9 @@ impl Server {
     /// # Errors
     /// [`ServeError`].
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
-        let Server { configuration, options, discovery, api, health, audit } = self;
+        let Server { configuration, options, discovery, api, health, audit, metrics } = self;
         let Configuration { server, policy } = configuration;
-        let mut shared = Shared::start(&server, policy, &options).await?;
+        let mut shared = Shared::start(&server, policy, &options, metrics).await?;
         let published = shared.publisher.reader();
         let serving = Arc::new(AtomicBool::new(false));
         let stopping = Arc::new(AtomicBool::new(false));
@@ -108,7 +111,7 @@ impl Server {
         };
         shared.background.spawn(async move {
             // Health outlives every other listener.
-            let _ = axum::serve(health, health::routes(health_parts)).await;
+            let _ = health.serve(health::routes(health_parts)).await;
         });
         let handles = [discovery.handle(), api.handle()];
         let mut listeners = JoinSet::new();

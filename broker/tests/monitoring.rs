@@ -40,6 +40,11 @@ fn series() -> BTreeMap<String, BTreeSet<String>> {
     metrics.reload(true);
     metrics.hub_clock_skew(0);
     metrics.cached_tokens(0);
+    metrics.connection_opened("api");
+    metrics.connection_refused("api", "address_limit");
+    metrics.connection_ended("api", "unread");
+    metrics.serving_certificate("api", 1);
+    metrics.serving_certificate_reloaded("api", true);
     let text = metrics.exposition();
     let samples = text.lines().filter(|line| !line.starts_with('#'));
     samples

@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         .test("sigterm_ends_a_start_that_waits_for_the_hub", termination::ends_a_start)
         .test("a_bad_configuration_on_reload_changes_nothing", configuration::a_bad_one_changes_nothing)
         .test("a_bad_configuration_at_the_start_is_refused", configuration::a_bad_one_does_not_start)
+        .test("a_bad_serving_certificate_does_not_start", configuration::a_bad_serving_certificate_does_not_start)
         .test("a_bad_ca_makes_only_its_own_target_not_ready", ca_secrets::a_bad_one_concerns_its_own_target)
         .test("without_an_audit_record_nothing_is_handed_out", audit::a_full_device_stops_hand_outs)
         .test("garbage_tokens_never_reach_the_hub", floods::garbage_tokens_never_reach_the_hub)

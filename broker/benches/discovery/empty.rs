@@ -9,6 +9,7 @@ use axum::body::{Body, Bytes};
 use axum::http::Response;
 use axum::routing::any;
 use keyferry::http::listener::{Bounds, TlsListener};
+use keyferry::metrics::Metrics;
 use keyferry::read_again::ReadAgain;
 use keyferry_core::config::{Listener, TlsFiles};
 use serde::{Deserialize, Serialize};
@@ -39,7 +40,9 @@ pub fn main() -> Outcome<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let tls = TlsFiles { certificate: order.certificate, key: order.key };
-        let listener = TlsListener::bind(&Listener { address: SocketAddr::from(([127, 0, 0, 1], 0)), tls }, Bounds::DOCUMENTS).await?;
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = Listener { address, tls, connections_per_address: None };
+        let listener = TlsListener::bind(&listener, Bounds::DOCUMENTS, None, Metrics::default())?;
         process::say(&format!("{}\n", listener.address()?))?;
         let answer = Bytes::from(vec![b'x'; order.bytes]);
         let handler = any(async move || Response::new(Body::from(answer.clone())));

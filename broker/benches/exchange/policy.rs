@@ -37,7 +37,8 @@ pub fn server(folder: &Path, ports: Ports) -> String {
     let tls = format!("tls: {{certFile: {folder}/tls.crt, keyFile: {folder}/tls.key}}");
     format!(
         "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\npublicURL: https://127.0.0.1:{discovery}\n\
-         discovery:\n  address: 127.0.0.1:{discovery}\n  {tls}\napi:\n  address: 127.0.0.1:{api}\n  {tls}\n\
+         discovery:\n  address: 127.0.0.1:{discovery}\n  limits: {{connectionsPerAddress: 0}}\n  {tls}\n\
+         api:\n  address: 127.0.0.1:{api}\n  limits: {{connectionsPerAddress: 0, newCallersPerAddress: 0, newCallersPerNamespace: 0}}\n  {tls}\n\
          health:\n  address: 127.0.0.1:{health}\naudit:\n  file: {folder}/audit.jsonl\n"
     )
 }

@@ -8,6 +8,7 @@ use axum::body::{Body, Bytes};
 use axum::http::Response;
 use axum::routing::any;
 use keyferry::http::listener::{Bounds, TlsListener};
+use keyferry::metrics::Metrics;
 use keyferry::read_again::ReadAgain;
 use keyferry_core::config::{Listener, TlsFiles};
 
@@ -142,7 +143,9 @@ async fn empty(stage: &Stage, like: &Subject, name: &'static str) -> Outcome<Sub
 
 async fn serve_bytes(stage: &Stage, bytes: usize) -> Outcome<SocketAddr> {
     let tls = TlsFiles { certificate: stage.ground.file("tls.crt"), key: stage.ground.file("tls.key") };
-    let listener = TlsListener::bind(&Listener { address: SocketAddr::from(([127, 0, 0, 1], 0)), tls }, Bounds::TOKENS).await?;
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let listener = Listener { address, tls, connections_per_address: None };
+    let listener = TlsListener::bind(&listener, Bounds::TOKENS, None, Metrics::default())?;
     let address = listener.address()?;
     let answer = Bytes::from(vec![b'x'; bytes]);
     let handler = any(async move |_: Bytes| Response::new(Body::from(answer.clone())));

@@ -30,7 +30,7 @@ pub use allow::{AllowRule, NamespaceRule};
 pub use document::MAX_CONFIG_BYTES;
 pub use mistake::{ConfigError, Mistake};
 pub use selector::{NamespaceSelector, selects_by};
-pub use server::{HubEndpoint, Listener, ObjectSource, OwnIssuers, ServerConfiguration, TlsFiles};
+pub use server::{HubEndpoint, Listener, NewCallerLimits, ObjectSource, OwnIssuers, ServerConfiguration, TlsFiles};
 pub use stored::{Assembled, DrainingTarget, FINALIZER, Fault, Finalizers, Record, StoredAccess, StoredObjects, StoredTarget};
 pub use target::{CertificateSource, LifetimeRange, TargetCluster, TokenIssuer};
 

@@ -105,6 +105,21 @@ impl PublicUrl {
         &self.0
     }
 
+    /// The host, as a certificate names it; an IPv6 address stands in brackets.
+    pub fn host(&self) -> &str {
+        let authority = self.0.strip_prefix("https://").unwrap_or(&self.0);
+        match authority.rsplit_once(':') {
+            Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+            _ => authority,
+        }
+    }
+
+    /// Whether it is one of the names that documentation uses and nobody has (RFC 2606, RFC 6761).
+    pub fn is_example(&self) -> bool {
+        let reserved = ["example.com", "example.net", "example.org", "example", "invalid"];
+        reserved.iter().any(|name| self.host().strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.')))
+    }
+
     /// `<origin>/openid/v1/jwks`: the published `jwks_uri`.
     pub fn jwks_uri(&self) -> String {
         format!("{}/openid/v1/jwks", self.0)
@@ -129,6 +144,22 @@ mod tests {
         assert_eq!(Issuer::new("kubernetes/serviceaccount"), Err(IssuerError::NotHttps));
         assert_eq!(Issuer::new("https://hub.example.com?a=b"), Err(IssuerError::Decorated));
         assert_eq!(Issuer::new("https://user@hub.example.com"), Err(IssuerError::Decorated));
+    }
+
+    #[test]
+    fn a_public_url_has_a_host() {
+        for (text, host, example) in [
+            ("https://keyferry.example.com", "keyferry.example.com", true),
+            ("https://keyferry.example.com:8443", "keyferry.example.com", true),
+            ("https://example.org", "example.org", true),
+            ("https://keys.notexample.com", "keys.notexample.com", false),
+            ("https://192.0.2.1:8443", "192.0.2.1", false),
+            ("https://[2001:db8::1]", "[2001:db8::1]", false),
+            ("https://[2001:db8::1]:8443", "[2001:db8::1]", false),
+        ] {
+            let url = PublicUrl::new(text).unwrap();
+            assert_eq!((url.host(), url.is_example()), (host, example), "{text}");
+        }
     }
 
     #[test]

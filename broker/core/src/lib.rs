@@ -42,5 +42,6 @@ pub mod reason;
 pub mod received_kubeconfig;
 pub mod request_id;
 pub mod service_account;
+pub mod serving_certificate;
 pub mod summary;
 pub mod verify;

@@ -127,6 +127,8 @@ reasons! {
     ProbeUnanswered,
     /// A quota of the namespace leaves no room for the object.
     QuotaExceeded,
+    /// Callers that are not known yet send more requests from one address, or with tokens of one namespace, than it may.
+    RateLimited,
     /// All is well.
     Ready,
     /// The request is malformed.
@@ -137,6 +139,8 @@ reasons! {
     ReviewForbidden,
     /// The ServiceAccount that was to be minted for was deleted or made anew.
     ServiceAccountChanged,
+    /// The certificate or key of a listener cannot be served: clients would refuse it.
+    ServingCertificateInvalid,
     /// The object has a mistake that its schema cannot tell.
     SpecInvalid,
     /// The TargetCluster is being deleted: nothing is minted for it, and what was delivered stays until it has expired.

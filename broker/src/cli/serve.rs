@@ -10,6 +10,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::{HubArgs, ui};
 use crate::controller::config_file;
+use crate::http::listener::{Bounds, check_certificate};
 use crate::read_again::{self, ReadAgain};
 use crate::serve::{ServeOptions, Server};
 
@@ -24,7 +25,7 @@ pub(super) struct ServeArgs {
     /// The namespace of the Secrets that TargetClusters name, and of Keyferry's own; before clusterResourceNamespace of the file.
     #[arg(long, env = "KEYFERRY_CLUSTER_RESOURCE_NAMESPACE", value_name = "NAMESPACE", value_parser = namespace)]
     cluster_resource_namespace: Option<Namespace>,
-    /// Only check, and exit: the configuration.
+    /// Only check, and exit: the configuration and the serving certificates.
     #[arg(long)]
     check: bool,
     /// A directory that outlives the container: the last good record of keys, for a restart while the hub is away.
@@ -62,6 +63,23 @@ fn check(path: &std::path::Path, overrides: Overrides) -> ExitCode {
         Ok(configuration) => {
             for (access, target) in configuration.policy.dangling() {
                 ui::note(&format!("warning: TargetAccess {access} names TargetCluster {target}, which the file does not hold"));
+            }
+            let server = &configuration.server;
+            if server.public_url.is_example() {
+                ui::note(&format!(
+                    "warning: publicURL {} is the example's, which no target reaches; fix: write the origin of your discovery listener, which targets pin",
+                    server.public_url
+                ));
+            }
+            for (listener, bounds, host) in
+                [(&server.discovery, Bounds::DOCUMENTS, Some(server.public_url.host())), (&server.api, Bounds::TOKENS, None)]
+            {
+                match check_certificate(listener, bounds, host) {
+                    Ok(()) => {}
+                    // The file is often checked where it is written, and the certificates are where it is used.
+                    Err(error) if error.absent().is_some() => ui::note(&format!("warning: not checked: {error}")),
+                    Err(error) => return ui::fail(&error.to_string(), None),
+                }
             }
             let policy = &configuration.policy;
             ui::finish(&format!(

@@ -1,139 +1,302 @@
-//! Connections: so many at once and no more, and none that stays silent.
+//! An open connection: none that stays silent, none whose answers nobody takes.
 
-use std::future::Future;
-use std::io::{Error, ErrorKind, Result};
+use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum_server::accept::Accept;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep_until};
 
-/// How long a client may take to its first byte after the handshake.
-const FIRST_BYTE: Duration = Duration::from_secs(10);
-/// How long it may be silent later on. Longer than any request may take.
-const SILENCE: Duration = Duration::from_secs(75);
+use super::answers::Answers;
+use super::gate::Place;
 
-/// Lets another acceptor do its work within the bounds.
-#[derive(Clone)]
-pub(super) struct BoundedAcceptor<A> {
-    inner: A,
-    room: Arc<Semaphore>,
+/// What a client has to take, in the time for progress, of what is ready for it: one TLS record. Who takes everything needs to take no more.
+const PROGRESS: usize = 16 * 1024;
+
+/// How long a client may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Times {
+    /// Over the TLS handshake.
+    pub(super) handshake: Duration,
+    /// To its first byte after that.
+    pub(super) first_byte: Duration,
+    /// Over the head of a request, and between two requests under HTTP/1.1.
+    pub(super) head: Duration,
+    /// Over [`PROGRESS`] bytes of what is ready for it, and over an answer under HTTP/2.
+    pub(super) progress: Duration,
+    /// Without a request or an answer. Longer than any request may take, which is 30 s for its body and 30 s for the decision.
+    pub(super) idle: Duration,
 }
 
-impl<A> BoundedAcceptor<A> {
-    /// For so many connections at once.
-    pub(super) fn new(inner: A, connections: usize) -> BoundedAcceptor<A> {
-        BoundedAcceptor { inner, room: Arc::new(Semaphore::new(connections)) }
-    }
+impl Times {
+    /// Those of every listener.
+    pub(super) const USUAL: Times = Times {
+        handshake: Duration::from_secs(3),
+        first_byte: Duration::from_secs(10),
+        head: Duration::from_secs(30),
+        progress: Duration::from_secs(30),
+        idle: Duration::from_secs(75),
+    };
 }
 
-impl<I, S, A> Accept<I, S> for BoundedAcceptor<A>
-where
-    A: Accept<I, S>,
-    A::Stream: Send,
-    A::Service: Send,
-    A::Future: Send + 'static,
-{
-    type Stream = BoundedStream<A::Stream>;
-    type Service = A::Service;
-    type Future = Pin<Box<dyn Future<Output = Result<(Self::Stream, Self::Service)>> + Send>>;
+/// Why a connection is ended, as the metric says it.
+type Why = &'static str;
 
-    fn accept(&self, stream: I, service: S) -> Self::Future {
-        let room = Arc::clone(&self.room).try_acquire_owned();
-        let accepted = self.inner.accept(stream, service);
-        Box::pin(async move {
-            // Taken before the handshake, which is the dearest part.
-            let room = room.map_err(|_| Error::new(ErrorKind::ConnectionRefused, "too many connections"))?;
-            let (inner, service) = accepted.await?;
-            Ok((BoundedStream { inner, silence: Box::pin(sleep(FIRST_BYTE)), _room: room }, service))
-        })
-    }
-}
-
-/// A stream that ends when nothing is heard for too long.
+/// A stream that ends when its client gets nowhere.
+///
+/// Every way of waiting for the client looks at the time: a connection whose answers nobody takes is never read from again.
 pub(super) struct BoundedStream<T> {
     inner: T,
-    silence: Pin<Box<Sleep>>,
-    _room: OwnedSemaphorePermit,
+    times: Times,
+    opened: Instant,
+    heard: bool,
+    blocked: Option<Blocked>,
+    answers: Arc<Answers>,
+    /// When to look next. Progress is only noted, so that it costs no timer.
+    timer: Pin<Box<Sleep>>,
+    place: Place,
+}
+
+/// What is ready and cannot be sent.
+struct Blocked {
+    since: Instant,
+    sent: usize,
+}
+
+impl<T> BoundedStream<T> {
+    pub(super) fn new(inner: T, times: Times, answers: Arc<Answers>, place: Place) -> BoundedStream<T> {
+        let opened = Instant::now();
+        let timer = Box::pin(sleep_until(opened + times.first_byte.min(times.idle).min(times.progress / 2)));
+        BoundedStream { inner, times, opened, heard: false, blocked: None, answers, timer, place }
+    }
+
+    /// Waits on, unless the client has had its time.
+    fn wait<R>(&mut self, context: &mut Context<'_>) -> Poll<Result<R>> {
+        while self.timer.as_mut().poll(context).is_ready() {
+            match self.next_look(Instant::now()) {
+                Ok(next) => self.timer.as_mut().reset(next),
+                Err(why) => {
+                    self.place.ended(why);
+                    return Poll::Ready(Err(Error::new(ErrorKind::TimedOut, why)));
+                }
+            }
+        }
+        Poll::Pending
+    }
+
+    /// When the client's time may be over at the earliest.
+    fn next_look(&self, now: Instant) -> std::result::Result<Instant, Why> {
+        let Times { first_byte, progress, idle, .. } = self.times;
+        let limits = [
+            ("silent", (!self.heard).then_some(self.opened), first_byte),
+            ("unread", self.blocked.as_ref().map(|blocked| blocked.since), progress),
+            ("unread", self.answers.waiting_since(), progress),
+            ("idle", Some(self.answers.last()), idle),
+        ];
+        // What begins to wait meanwhile is seen soon enough.
+        let mut next = now + progress / 2;
+        for (why, since, limit) in limits {
+            let Some(end) = since.map(|since| since + limit) else { continue };
+            if end <= now {
+                return Err(why);
+            }
+            next = next.min(end);
+        }
+        Ok(next)
+    }
+
+    fn written(&mut self, bytes: usize) {
+        let Some(blocked) = &mut self.blocked else { return };
+        blocked.sent += bytes;
+        if blocked.sent >= PROGRESS {
+            *blocked = Blocked { since: Instant::now(), sent: 0 };
+            self.answers.progress();
+        }
+    }
+
+    fn blocked<R>(&mut self, context: &mut Context<'_>) -> Poll<Result<R>> {
+        self.blocked.get_or_insert_with(|| Blocked { since: Instant::now(), sent: 0 });
+        self.wait(context)
+    }
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for BoundedStream<T> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<Result<()>> {
-        if let Poll::Ready(read) = Pin::new(&mut self.inner).poll_read(context, buffer) {
-            let until = Instant::now() + SILENCE;
-            self.silence.as_mut().reset(until);
-            return Poll::Ready(read);
+        match Pin::new(&mut self.inner).poll_read(context, buffer) {
+            Poll::Pending => self.wait(context),
+            ready => {
+                self.heard = true;
+                ready
+            }
         }
-        ready!(self.silence.as_mut().poll(context));
-        Poll::Ready(Err(Error::new(ErrorKind::TimedOut, "the client was silent for too long")))
+    }
+}
+
+impl<T: AsyncWrite + Unpin> BoundedStream<T> {
+    fn after_write(&mut self, context: &mut Context<'_>, polled: Poll<Result<usize>>) -> Poll<Result<usize>> {
+        match polled {
+            Poll::Pending => self.blocked(context),
+            Poll::Ready(Ok(bytes)) => {
+                self.written(bytes);
+                Poll::Ready(Ok(bytes))
+            }
+            failed => failed,
+        }
     }
 }
 
 impl<T: AsyncWrite + Unpin> AsyncWrite for BoundedStream<T> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(context, bytes)
+        let polled = Pin::new(&mut self.inner).poll_write(context, bytes);
+        self.after_write(context, polled)
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(context)
-    }
-
-    fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, slices: &[std::io::IoSlice<'_>]) -> Poll<Result<usize>> {
-        Pin::new(&mut self.inner).poll_write_vectored(context, slices)
+    fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<Result<usize>> {
+        let polled = Pin::new(&mut self.inner).poll_write_vectored(context, slices);
+        self.after_write(context, polled)
     }
 
     fn is_write_vectored(&self) -> bool {
         self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        match Pin::new(&mut self.inner).poll_flush(context) {
+            Poll::Pending => self.blocked(context),
+            ready => {
+                if self.blocked.take().is_some() {
+                    self.answers.progress();
+                }
+                ready
+            }
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        match Pin::new(&mut self.inner).poll_shutdown(context) {
+            Poll::Pending => self.blocked(context),
+            ready => ready,
+        }
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::io::ErrorKind;
+    use std::sync::Arc;
     use std::time::Duration;
 
-    use axum_server::accept::{Accept, DefaultAcceptor};
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use axum::body::Body;
+    use axum::http::Response;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::time::Instant;
 
-    use super::{BoundedAcceptor, FIRST_BYTE, SILENCE};
+    use super::{BoundedStream, PROGRESS, Times};
+    use crate::http::answers::Answers;
+    use crate::http::gate::{Gate, Room};
+    use crate::metrics::Metrics;
+    use crate::source::Source;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_client_that_says_nothing_is_left() {
-        let (mut client, server) = duplex(64);
-        let (mut stream, ()) = BoundedAcceptor::new(DefaultAcceptor::new(), 1).accept(server, ()).await.unwrap();
-        let mut byte = [0];
-        tokio::time::advance(FIRST_BYTE - Duration::from_millis(10)).await;
-        client.write_all(b"a").await.unwrap();
-        stream.read_exact(&mut byte).await.unwrap();
-        let before = tokio::time::Instant::now();
-        let error = stream.read_exact(&mut byte).await.unwrap_err();
-        assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
-        assert_eq!(before.elapsed().as_secs(), SILENCE.as_secs());
+    const TIMES: Times = Times::USUAL;
+
+    /// The client's end, the server's, and what is known of the requests.
+    fn connection(buffer: usize) -> (DuplexStream, BoundedStream<DuplexStream>, Arc<Answers>) {
+        let (client, server) = duplex(buffer);
+        let gate = Gate::new("api", Room { connections: 1, handshakes: 1, per_source: None }, Metrics::default());
+        let place = gate.enter(Source::default()).ok().unwrap().done().ok().unwrap();
+        let answers = Answers::new();
+        (client, BoundedStream::new(server, TIMES, Arc::clone(&answers), place), answers)
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_first_byte_has_a_shorter_time() {
-        let (_client, server) = duplex(64);
-        let (mut stream, ()) = BoundedAcceptor::new(DefaultAcceptor::new(), 1).accept(server, ()).await.unwrap();
-        let before = tokio::time::Instant::now();
-        assert!(stream.read_u8().await.is_err());
-        assert_eq!(before.elapsed().as_secs(), FIRST_BYTE.as_secs());
+        let (_client, mut stream, _) = connection(64);
+        let before = Instant::now();
+        assert_eq!(stream.read_u8().await.unwrap_err().kind(), ErrorKind::TimedOut);
+        assert_eq!(before.elapsed(), TIMES.first_byte);
     }
 
-    #[tokio::test]
-    async fn one_too_many_is_refused_and_room_comes_back() {
-        let acceptor = BoundedAcceptor::new(DefaultAcceptor::new(), 1);
-        let first = acceptor.accept(duplex(64).1, ()).await.unwrap();
-        assert!(acceptor.accept(duplex(64).1, ()).await.is_err());
-        drop(first);
-        assert!(acceptor.accept(duplex(64).1, ()).await.is_ok());
+    #[tokio::test(start_paused = true)]
+    async fn a_client_without_a_request_is_left() {
+        let (mut client, mut stream, answers) = connection(64);
+        client.write_all(b"a").await.unwrap();
+        stream.read_u8().await.unwrap();
+        tokio::time::advance(Duration::from_secs(50)).await;
+        answers.progress();
+        let before = Instant::now();
+        // Bytes alone are no request: a client may send some for ever.
+        let trickle = async {
+            loop {
+                tokio::time::sleep(Duration::from_secs(20)).await;
+                client.write_all(b"a").await.unwrap();
+            }
+        };
+        let reading = async {
+            loop {
+                if let Err(error) = stream.read_u8().await {
+                    return error;
+                }
+            }
+        };
+        let error = tokio::select! { error = reading => error, () = trickle => unreachable!() };
+        assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::TimedOut, "idle"));
+        assert_eq!(before.elapsed(), TIMES.idle);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_reads_ends_the_connection() {
+        let (_client, mut stream, _) = connection(64);
+        let before = Instant::now();
+        stream.heard = true;
+        let error = stream.write_all(&[0; 100]).await.unwrap_err();
+        assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::TimedOut, "unread"));
+        assert_eq!(before.elapsed(), TIMES.progress);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_takes_a_little_at_a_time_is_left_and_a_slow_one_is_served() {
+        for (piece, served) in [(64, false), (PROGRESS, true)] {
+            let (mut client, mut stream, answers) = connection(64);
+            stream.heard = true;
+            let reader = async {
+                let mut taken = vec![0; piece];
+                loop {
+                    tokio::time::sleep(Duration::from_secs(20)).await;
+                    client.read_exact(&mut taken).await.unwrap();
+                }
+            };
+            let answer = vec![0; PROGRESS * 8];
+            answers.progress();
+            let written = tokio::select! { written = stream.write_all(&answer) => written, () = reader => unreachable!() };
+            assert_eq!(written.is_ok(), served, "{piece} bytes in 20 s: {written:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_the_client_gives_no_window_ends_the_connection_however_busy_it_is() {
+        let (mut client, mut stream, answers) = connection(64);
+        let before = Instant::now();
+        let stuck = answers.follow(Response::new(Body::from("document")));
+        let busy = async {
+            loop {
+                client.write_all(b"ping").await.unwrap();
+                answers.progress();
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let reading = async {
+            loop {
+                if let Err(error) = stream.read_u8().await {
+                    return error;
+                }
+            }
+        };
+        let error = tokio::select! { error = reading => error, () = busy => unreachable!() };
+        assert_eq!(error.to_string(), "unread");
+        assert_eq!(before.elapsed(), TIMES.progress);
+        drop(stuck);
     }
 }

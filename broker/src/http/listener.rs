@@ -1,29 +1,34 @@
-//! A TLS listener with limits on everything a client can hold open, and a certificate that is read again when it changes.
+//! The listeners, with limits on everything a client can hold open, and certificates that are read again when they change.
 
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Request, Response};
 use axum_server::Handle;
-use axum_server::accept::NoDelayAcceptor;
+use axum_server::accept::{Accept, NoDelayAcceptor};
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioTimer;
+use jiff::Timestamp;
 use keyferry_core::config::{Listener, TlsFiles};
-use rustls::ServerConfig;
-use rustls::server::NoServerSessionStorage;
+use keyferry_core::reason::Reason;
+use rustls::SupportedProtocolVersion;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tower::Service;
 use tower::make::Shared;
 
-use super::connection::BoundedAcceptor;
+use super::acceptor::BoundedAcceptor;
+use super::connection::Times;
+use super::gate::{Gate, Room};
+use super::serving_certificate::{Files, Requirements, ServingCertificate, ServingCertificateError};
+use crate::clock::{Clock, SystemClock};
+use crate::metrics::Metrics;
 use crate::read_again::ReadAgain;
 
-/// How long a client may take over its request's head, and how long an idle connection is kept.
-const HEADER_DEADLINE: Duration = Duration::from_secs(30);
 /// HTTP/2 streams that one connection may have open.
 const STREAMS: u32 = 100;
 /// How often the certificate's files are looked at.
@@ -33,21 +38,55 @@ pub const DRAIN: Duration = Duration::from_secs(20);
 
 /// What the clients of one listener can hold at once. A connection costs 38 KiB, 58 KiB while a head of 15 KB is on its way and 76 KiB
 /// with one of 31 KB.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Bounds {
+    /// The listener, as metrics name it.
+    name: &'static str,
     /// Connections.
     connections: usize,
+    /// Connections in their handshake, beside those.
+    handshakes: usize,
     /// Bytes of a request's head, and of a header list under HTTP/2.
     head: u32,
-    /// Whether a TLS session may be resumed. Verifiers do not: without tickets, each handshake takes a tenth less CPU time.
-    resumption: bool,
+    /// The versions of TLS that are spoken.
+    versions: &'static [&'static SupportedProtocolVersion],
+    /// Whether what answers is told where a request comes from.
+    tells_source: bool,
+    times: Times,
 }
 
 impl Bounds {
-    /// For the token API: a head holds a token and what a client says beside it.
-    pub const TOKENS: Bounds = Bounds { connections: 4096, head: 32 * 1024, resumption: true };
-    /// For the published documents, which anybody may read: a head says little, and all connections together cost some 80 MiB.
-    pub const DOCUMENTS: Bounds = Bounds { connections: 2048, head: 8 * 1024, resumption: false };
+    /// For the token API: a head holds a token and what a client says beside it. Its clients are ours or new, so that they speak TLS 1.3.
+    pub const TOKENS: Bounds = Bounds {
+        name: "api",
+        connections: 4096,
+        handshakes: 1024,
+        head: 32 * 1024,
+        versions: &[&rustls::version::TLS13],
+        tells_source: true,
+        times: Times::USUAL,
+    };
+    /// For the published documents, which anybody may read: a head says little, and all connections together cost some 80 MiB. Old verifiers
+    /// may know nothing newer than TLS 1.2.
+    pub const DOCUMENTS: Bounds = Bounds {
+        name: "discovery",
+        connections: 2048,
+        handshakes: 1024,
+        head: 8 * 1024,
+        versions: rustls::ALL_VERSIONS,
+        tells_source: false,
+        times: Times::USUAL,
+    };
+    /// For health and metrics, which nobody but the kubelet and a scraper reaches.
+    pub const HEALTH: Bounds = Bounds {
+        name: "health",
+        connections: 256,
+        handshakes: 256,
+        head: 8 * 1024,
+        versions: &[],
+        tells_source: false,
+        times: Times::USUAL,
+    };
 }
 
 /// The listener could not be opened.
@@ -62,11 +101,8 @@ pub enum ListenError {
         source: std::io::Error,
     },
     /// The certificate or key cannot be used.
-    #[error("reading the serving certificate {certificate} and its key: both must be PEM and belong together")]
-    Certificate {
-        /// The certificate's file.
-        certificate: PathBuf,
-    },
+    #[error(transparent)]
+    Certificate(#[from] ServingCertificateError),
 }
 
 /// What answers a listener's requests: a router, or something before one.
@@ -80,27 +116,81 @@ impl<B, S> HttpService<B> for S where
 {
 }
 
-/// A bound TLS listener that does not answer yet.
-pub struct TlsListener {
+/// A bound listener without TLS that does not answer yet.
+pub struct PlainListener {
     socket: TcpListener,
-    tls: RustlsConfig,
-    files: TlsFiles,
     bounds: Bounds,
+    gate: Arc<Gate>,
     handle: Handle<SocketAddr>,
 }
 
+/// A bound TLS listener that does not answer yet.
+pub struct TlsListener {
+    plain: PlainListener,
+    tls: RustlsConfig,
+    files: TlsFiles,
+    requirements: Requirements,
+    metrics: Metrics,
+}
+
+impl PlainListener {
+    /// Binds the address.
+    ///
+    /// # Errors
+    /// [`ListenError::Bind`].
+    pub fn bind(address: SocketAddr, bounds: Bounds, metrics: Metrics) -> Result<PlainListener, ListenError> {
+        let room = Room { connections: bounds.connections, handshakes: bounds.handshakes, per_source: None };
+        PlainListener::with_room(address, bounds, room, metrics)
+    }
+
+    fn with_room(address: SocketAddr, bounds: Bounds, room: Room, metrics: Metrics) -> Result<PlainListener, ListenError> {
+        let wrong = |source| ListenError::Bind { address, source };
+        let socket = TcpListener::bind(address).map_err(wrong)?;
+        socket.set_nonblocking(true).map_err(wrong)?;
+        Ok(PlainListener { socket, bounds, gate: Gate::new(bounds.name, room, metrics), handle: Handle::new() })
+    }
+
+    /// Answers by `service` until the process ends.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub async fn serve(self, service: impl HttpService<Incoming>) -> std::io::Result<()> {
+        self.serve_through(NoDelayAcceptor::new(), service).await
+    }
+
+    async fn serve_through<A, S>(self, handshake: A, service: S) -> std::io::Result<()>
+    where
+        S: HttpService<Incoming>,
+        A: Accept<TcpStream, S, Service = S, Future: Send, Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+    {
+        let PlainListener { socket, bounds, gate, handle } = self;
+        let acceptor = BoundedAcceptor::new(handshake, gate, bounds.times, bounds.tells_source);
+        let mut server = axum_server::from_tcp(socket)?.acceptor(acceptor).handle(handle);
+        let http = server.http_builder();
+        http.http1().timer(TokioTimer::new()).header_read_timeout(bounds.times.head).max_buf_size(bounds.head as usize);
+        let mut http2 = http.http2();
+        http2.timer(TokioTimer::new()).max_concurrent_streams(STREAMS).keep_alive_interval(bounds.times.head);
+        http2.max_header_list_size(bounds.head);
+        server.serve(Shared::new(service)).await
+    }
+}
+
 impl TlsListener {
-    /// Binds the address and reads the certificate.
+    /// Binds the address and reads the certificate, which has to be for `host` where clients are known to ask for that.
     ///
     /// # Errors
     /// [`ListenError`].
-    pub async fn bind(listener: &Listener, bounds: Bounds) -> Result<TlsListener, ListenError> {
-        let wrong = |source| ListenError::Bind { address: listener.address, source };
-        let socket = TcpListener::bind(listener.address).map_err(wrong)?;
-        socket.set_nonblocking(true).map_err(wrong)?;
-        let tls = read(&listener.tls, bounds).await;
-        let tls = tls.map_err(|_| ListenError::Certificate { certificate: listener.tls.certificate.clone() })?;
-        Ok(TlsListener { socket, tls: RustlsConfig::from_config(tls), files: listener.tls.clone(), bounds, handle: Handle::new() })
+    pub fn bind(listener: &Listener, bounds: Bounds, host: Option<&str>, metrics: Metrics) -> Result<TlsListener, ListenError> {
+        let certificate = read(listener, bounds, host)?;
+        let room = Room { connections: bounds.connections, handshakes: bounds.handshakes, per_source: listener.connections_per_address };
+        let plain = PlainListener::with_room(listener.address, bounds, room, metrics.clone())?;
+        metrics.serving_certificate(bounds.name, certificate.not_after.as_second());
+        let (tls, files, requirements) = (RustlsConfig::from_config(certificate.config), listener.tls.clone(), requirements(bounds, host));
+        Ok(TlsListener { plain, tls, files, requirements, metrics })
     }
 
     /// The same socket once more, with an end of its own: for what answers until the real thing can.
@@ -108,8 +198,10 @@ impl TlsListener {
     /// # Errors
     /// What the system says.
     pub fn try_clone(&self) -> std::io::Result<TlsListener> {
-        let (socket, tls, files) = (self.socket.try_clone()?, self.tls.clone(), self.files.clone());
-        Ok(TlsListener { socket, tls, files, bounds: self.bounds, handle: Handle::new() })
+        let PlainListener { socket, bounds, gate, .. } = &self.plain;
+        let plain = PlainListener { socket: socket.try_clone()?, bounds: *bounds, gate: Arc::clone(gate), handle: Handle::new() };
+        let (tls, files, requirements) = (self.tls.clone(), self.files.clone(), self.requirements.clone());
+        Ok(TlsListener { plain, tls, files, requirements, metrics: self.metrics.clone() })
     }
 
     /// Where it listens.
@@ -117,12 +209,12 @@ impl TlsListener {
     /// # Errors
     /// What the system says.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
-        self.socket.local_addr()
+        self.plain.socket.local_addr()
     }
 
     /// What ends it.
     pub fn handle(&self) -> Handle<SocketAddr> {
-        self.handle.clone()
+        self.plain.handle.clone()
     }
 
     /// Answers by `service` until the handle ends it. The certificate is looked at every half minute and when ordered.
@@ -130,56 +222,74 @@ impl TlsListener {
     /// # Errors
     /// What the system says.
     pub async fn serve(self, service: impl HttpService<Incoming>, read_again: ReadAgain) -> std::io::Result<()> {
-        let reload = tokio::spawn(reload(self.files, self.bounds, self.tls.clone(), read_again));
-        // An answer must not wait until the client has acknowledged the session tickets before it: 40 ms on each new connection.
-        let tls = RustlsAcceptor::new(self.tls).acceptor(NoDelayAcceptor::new());
-        let mut server =
-            axum_server::from_tcp(self.socket)?.acceptor(BoundedAcceptor::new(tls, self.bounds.connections)).handle(self.handle);
-        let http = server.http_builder();
-        http.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_DEADLINE).max_buf_size(self.bounds.head as usize);
-        let mut http2 = http.http2();
-        http2.timer(TokioTimer::new()).max_concurrent_streams(STREAMS).keep_alive_interval(HEADER_DEADLINE);
-        http2.max_header_list_size(self.bounds.head);
-        let outcome = server.serve(Shared::new(service)).await;
+        let TlsListener { plain, tls, files, requirements, metrics } = self;
+        let reload = Reload { listener: plain.bounds.name, files, requirements, tls: tls.clone(), metrics };
+        let reload = tokio::spawn(reload.follow(read_again));
+        let handshake = RustlsAcceptor::new(tls).handshake_timeout(plain.bounds.times.handshake).acceptor(NoDelayAcceptor::new());
+        let outcome = plain.serve_through(handshake, service).await;
         reload.abort();
         outcome
     }
 }
 
-/// The certificate and its key, as the listener uses them.
-async fn read(files: &TlsFiles, bounds: Bounds) -> std::io::Result<Arc<ServerConfig>> {
-    let config = RustlsConfig::from_pem_file(&files.certificate, &files.key).await?.get_inner();
-    if bounds.resumption {
-        return Ok(config);
-    }
-    let mut config = ServerConfig::clone(&*config);
-    config.send_tls13_tickets = 0;
-    config.session_storage = Arc::new(NoServerSessionStorage {});
-    Ok(Arc::new(config))
+fn requirements(bounds: Bounds, host: Option<&str>) -> Requirements {
+    Requirements { host: host.map(str::to_owned), versions: bounds.versions }
 }
 
-/// A bad new certificate leaves the old one serving.
-async fn reload(files: TlsFiles, bounds: Bounds, tls: RustlsConfig, mut read_again: ReadAgain) {
-    let bytes = async || Some((tokio::fs::read(&files.certificate).await.ok()?, tokio::fs::read(&files.key).await.ok()?));
-    let mut last = bytes().await;
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(CERTIFICATE_INTERVAL) => {}
-            () = read_again.ordered() => {}
-        }
-        let now = bytes().await;
-        if now.is_none() || now == last {
-            continue;
-        }
-        match read(&files, bounds).await {
-            Ok(config) => {
-                tls.reload_from_config(config);
-                tracing::info!(certificate = %files.certificate.display(), "the serving certificate was read again");
+/// Checks the serving certificate of a listener, without opening it.
+///
+/// # Errors
+/// [`ServingCertificateError`].
+pub fn check_certificate(listener: &Listener, bounds: Bounds, host: Option<&str>) -> Result<(), ServingCertificateError> {
+    read(listener, bounds, host).map(|_| ())
+}
+
+fn read(listener: &Listener, bounds: Bounds, host: Option<&str>) -> Result<ServingCertificate, ServingCertificateError> {
+    ServingCertificate::of(&Files::read(&listener.tls)?, &listener.tls, &requirements(bounds, host), now())
+}
+
+fn now() -> Timestamp {
+    SystemClock::start().now().wall
+}
+
+/// Follows the files of one listener's certificate. A bad new one leaves the old one serving.
+struct Reload {
+    listener: &'static str,
+    files: TlsFiles,
+    requirements: Requirements,
+    tls: RustlsConfig,
+    metrics: Metrics,
+}
+
+impl Reload {
+    async fn follow(self, mut read_again: ReadAgain) {
+        let mut last = Files::read(&self.files).ok();
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(CERTIFICATE_INTERVAL) => {}
+                () = read_again.ordered() => {}
             }
-            Err(_) => {
-                tracing::error!(certificate = %files.certificate.display(), "the changed serving certificate cannot be used; the old one stays")
+            let Ok(read) = Files::read(&self.files) else { continue };
+            if last.as_ref() == Some(&read) {
+                continue;
             }
+            let checked = ServingCertificate::of(&read, &self.files, &self.requirements, now());
+            self.metrics.serving_certificate_reloaded(self.listener, checked.is_ok());
+            match checked {
+                Ok(certificate) => {
+                    self.tls.reload_from_config(certificate.config);
+                    self.metrics.serving_certificate(self.listener, certificate.not_after.as_second());
+                    tracing::info!(certificate = %self.files.certificate.display(), "the serving certificate was read again");
+                }
+                Err(error) => tracing::error!(
+                    reason = %Reason::ServingCertificateInvalid, listener = self.listener, %error,
+                    "the changed serving certificate cannot be used; the old one stays"
+                ),
+            }
+            last = Some(read);
         }
-        last = now;
     }
 }
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests;

@@ -1,6 +1,5 @@
 //! Why the server could not start or had to stop.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use keyferry_core::reason::Reason;
@@ -21,14 +20,6 @@ pub enum ServeError {
     /// A listener cannot be opened.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// The plain listener of health and metrics cannot be opened.
-    #[error("listening on {address}: {source}")]
-    Health {
-        /// Where.
-        address: SocketAddr,
-        /// What the system says.
-        source: std::io::Error,
-    },
     /// The audit file cannot be opened.
     #[error("opening the audit file {path}: {source}")]
     Audit {

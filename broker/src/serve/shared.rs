@@ -76,9 +76,13 @@ struct OwnKeys {
 
 impl Shared {
     /// Makes the clients of the hub and starts what follows it.
-    pub(super) async fn start(server: &ServerConfiguration, policy: Policy, options: &ServeOptions) -> Result<Shared, ServeError> {
+    pub(super) async fn start(
+        server: &ServerConfiguration,
+        policy: Policy,
+        options: &ServeOptions,
+        metrics: Metrics,
+    ) -> Result<Shared, ServeError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
-        let metrics = Metrics::default();
         let live = Arc::new(LiveObjects::following(server.objects));
         let policy = PolicyWriter::new(policy);
         let policy_reader = policy.reader();

@@ -32,6 +32,7 @@ pub struct BrokerSpec {
     accesses: Vec<Access>,
     times: BrokerTimes,
     further: String,
+    limits: [&'static str; 2],
     public_url: Option<String>,
     audit_file: Option<PathBuf>,
     state_dir: Option<PathBuf>,
@@ -48,6 +49,9 @@ pub struct BrokerTimes {
     pub max_age: u64,
 }
 
+/// All of a test's clients have one address.
+const NO_LIMITS: &str = "limits: {connectionsPerAddress: 0, newCallersPerAddress: 0, newCallersPerNamespace: 0}";
+
 impl BrokerSpec {
     /// A Keyferry for a hub, without targets. The name is that of its folder and its log.
     pub fn of_hub(name: &str, hub: &ControlPlane) -> BrokerSpec {
@@ -60,6 +64,7 @@ impl BrokerSpec {
             accesses: Vec::new(),
             times: BrokerTimes { max_stale: 300, max_age: 60 },
             further: String::new(),
+            limits: ["limits: {connectionsPerAddress: 0}", NO_LIMITS],
             public_url: None,
             audit_file: None,
             state_dir: None,
@@ -145,7 +150,9 @@ impl BrokerSpec {
     }
 
     async fn files(&self, hub: &Arc<ControlPlane>, folder: &Path, ca: &TestCa) -> Result<Files, TestError> {
-        let serving = ca.serving(&format!("serving-{}", self.name), &[])?;
+        // The listener's certificate is for publicURL's host, whichever that is.
+        let host = self.public_url.as_deref().and_then(|url| Some(url.strip_prefix("https://")?.split([':', '/']).next()?.to_owned()));
+        let serving = ca.serving(&format!("serving-{}", self.name), host.as_slice())?;
         let certificate = (serving.cert_path, serving.key_path);
         let config = folder.join("config.yaml");
         std::fs::write(&config, self.text(folder, &certificate.0, &certificate.1)?)?;
@@ -181,17 +188,32 @@ impl BrokerSpec {
         self
     }
 
+    /// With the limits per address as they are where nothing is written. All of a test's clients have one address.
+    #[must_use]
+    pub fn with_usual_limits(mut self) -> BrokerSpec {
+        self.limits = [""; 2];
+        self
+    }
+
+    /// With limits of the listeners' own: the `limits` of discovery and of the token API.
+    #[must_use]
+    pub fn with_limits(mut self, limits: [&'static str; 2]) -> BrokerSpec {
+        self.limits = limits;
+        self
+    }
+
     fn text(&self, folder: &Path, certificate: &Path, key: &Path) -> Result<String, TestError> {
         let [discovery, api, health] = self.ports.ok_or("no port is free")?;
         let tls = format!("  tls:\n    certFile: {}\n    keyFile: {}\n", certificate.display(), key.display());
         let BrokerTimes { max_stale, max_age } = self.times;
+        let [limits_of_discovery, limits_of_api] = self.limits;
         let public_url = self.public_url.clone().unwrap_or_else(|| format!("https://127.0.0.1:{discovery}"));
         let audit = self.audit_file.clone().unwrap_or_else(|| folder.join("audit.jsonl"));
         let server = format!(
             "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\n\
              publicURL: {public_url}\nmaxStaleAuthorization: {max_stale}s\n\
-             discovery:\n  address: 127.0.0.1:{discovery}\n  maxAge: {max_age}s\n{tls}\
-             api:\n  address: 127.0.0.1:{api}\n{tls}health:\n  address: 127.0.0.1:{health}\n\
+             discovery:\n  address: 127.0.0.1:{discovery}\n  maxAge: {max_age}s\n  {limits_of_discovery}\n{tls}\
+             api:\n  address: 127.0.0.1:{api}\n  {limits_of_api}\n{tls}health:\n  address: 127.0.0.1:{health}\n\
              clusterResourceNamespace: {}\naudit:\n  file: {}\n{}",
             self.namespace,
             audit.display(),

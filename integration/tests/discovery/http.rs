@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use futures::future::try_join_all;
 use http::{Method, StatusCode, Version};
 use keyferry_integration::runner::{TestError, TestResult};
-use keyferry_integration::world::{Broker, World};
+use keyferry_integration::world::{Broker, BrokerSpec, World};
 use reqwest::tls;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::setup::{Behind, Document, KEYS, METADATA, published};
 
@@ -184,5 +185,94 @@ pub(super) async fn no_request_reaches_the_hub(world: Arc<World>) -> TestResult 
     let (took, reads) = (quiet.elapsed(), behind.upstream_reads() - before);
     let own = if took < Duration::from_secs(14) { 0 } else { 2 * (took.as_secs() / 15 + 1) };
     assert!(reads <= own, "requests reached the hub: {reads} readings in {took:?}");
+    Ok(())
+}
+
+/// What the shipped limits are for: one address that holds all it can get, and a client that takes no answers.
+pub(super) async fn clients_that_hold_on_keep_nobody_out(world: Arc<World>) -> TestResult {
+    let broker = world.start_broker(world.hub(), BrokerSpec::of_hub("held-on", world.hub()).with_usual_limits()).await?;
+    let from = |last: u8| client(&broker, |builder| builder.local_address(std::net::IpAddr::from([127, 0, 0, last])));
+    let keys = format!("{}{KEYS}", broker.discovery_url());
+    let address = broker.discovery_url().replace("https://", "");
+
+    // HTTP/2 whose streams have hardly any window; the client answers pings all the time.
+    let unread = client(&broker, |builder| {
+        builder.http2_prior_knowledge().http2_initial_stream_window_size(1).local_address(std::net::IpAddr::from([127, 0, 0, 3]))
+    })?;
+    let begun = Instant::now();
+    let held = unread.get(&keys).send().await?;
+    assert_eq!(held.status(), 200);
+
+    let mut half_open = Vec::new();
+    for _ in 0..300 {
+        half_open.push(tokio::net::TcpStream::connect(&address).await?);
+    }
+    let refused = "keyferry_connections_refused_total{listener=\"discovery\",reason=\"address_limit\"}";
+    until_at_least(&broker, refused, 1.0).await?;
+    assert_eq!(from(2)?.get(&keys).send().await?.status(), 200, "another address is served");
+    // A handshake has 3 s, whoever else comes.
+    until_at_least(&broker, "keyferry_connections_refused_total{listener=\"discovery\",reason=\"handshake_failed\"}", 256.0).await?;
+    assert_eq!(from(1)?.get(&keys).send().await?.status(), 200, "and the same one, when it has let go");
+    drop(half_open);
+
+    until_at_least(&broker, "keyferry_connections_ended_total{listener=\"discovery\",reason=\"unread\"}", 1.0).await?;
+    assert!(begun.elapsed() >= Duration::from_secs(30), "a slow client has its time");
+    drop(held);
+    Ok(())
+}
+
+async fn until_at_least(broker: &Broker, metric: &str, least: f64) -> TestResult {
+    let limit = Instant::now() + Duration::from_secs(90);
+    while broker.metric(metric).await? < least {
+        if Instant::now() > limit {
+            return Err(format!("{metric} is {} and not {least}", broker.metric(metric).await?).into());
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    Ok(())
+}
+
+/// RFC 9112, 3.2 and 6.1.
+pub(super) async fn framing_that_could_be_read_in_two_ways_is_refused(world: Arc<World>) -> TestResult {
+    let broker = world.broker();
+    let http = client(broker, reqwest::ClientBuilder::http1_only)?;
+    for url in [format!("{}{KEYS}", broker.discovery_url()), format!("{}/v1/token", broker.api_url())] {
+        let mut request = http.get(&url).build()?;
+        for host in ["hub.example.com", "evil.example.com"] {
+            request.headers_mut().append("host", host.parse()?);
+        }
+        assert_eq!(http.execute(request).await?.status(), 400, "{url}: two hosts");
+        let one = http.get(&url).header("host", "user@hub.example.com").send().await?;
+        assert_eq!(one.status(), 400, "{url}: no host");
+    }
+    let address = broker.health_url().replace("http://", "");
+    for (head, status) in [
+        ("Host: a", 200),
+        ("X: y", 400),
+        ("Host: a\r\nHost: b", 400),
+        ("Host: a\r\nTransfer-Encoding: gzip, chunked", 501),
+        ("Host: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked", 501),
+        ("Host: a\r\nTransfer-Encoding: gzip", 400),
+    ] {
+        let mut stream = tokio::net::TcpStream::connect(&address).await?;
+        let text = format!("GET /livez HTTP/1.1\r\n{head}\r\nConnection: close\r\n\r\n0\r\n\r\n");
+        stream.write_all(text.as_bytes()).await?;
+        let mut said = Vec::new();
+        // What was not read of the request resets the connection after the answer.
+        let _ = tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut said)).await?;
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.starts_with(&format!("HTTP/1.1 {status} ")), "{head:?}: {said}");
+    }
+    Ok(())
+}
+
+/// Verifiers may be old, callers are not; and nothing of one connection is used for the next.
+pub(super) async fn the_token_api_speaks_tls_1_3_alone(world: Arc<World>) -> TestResult {
+    let broker = world.broker();
+    for (version, taken) in [(tls::Version::TLS_1_2, false), (tls::Version::TLS_1_3, true)] {
+        let http = client(broker, |builder| builder.tls_version_min(version).tls_version_max(version))?;
+        assert_eq!(http.get(broker.api_url()).send().await.is_ok(), taken, "{version:?}");
+        assert_eq!(http.get(format!("{}{KEYS}", broker.discovery_url())).send().await?.status(), 200, "{version:?}");
+    }
     Ok(())
 }

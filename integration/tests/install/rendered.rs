@@ -131,6 +131,9 @@ pub(crate) async fn all_values_are_rendered_and_taken(hubs: Arc<Hubs>) -> TestRe
         assert_eq!(config[field], given["config"][field], "{field}");
     }
     assert_eq!(config["discovery"]["maxAge"], given["config"]["discovery"]["maxAge"]);
+    for listener in ["discovery", "api"] {
+        assert_eq!(config[listener]["limits"], given["config"][listener]["limits"], "{listener}");
+    }
     assert_eq!(config["clusterResourceNamespace"], given["clusterResourceNamespace"]);
     assert_eq!((&config["hubName"], &config["publicURL"]), (&given["hubName"], &given["publicURL"]));
 

@@ -73,7 +73,7 @@ pub(crate) async fn keyferry_works_with_these_rights(hubs: Arc<Hubs>) -> TestRes
 async fn serve(hubs: &Hubs) -> Result<(KeyferryProcess, ServiceAccountKubeconfig), TestError> {
     let folder = hubs.fleet().folder().join("running");
     std::fs::create_dir_all(&folder)?;
-    let certificate = TestCa::create("keyferry", &folder)?.serving("keyferry", &["localhost".to_owned()])?;
+    let certificate = TestCa::create("keyferry", &folder)?.serving("keyferry", &["keyferry.example.com".to_owned()])?;
     let (discovery, api, health) = (free_port()?, free_port()?, free_port()?);
     let mut text = std::fs::read_to_string(shipped("examples/install/base/config.yaml"))?;
     let changes = [

@@ -72,6 +72,46 @@ pub(super) async fn a_bad_one_does_not_start(world: Arc<World>) -> TestResult {
     Ok(())
 }
 
+/// A certificate that every client would refuse, at the start and by `--check`; the hub is not asked.
+pub(super) async fn a_bad_serving_certificate_does_not_start(world: Arc<World>) -> TestResult {
+    let broker = broker(&world, "certified").await?;
+    let good = std::fs::read_to_string(broker.config())?;
+    let file = broker.config().with_file_name("certificate.yaml");
+    let shown = file.display().to_string();
+    let public_url = good.lines().find(|line| line.starts_with("publicURL: ")).ok_or("no publicURL")?;
+    let certificate = good.lines().find_map(|line| line.trim().strip_prefix("certFile: ")).ok_or("no certFile")?;
+    let key = good.lines().find_map(|line| line.trim().strip_prefix("keyFile: ")).ok_or("no keyFile")?;
+    let client = world.ca().client("certified-client", "none")?;
+    let other = world.ca().serving("certified-other", &[])?;
+    let (client_certificate, client_key) = (client.cert_path.display().to_string(), client.key_path.display().to_string());
+    let cases = [
+        (
+            "another host",
+            good.replace(public_url, "publicURL: https://keyferry.test"),
+            "is not for keyferry.test, but for localhost, 127.0.0.1",
+        ),
+        ("no server's", good.replace(certificate, &client_certificate).replace(key, &client_key), "no serverAuth"),
+        ("another key", good.replace(key, &other.key_path.display().to_string()), "it is not the key of the certificate"),
+        ("no certificate", good.replace(certificate, key), "holds no certificate"),
+    ];
+    for (what, text, problem) in cases {
+        std::fs::write(&file, text)?;
+        for further in [&[][..], &["--check"]] {
+            let output = world.binary().run(&[&["serve", "--config", &shown], further].concat(), &[]).await?;
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(1), "{what}: {said}");
+            assert!(said.contains("ServingCertificateInvalid: ") && said.contains(problem) && said.contains("fix: "), "{what}: {said}");
+            assert!(output.stdout.is_empty() && !said.contains("PRIVATE KEY"), "{what}");
+        }
+    }
+    std::fs::write(&file, good.replace(public_url, "publicURL: https://keyferry.example.com").replace(certificate, "/nowhere/tls.crt"))?;
+    let output = world.binary().run(&["serve", "--config", &shown, "--check"], &[]).await?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "what is on another machine is not checked: {said}");
+    assert!(said.contains("not checked") && said.contains("/nowhere/tls.crt") && said.contains("is the example's"), "{said}");
+    Ok(())
+}
+
 fn it_is_named(mistake: &Mistake, bad: &str, said: &str) {
     let (line, Mistake { name, place, mend, .. }) = (mistake.line_in(bad), mistake);
     assert!(said.contains(place), "{name}: the place {place:?} is not in {said}");

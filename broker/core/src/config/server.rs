@@ -1,6 +1,7 @@
 //! `ServerConfiguration`: how one Keyferry process serves.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,6 +24,13 @@ const DEFAULT_CALLER_AUDIENCE: &str = "keyferry.dev";
 
 const HOUR: u64 = 3600;
 
+/// Connections of one source, where nothing is written: many times what a node's Pods have, and an eighth of the published documents' room.
+const CONNECTIONS: u32 = 256;
+const MOST_CONNECTIONS: u32 = 65_536;
+/// Requests a second of callers that are not known yet: their signatures take a hundredth of a core.
+const NEW_CALLERS: u32 = 100;
+const MOST_NEW_CALLERS: u32 = 100_000;
+
 /// A ServerConfiguration, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfiguration {
@@ -44,6 +52,8 @@ pub struct ServerConfiguration {
     pub discovery: Listener,
     /// The listener of the token API. Default `0.0.0.0:9443`.
     pub api: Listener,
+    /// How often callers that are not known yet are looked at.
+    pub new_callers: NewCallerLimits,
     /// The plain-HTTP listener of health and metrics. Default `127.0.0.1:8080`.
     pub health_address: SocketAddr,
     /// The `max-age` of every published document: 30 s to 1 h, default 60 s.
@@ -105,6 +115,17 @@ pub struct Listener {
     pub address: SocketAddr,
     /// The serving certificate; re-read when it changes.
     pub tls: TlsFiles,
+    /// Connections that one source may have: an IPv4 address, or the /64 of an IPv6 address. None: no bound of its own.
+    pub connections_per_address: Option<NonZeroU32>,
+}
+
+/// How many requests a second are looked at of callers that are not known yet. A known caller has a token that the hub accepted lately.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewCallerLimits {
+    /// Of one source: an IPv4 address, or the /64 of an IPv6 address. None: no limit.
+    pub per_address: Option<NonZeroU32>,
+    /// With tokens of one namespace. None: no limit.
+    pub per_namespace: Option<NonZeroU32>,
 }
 
 /// PEM files of a serving certificate.
@@ -169,6 +190,17 @@ struct ListenerSpec {
     address: Option<String>,
     tls: Tls,
     max_age: Option<String>,
+    #[serde(default)]
+    limits: Limits,
+}
+
+/// Zero switches a limit off.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Limits {
+    connections_per_address: Option<u32>,
+    new_callers_per_address: Option<u32>,
+    new_callers_per_namespace: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -222,6 +254,17 @@ pub(super) fn read(document: &Document, overrides: &Overrides, mistakes: &mut Ve
     if object.api.max_age.is_some() {
         check.wrong("api.maxAge", "is set, but caches never store tokens", "remove it, or set discovery.maxAge");
     }
+    let of_discovery = object.discovery.limits;
+    for (field, value) in
+        [("newCallersPerAddress", of_discovery.new_callers_per_address), ("newCallersPerNamespace", of_discovery.new_callers_per_namespace)]
+    {
+        if value.is_some() {
+            check.wrong(&format!("discovery.limits.{field}"), "is set, but nobody proves who they are there", "set it under api.limits");
+        }
+    }
+    let Limits { new_callers_per_address, new_callers_per_namespace, .. } = object.api.limits;
+    let per_address = limit(new_callers_per_address, "api.limits.newCallersPerAddress", NEW_CALLERS, MOST_NEW_CALLERS, &mut check);
+    let per_namespace = limit(new_callers_per_namespace, "api.limits.newCallersPerNamespace", NEW_CALLERS, MOST_NEW_CALLERS, &mut check);
     let discovery = listener(object.discovery, "discovery", 8443, &mut check);
     let api = listener(object.api, "api", 9443, &mut check);
     let health_address = address(object.health.address.as_deref(), "health.address", SocketAddr::from(([127, 0, 0, 1], 8080)), &mut check);
@@ -246,6 +289,7 @@ pub(super) fn read(document: &Document, overrides: &Overrides, mistakes: &mut Ve
         hub_endpoints: hub_endpoints?,
         discovery: discovery?,
         api: api?,
+        new_callers: NewCallerLimits { per_address: per_address?, per_namespace: per_namespace? },
         health_address: health_address?,
         max_age: max_age?,
         max_stale_authorization: stale?,
@@ -275,7 +319,20 @@ fn endpoints(texts: &[String], check: &mut Check<'_>) -> Option<Vec<HubEndpoint>
 
 fn listener(spec: ListenerSpec, path: &str, port: u16, check: &mut Check<'_>) -> Option<Listener> {
     let address = address(spec.address.as_deref(), &format!("{path}.address"), SocketAddr::from(([0, 0, 0, 0], port)), check)?;
-    Some(Listener { address, tls: TlsFiles { certificate: spec.tls.cert_file, key: spec.tls.key_file } })
+    let connections = spec.limits.connections_per_address;
+    let connections = limit(connections, &format!("{path}.limits.connectionsPerAddress"), CONNECTIONS, MOST_CONNECTIONS, check)?;
+    let tls = TlsFiles { certificate: spec.tls.cert_file, key: spec.tls.key_file };
+    Some(Listener { address, tls, connections_per_address: connections })
+}
+
+/// A limit, or nothing for zero.
+fn limit(value: Option<u32>, path: &str, default: u32, most: u32, check: &mut Check<'_>) -> Option<Option<NonZeroU32>> {
+    let value = value.unwrap_or(default);
+    if value > most {
+        check.wrong(path, format!("{value} is out of range"), format!("write a number from 1 to {most}, or 0 for no limit"));
+        return None;
+    }
+    Some(NonZeroU32::new(value))
 }
 
 fn address(text: Option<&str>, path: &str, default: SocketAddr, check: &mut Check<'_>) -> Option<SocketAddr> {

@@ -74,6 +74,7 @@ fn mend(value: &mut Value, path: &Path, message: &str) -> Option<Misfit> {
         text if text.contains("string") => ("text", Value::from("")),
         "a sequence" => ("a list", Value::Array(Vec::new())),
         "a boolean" => ("true or false", Value::Bool(false)),
+        "u32" => ("a whole number", Value::from(0)),
         _ => ("a mapping", Value::Object(serde_json::Map::new())),
     };
     let scalar = !found.starts_with("map") && !found.starts_with("sequence") && !found.starts_with("null");

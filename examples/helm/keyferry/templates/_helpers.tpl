@@ -43,10 +43,18 @@ app.kubernetes.io/name: keyferry
 {{- $discovery := dict "address" "0.0.0.0:8443" "tls" $tls -}}
 {{- with $config.discovery.maxAge }}{{ $_ := set $discovery "maxAge" . }}{{ end -}}
 {{- $apiTls := dict "certFile" "/etc/keyferry/api-tls/tls.crt" "keyFile" "/etc/keyferry/api-tls/tls.key" -}}
+{{- $api := dict "address" "0.0.0.0:9443" "tls" $apiTls -}}
+{{- range $listener, $into := dict "discovery" $discovery "api" $api -}}
+{{- $limits := dict -}}
+{{- range $field, $value := get (get $config $listener | default dict) "limits" | default dict -}}
+{{- if not (kindIs "invalid" $value) }}{{ $_ := set $limits $field (int $value) }}{{ end -}}
+{{- end -}}
+{{- if $limits }}{{ $_ := set $into "limits" $limits }}{{ end -}}
+{{- end -}}
 {{- $server := dict "apiVersion" "config.keyferry.dev/v1alpha1" "kind" "ServerConfiguration" "objects" "CustomResources"
     "hubName" .Values.hubName "publicURL" .Values.publicURL
     "discovery" $discovery
-    "api" (dict "address" "0.0.0.0:9443" "tls" $apiTls)
+    "api" $api
     "health" (dict "address" "0.0.0.0:8080") -}}
 {{- $namespace := include "keyferry.stateNamespace" . -}}
 {{- if ne $namespace "keyferry-system" }}{{ $_ := set $server "clusterResourceNamespace" $namespace }}{{ end -}}

@@ -1,0 +1,145 @@
+//! Takes connections in: through the gate, through the handshake, and with what each request is checked for first.
+
+use std::convert::Infallible;
+use std::future::{Future, Ready, ready};
+use std::io::{Error, ErrorKind, Result};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::http::{Request, Response, Version};
+use axum_server::accept::Accept;
+use futures::FutureExt;
+use futures::future::{Either, Join, Map, join};
+use hyper::body::Incoming;
+use tokio::net::TcpStream;
+use tower::Service;
+
+use super::answers::Answers;
+use super::connection::{BoundedStream, Times};
+use super::framing;
+use super::gate::{Gate, Refused};
+use super::listener::HttpService;
+use crate::source::Source;
+
+/// Lets another acceptor make the handshake, within the listener's bounds.
+#[derive(Clone)]
+pub(super) struct BoundedAcceptor<A> {
+    inner: A,
+    gate: Arc<Gate>,
+    times: Times,
+    tells_source: bool,
+}
+
+impl<A> BoundedAcceptor<A> {
+    pub(super) fn new(inner: A, gate: Arc<Gate>, times: Times, tells_source: bool) -> BoundedAcceptor<A> {
+        BoundedAcceptor { inner, gate, times, tells_source }
+    }
+}
+
+impl<S, A> Accept<TcpStream, S> for BoundedAcceptor<A>
+where
+    A: Accept<TcpStream, S>,
+    A::Stream: Send + 'static,
+    A::Service: Send + 'static,
+    A::Future: Send + 'static,
+    S: Send + 'static,
+{
+    type Stream = BoundedStream<A::Stream>;
+    type Service = ConnectionService<A::Service>;
+    type Future = Pin<Box<dyn Future<Output = Result<(Self::Stream, Self::Service)>> + Send>>;
+
+    fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
+        let (gate, times, tells_source) = (Arc::clone(&self.gate), self.times, self.tells_source);
+        // Before the handshake, which is the dearest part.
+        let entered = stream.peer_addr().map(|peer| Source::of(peer.ip())).and_then(|source| {
+            let handshake = gate.enter(source).map_err(|_| Error::from(ErrorKind::ConnectionRefused))?;
+            bound_kernel(&stream, times);
+            Ok((source, handshake))
+        });
+        let (source, handshake) = match entered {
+            Ok(entered) => entered,
+            Err(error) => return Box::pin(ready(Err(error))),
+        };
+        let accepted = self.inner.accept(stream, service);
+        Box::pin(async move {
+            let accepted = tokio::time::timeout(times.handshake, accepted).await;
+            let (inner, service) = accepted.map_err(Error::from).flatten().inspect_err(|_| {
+                gate.refuse(Refused::Handshake);
+            })?;
+            let place = handshake.done().map_err(|_| Error::from(ErrorKind::ConnectionRefused))?;
+            let answers = Answers::new();
+            let told = tells_source.then_some(source);
+            let service = ConnectionService { inner: service, told, answers: Arc::clone(&answers) };
+            Ok((BoundedStream::new(inner, times, answers, place), service))
+        })
+    }
+}
+
+/// Has the kernel give up a client that acknowledges nothing or keeps its window shut, also after the process has closed its end: what it
+/// holds for such a client is no longer ours to bound then.
+#[cfg(target_os = "linux")]
+fn bound_kernel(stream: &TcpStream, times: Times) {
+    // Later than the connection's own time, which is counted when it ends.
+    let limit = u32::try_from((times.progress * 2).as_millis()).unwrap_or(u32::MAX);
+    // Only a limit less if it cannot be set; the connection's own time holds anyway.
+    let _ = rustix::net::sockopt::set_tcp_user_timeout(stream, limit);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn bound_kernel(_: &TcpStream, _: Times) {}
+
+/// Answers the requests of one connection.
+#[derive(Clone)]
+pub(super) struct ConnectionService<S> {
+    inner: S,
+    /// Where the connection comes from, if what answers is told.
+    told: Option<Source>,
+    answers: Arc<Answers>,
+}
+
+type Outcome = std::result::Result<Response<Body>, Infallible>;
+
+/// What is still to be done when a request has its answer.
+pub(super) struct Finish {
+    /// Where the answer is followed: under HTTP/2.
+    follow: Option<Arc<Answers>>,
+    close: bool,
+}
+
+impl<S: HttpService<Incoming>> Service<Request<Incoming>> for ConnectionService<S> {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Either<Ready<Outcome>, Map<Join<S::Future, Ready<Finish>>, fn((Outcome, Finish)) -> Outcome>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<std::result::Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<Incoming>) -> Self::Future {
+        self.answers.progress();
+        let follow = (request.version() == Version::HTTP_2).then(|| Arc::clone(&self.answers));
+        let finish = Finish { follow, close: framing::ends_connection(&request) };
+        if let Some(refused) = framing::refused(&request) {
+            return Either::Left(ready(finished((Ok(refused), finish))));
+        }
+        if let Some(source) = self.told {
+            request.extensions_mut().insert(source);
+        }
+        // Nothing that has to be named, boxed or pinned by hand: both are there when the answer is.
+        Either::Right(join(self.inner.call(request), ready(finish)).map(finished as fn((Outcome, Finish)) -> Outcome))
+    }
+}
+
+fn finished((outcome, finish): (Outcome, Finish)) -> Outcome {
+    outcome.map(|mut response| {
+        if finish.close {
+            framing::close(&mut response);
+        }
+        match finish.follow {
+            Some(answers) => answers.follow(response),
+            None => response,
+        }
+    })
+}

@@ -1,0 +1,152 @@
+//! What has become of a connection's requests: when the last one began, and which answers the client has not taken yet.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::Response;
+use hyper::body::{Frame, SizeHint};
+use tokio::time::{Duration, Instant};
+
+/// The requests of one connection.
+#[derive(Debug)]
+pub(super) struct Answers {
+    begun: Instant,
+    /// When a request last began or an answer last left, in milliseconds after `begun`.
+    last: AtomicU64,
+    /// The answers that were given to HTTP/2 and have not left it, each with when that was.
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    next: u64,
+    since: BTreeMap<u64, Instant>,
+}
+
+impl Answers {
+    pub(super) fn new() -> Arc<Answers> {
+        Arc::new(Answers { begun: Instant::now(), last: AtomicU64::new(0), waiting: Mutex::default() })
+    }
+
+    /// A request began, or its answer got on.
+    pub(super) fn progress(&self) {
+        let passed = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last.store(passed, Ordering::Relaxed);
+    }
+
+    /// When something last happened.
+    pub(super) fn last(&self) -> Instant {
+        self.begun + Duration::from_millis(self.last.load(Ordering::Relaxed))
+    }
+
+    /// Since when the oldest of the answers waits that the client does not take.
+    pub(super) fn waiting_since(&self) -> Option<Instant> {
+        // They are numbered in the order in which they came.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).since.first_key_value().map(|(_, since)| *since)
+    }
+
+    /// The answer, followed until HTTP/2 has sent its last byte.
+    ///
+    /// A client may open no window for a stream and keep the connection busy otherwise: then nothing shows at the socket, and the body lies
+    /// in the library's buffer. So each of its bytes carries a note that is dropped when they have left, or when the stream is reset.
+    pub(super) fn follow(self: &Arc<Answers>, response: Response<Body>) -> Response<Body> {
+        if response.body().is_end_stream() {
+            return response;
+        }
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = waiting.next;
+        waiting.next += 1;
+        waiting.since.insert(number, Instant::now());
+        drop(waiting);
+        let note = Arc::new(NotLeft { answers: Arc::clone(self), number });
+        response.map(|body| Body::new(Followed { body, note }))
+    }
+}
+
+/// Stands for an answer until all of it has left.
+struct NotLeft {
+    answers: Arc<Answers>,
+    number: u64,
+}
+
+impl Drop for NotLeft {
+    fn drop(&mut self) {
+        self.answers.waiting.lock().unwrap_or_else(PoisonError::into_inner).since.remove(&self.number);
+        self.answers.progress();
+    }
+}
+
+struct Followed {
+    body: Body,
+    note: Arc<NotLeft>,
+}
+
+impl HttpBody for Followed {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        let note = &self.note;
+        polled.map(|frame| frame.map(|frame| frame.map(|frame| frame.map_data(|bytes| noted(bytes, note)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+fn noted(bytes: Bytes, note: &Arc<NotLeft>) -> Bytes {
+    struct Noted(Bytes, #[allow(dead_code, reason = "it is dropped with the bytes")] Arc<NotLeft>);
+
+    impl AsRef<[u8]> for Noted {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    Bytes::from_owner(Noted(bytes, Arc::clone(note)))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::Duration;
+
+    use axum::body::{Body, HttpBody};
+    use axum::http::Response;
+    use http_body_util::BodyExt;
+    use tokio::time::Instant;
+
+    use super::Answers;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_waits_until_its_last_byte_is_dropped() {
+        let answers = Answers::new();
+        let begun = Instant::now();
+        let mut response = answers.follow(Response::new(Body::from("document")));
+        assert_eq!(response.body().size_hint().exact(), Some(8), "its length is still known");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let mut later = answers.follow(Response::new(Body::from("another")));
+        let bytes = response.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
+        let part = bytes.slice(4..);
+        drop((response, bytes));
+        assert_eq!(answers.waiting_since(), Some(begun), "a part of it is still to be sent");
+        drop(part);
+        assert_eq!(answers.waiting_since(), Some(begun + Duration::from_secs(1)));
+        assert_eq!(answers.last(), begun + Duration::from_secs(1), "it has just left");
+        assert_eq!(later.body_mut().collect().await.unwrap().to_bytes(), "another");
+        drop(later);
+        assert_eq!(answers.waiting_since(), None);
+        answers.follow(Response::new(Body::empty()));
+        assert_eq!(answers.waiting_since(), None, "there is nothing to send");
+    }
+}

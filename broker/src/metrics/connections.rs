@@ -1,0 +1,72 @@
+//! The listeners: who connects, who is refused, and until when the certificates are good.
+
+use std::sync::atomic::{AtomicI64, AtomicU64};
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::{Labels, result};
+
+/// Counters and gauges by listener: `api`, `discovery` or `health`.
+#[derive(Clone)]
+pub(super) struct Connections {
+    open: Family<Labels, Gauge<i64, AtomicI64>>,
+    refused: Family<Labels, Counter<u64, AtomicU64>>,
+    ended: Family<Labels, Counter<u64, AtomicU64>>,
+    reloads: Family<Labels, Counter<u64, AtomicU64>>,
+    not_after: Family<Labels, Gauge<i64, AtomicI64>>,
+}
+
+impl Connections {
+    pub(super) fn register(registry: &mut Registry) -> Connections {
+        let open = Family::default();
+        registry.register("connections_open", "Connections that are open, by listener", open.clone());
+        let refused = Family::default();
+        registry.register("connections_refused", "Connections that were not served, by listener and reason", refused.clone());
+        let ended = Family::default();
+        registry.register(
+            "connections_ended",
+            "Connections that Keyferry ended, by listener and what the client did not do",
+            ended.clone(),
+        );
+        let reloads = Family::default();
+        registry.register(
+            "serving_certificate_reloads",
+            "Readings of a changed serving certificate, by listener and result",
+            reloads.clone(),
+        );
+        let not_after = Family::default();
+        registry.register(
+            "serving_certificate_not_after_timestamp_seconds",
+            "When the serving certificate in use expires, by listener",
+            not_after.clone(),
+        );
+        Connections { open, refused, ended, reloads, not_after }
+    }
+
+    pub(super) fn refused(&self, listener: &'static str, reason: &'static str) {
+        self.refused.get_or_create(&vec![("listener", listener), ("reason", reason)]).inc();
+    }
+
+    pub(super) fn ended(&self, listener: &'static str, reason: &'static str) {
+        self.ended.get_or_create(&vec![("listener", listener), ("reason", reason)]).inc();
+    }
+
+    pub(super) fn opened(&self, listener: &'static str) {
+        self.open.get_or_create(&vec![("listener", listener)]).inc();
+    }
+
+    pub(super) fn closed(&self, listener: &'static str) {
+        self.open.get_or_create(&vec![("listener", listener)]).dec();
+    }
+
+    pub(super) fn reloaded(&self, listener: &'static str, good: bool) {
+        self.reloads.get_or_create(&vec![("listener", listener), ("result", result(good))]).inc();
+    }
+
+    pub(super) fn certificate(&self, listener: &'static str, not_after: i64) {
+        self.not_after.get_or_create(&vec![("listener", listener)]).set(not_after);
+    }
+}
