@@ -13,9 +13,11 @@ use self::review::{Failure, Known, Reviewer};
 use crate::clock::Clock;
 use crate::flight::Flights;
 use crate::metrics::Metrics;
+use crate::new_callers::NewCallers;
 use crate::ports::Hub;
 use crate::publication::Publisher;
 use crate::settings::CallerSettings;
+use crate::source::Source;
 use crate::view::LastFound;
 
 /// A token's place in the caches: a keyed hash, so that no cache holds the token.
@@ -53,16 +55,17 @@ impl Authenticator {
         hash_key: [u8; 32],
         callers: CallerSettings,
     ) -> Authenticator {
-        let reviewer = Arc::new(Reviewer::new(hub, publisher.clone(), clock, metrics, callers.max_stale));
+        let new_callers = NewCallers::new(callers.new_callers);
+        let reviewer = Arc::new(Reviewer::new(hub, publisher.clone(), clock, metrics, callers.max_stale, new_callers));
         let hash_key = hmac::Key::new(hmac::HMAC_SHA256, &hash_key);
         Authenticator { reviewer, publisher, callers, hash_key, flights: Flights::default() }
     }
 
-    /// Says who sent `token`.
+    /// Says who sent `token` from `source`. Only a caller that is not known yet is counted for its source.
     ///
     /// # Errors
-    /// A `Caller…` reason, [`Reason::HubUnreachable`], [`Reason::ReviewForbidden`] or [`Reason::ReviewFailed`].
-    pub async fn authenticate(&self, token: &PresentedToken<'_>) -> Result<Authentication, Reason> {
+    /// A `Caller…` reason, [`Reason::HubUnreachable`], [`Reason::RateLimited`], [`Reason::ReviewForbidden`] or [`Reason::ReviewFailed`].
+    pub async fn authenticate(&self, token: &PresentedToken<'_>, source: Source) -> Result<Authentication, Reason> {
         let now = self.reviewer.now();
         let published = self.publisher.look();
         let issuer = &published.as_ref().ok_or(Reason::HubUnreachable)?.issuer;
@@ -72,13 +75,33 @@ impl Authenticator {
             Some(Known::Accepted { caller, fresh, last, .. }) if !fresh.passed(now) => {
                 return Ok(Authentication { caller: caller.clone(), key, stale: false, last: last.clone() });
             }
-            Some(Known::Rejected { reason, until }) if !until.passed(now) => return Err(*reason),
-            _ => {}
+            // The hub accepted it lately: its review is due again.
+            Some(Known::Accepted { stale, .. }) if !stale.passed(now) => {}
+            known => {
+                self.reviewer.new_callers.of_source(source, now.mono)?;
+                match known {
+                    Some(Known::Rejected { reason, until }) if !until.passed(now) => return Err(*reason),
+                    _ => {}
+                }
+            }
         }
         let CallerSettings { audience, require_pod_bound, .. } = self.callers.clone();
         let rules = CallerRules { issuer: issuer.clone(), audience, require_pod_bound };
         drop(published);
         Box::pin(self.ask(token, rules, key, known)).await
+    }
+
+    /// Counts a request without a token that could be looked at.
+    ///
+    /// # Errors
+    /// [`Reason::RateLimited`].
+    pub fn count(&self, source: Source) -> Result<(), Reason> {
+        self.reviewer.new_callers.of_source(source, self.reviewer.now().mono)
+    }
+
+    /// Holds a refusal for [`Reason::RateLimited`] back for a moment.
+    pub async fn hold_back(&self) {
+        self.reviewer.new_callers.hold_back().await;
     }
 
     async fn ask(

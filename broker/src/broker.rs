@@ -30,7 +30,9 @@ use crate::policy_store::PolicyReader;
 use crate::ports::{AuditSink, Recording};
 use crate::publication::PublicationReader;
 use crate::random::Random;
+use crate::refusal_summary::RefusalSummary;
 use crate::settings::{CallerSettings, OWN_ISSUER_MEND, SECOND_ISSUER_MEND};
+use crate::source::Source;
 use crate::targets::{Readiness, TargetReader};
 use crate::view::{Found, View};
 
@@ -51,6 +53,8 @@ pub struct Request<'a> {
     pub deliveries: &'static [DeliveryType],
     /// Joins the answer to its audit record.
     pub request_id: RequestId,
+    /// Where it comes from.
+    pub source: Source,
 }
 
 /// What an authorised caller gets.
@@ -133,6 +137,7 @@ impl Drop for Pending<'_> {
 /// Decides and hands out.
 pub struct Broker {
     parts: BrokerParts,
+    rate_limited: RefusalSummary,
 }
 
 /// What is known of a request that was granted, for its record.
@@ -146,7 +151,8 @@ struct Granted {
 impl Broker {
     /// A broker of these parts.
     pub fn new(parts: BrokerParts) -> Broker {
-        Broker { parts }
+        let rate_limited = RefusalSummary::new(Arc::clone(&parts.audit), Arc::clone(&parts.clock), Arc::clone(&parts.random));
+        Broker { parts, rate_limited }
     }
 
     /// An id for a request.
@@ -157,7 +163,8 @@ impl Broker {
     /// Decides on a request, records the decision, and only then hands out.
     ///
     /// # Errors
-    /// [`Refusal`]. Every request leaves one audit record; if that cannot be written there is no hand-out.
+    /// [`Refusal`]. Every request leaves one audit record, but those that are refused for their rate: they leave one a second together. If
+    /// a record cannot be written there is no hand-out.
     pub async fn hand_out(&self, request: &Request<'_>) -> Result<HandOut, Refusal> {
         let Request { request_id, route, access, .. } = request;
         let record = AuditRecord { request_id: *request_id, route, access: Some(access.clone()), ..AuditRecord::default() };
@@ -169,6 +176,12 @@ impl Broker {
             }
             None => Err(Reason::CallerGone.into()),
         };
+        if let Err(refusal) = &outcome
+            && refusal.reason == Reason::RateLimited
+        {
+            pending.record = None;
+            return Err(self.rate_limited(request.source).await);
+        }
         let (outcome, recording) = self.ended(pending, outcome);
         let outcome = match recording.await {
             Ok(()) => outcome,
@@ -204,18 +217,33 @@ impl Broker {
         (outcome, recording)
     }
 
+    /// A request of a caller that is not known, one too many of its source or namespace.
+    async fn rate_limited(&self, source: Source) -> Refusal {
+        self.parts.metrics.request(decision(Reason::RateLimited), Reason::RateLimited);
+        self.rate_limited.count(source);
+        self.parts.authenticator.hold_back().await;
+        Reason::RateLimited.into()
+    }
+
     /// Records a request that nothing can be decided on: it is malformed, or brings no caller's token.
-    pub async fn refuse(&self, route: &'static str, reason: Reason, request_id: RequestId) {
+    ///
+    /// # Errors
+    /// [`Reason::RateLimited`]: there were too many of them from its source, so that it is one of many in a record.
+    pub async fn refuse(&self, route: &'static str, reason: Reason, request_id: RequestId, source: Source) -> Result<(), Refusal> {
+        if self.parts.authenticator.count(source).is_err() {
+            return Err(self.rate_limited(source).await);
+        }
         let mut record = AuditRecord { request_id, route, ..AuditRecord::default() };
         record.time = self.parts.clock.now().wall;
         record.ended(decision(reason), reason);
         // It is refused whether or not that can be recorded.
         let _ = self.parts.audit.record(&record).await;
         self.parts.metrics.request(decision(reason), reason);
+        Ok(())
     }
 
     async fn decide(&self, request: &Request<'_>, record: &mut AuditRecord) -> Result<Granted, Refusal> {
-        let caller = self.parts.authenticator.authenticate(&request.caller_token).await?;
+        let caller = self.parts.authenticator.authenticate(&request.caller_token, request.source).await?;
         record.caller = Some(caller.caller.clone());
         record.stale = caller.stale;
         // Once more if the configuration changed to another grant on the way: what was minted is for the earlier one.
@@ -337,7 +365,7 @@ fn decision(reason: Reason) -> &'static str {
     use Reason as R;
     match reason {
         reason if reason.is_about_caller() => "denied",
-        R::DelegationForbidden | R::RequestInvalid | R::TargetNotGranted | R::TargetSuspended => "denied",
+        R::DelegationForbidden | R::RateLimited | R::RequestInvalid | R::TargetNotGranted | R::TargetSuspended => "denied",
         _ => "failed",
     }
 }

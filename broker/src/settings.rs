@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use keyferry_core::audience::Audience;
+use keyferry_core::config::NewCallerLimits;
 
 /// What every caller must be.
 #[derive(Clone, Debug)]
@@ -13,6 +14,8 @@ pub struct CallerSettings {
     pub require_pod_bound: bool,
     /// How long earlier answers of the hub stand while it is unreachable.
     pub max_stale: Duration,
+    /// How often those are looked at that are not known yet.
+    pub new_callers: NewCallerLimits,
 }
 
 /// How a hub gets an issuer that no target has already.

@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use keyferry_core::audience::Audience;
 use keyferry_core::authorise::{self, Grant, Requester, Review};
-use keyferry_core::config::{self, DeliveryType, Policy};
+use keyferry_core::config::{self, DeliveryType, NewCallerLimits, Policy};
 use keyferry_core::issuer::PublicUrl;
 use keyferry_core::moment::Moment;
 use keyferry_core::name::{AccessName, Namespace, ObjectName};
@@ -156,7 +156,12 @@ impl SmallWorld {
 
     /// What callers of this world must be.
     pub(crate) fn callers(&self, max_stale: Duration) -> CallerSettings {
-        CallerSettings { audience: Audience::new("keyferry.dev").unwrap(), require_pod_bound: false, max_stale }
+        CallerSettings {
+            audience: Audience::new("keyferry.dev").unwrap(),
+            require_pod_bound: false,
+            max_stale,
+            new_callers: NewCallerLimits { per_address: None, per_namespace: None },
+        }
     }
 }
 

@@ -31,5 +31,6 @@ fn main() -> ExitCode {
         .test("a_bad_ca_makes_only_its_own_target_not_ready", ca_secrets::a_bad_one_concerns_its_own_target)
         .test("without_an_audit_record_nothing_is_handed_out", audit::a_full_device_stops_hand_outs)
         .test("garbage_tokens_never_reach_the_hub", floods::garbage_tokens_never_reach_the_hub)
+        .test("a_flood_of_one_address_is_refused_and_known_callers_are_not", floods::of_one_address)
         .run()
 }

@@ -23,11 +23,12 @@ use keyferry::ports::Hub;
 use keyferry::publication::{KeyRecords, Publisher, PublisherParts};
 use keyferry::random::SystemRandomness;
 use keyferry::settings::CallerSettings;
+use keyferry::source::Source;
 use keyferry::targets::{Readiness, TargetState, TargetWriter};
 use keyferry_core::audience::Audience;
 use keyferry_core::authorise;
 use keyferry_core::caller::PresentedToken;
-use keyferry_core::config::{self, DeliveryType, Policy};
+use keyferry_core::config::{self, DeliveryType, NewCallerLimits, Policy};
 use keyferry_core::lifetime;
 use keyferry_core::name::{AccessName, Namespace, ObjectName};
 use keyferry_core::request_id::RequestId;
@@ -128,6 +129,7 @@ fn request(token: &SecretString) -> Outcome<Request<'_>> {
         min_ttl: None,
         deliveries: &[DeliveryType::HTTP],
         request_id: RequestId::default(),
+        source: Source::default(),
     })
 }
 
@@ -176,7 +178,12 @@ impl World {
             settle,
         });
         let max_stale = configuration.server.max_stale_authorization;
-        let callers = CallerSettings { audience: Audience::new(CALLER_AUDIENCE)?, require_pod_bound: false, max_stale };
+        let callers = CallerSettings {
+            audience: Audience::new(CALLER_AUDIENCE)?,
+            require_pod_bound: false,
+            max_stale,
+            new_callers: NewCallerLimits { per_address: None, per_namespace: None },
+        };
         let broker = Broker::new(BrokerParts {
             policy: policy.reader(),
             live: Arc::clone(&live),

@@ -21,7 +21,7 @@ pub struct AuditRecord {
     pub time: Timestamp,
     /// Joins the record to the answer's `X-Request-Id`.
     pub request_id: RequestId,
-    /// `exchange`, `kubeconfig`, or what a delivery did.
+    /// `exchange`, `kubeconfig`, `summary` of requests that have no record of their own, or what a delivery did.
     pub route: &'static str,
     /// `granted`, `denied` (policy or identity) or `failed` (could not be carried out).
     pub decision: &'static str,
@@ -43,6 +43,10 @@ pub struct AuditRecord {
     pub cache: Option<&'static str>,
     /// Whether the hub could not be asked, so that an earlier answer of it was used.
     pub stale: bool,
+    /// How many requests a summary stands for.
+    pub count: Option<usize>,
+    /// Where most of those came from.
+    pub sources: Option<String>,
 }
 
 impl AuditRecord {
@@ -85,6 +89,9 @@ impl AuditRecord {
         line.time(member!("expiresAt"), self.token.as_ref().map(|token| token.expires_at));
         line.word(member!("cache"), self.cache);
         line.truth(member!("stale"), self.stale);
+        // A summary's.
+        line.number(member!("count"), self.count);
+        line.text(member!("sources"), self.sources.as_deref());
         line.line()
     }
 }

@@ -15,6 +15,7 @@ use secrecy::{ExposeSecret, SecretString};
 use super::TokenKey;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
+use crate::new_callers::NewCallers;
 use crate::ports::{Hub, HubError};
 use crate::publication::Publisher;
 use crate::turns::Turns;
@@ -53,14 +54,22 @@ pub(super) struct Reviewer {
     known: Cache<TokenKey, Known, RandomState>,
     failures: Cache<TokenKey, (HubError, Deadline)>,
     turns: Turns,
+    pub(super) new_callers: NewCallers,
 }
 
 impl Reviewer {
-    pub(super) fn new(hub: Arc<dyn Hub>, publisher: Publisher, clock: Arc<dyn Clock>, metrics: Metrics, max_stale: Duration) -> Reviewer {
+    pub(super) fn new(
+        hub: Arc<dyn Hub>,
+        publisher: Publisher,
+        clock: Arc<dyn Clock>,
+        metrics: Metrics,
+        max_stale: Duration,
+        new_callers: NewCallers,
+    ) -> Reviewer {
         let life = max_stale.max(REVIEW_LIFETIME) + REJECTION_LIFETIME;
         let known = Cache::builder().max_capacity(CAPACITY).time_to_live(life).build_with_hasher(RandomState::default());
         let failures = Cache::builder().max_capacity(CAPACITY).time_to_live(FAILURE_LIFETIME * 2).build();
-        Reviewer { hub, publisher, clock, metrics, max_stale, known, failures, turns: Turns::default() }
+        Reviewer { hub, publisher, clock, metrics, max_stale, known, failures, turns: Turns::default(), new_callers }
     }
 
     pub(super) fn now(&self) -> Moment {
@@ -74,21 +83,30 @@ impl Reviewer {
     /// Runs in a task of its own, whoever hangs up.
     pub(super) async fn review(self: Arc<Self>, key: TokenKey, token: SecretString, rules: CallerRules) -> Result<VerifiedCaller, Failure> {
         // Another review of the token may have ended between the look at what is known and the start of this one.
-        match self.known.get(&key) {
+        let is_new = match self.known.get(&key) {
             Some(Known::Accepted { caller, fresh, .. }) if !fresh.passed(self.now()) => return Ok(caller),
             Some(Known::Rejected { reason, until }) if !until.passed(self.now()) => return Err(Failure::Rejected(reason)),
-            _ => {}
-        }
+            Some(Known::Accepted { stale, .. }) => stale.passed(self.now()),
+            _ => true,
+        };
         let claims = caller::read(token.expose_secret(), &rules, self.now().wall).map_err(Failure::Rejected)?;
-        self.check_signature(&token).await.map_err(Failure::Rejected)?;
+        self.check_signature(&token, is_new).await.map_err(Failure::Rejected)?;
         if let Some((error, until)) = self.failures.get(&key)
             && !until.passed(self.now())
         {
             return Err(Failure::Hub(error));
         }
         // The signature is checked, so the namespace is the hub's word and not the caller's.
-        let turn = self.turns.take(&claims.identity.account.namespace).await;
+        let namespace = &claims.identity.account.namespace;
+        if is_new {
+            self.new_callers.of_namespace(namespace, self.now().mono).map_err(Failure::Rejected)?;
+        }
+        let turn = self.turns.take(namespace).await;
         let Some(_turn) = turn else { return Err(Failure::Hub(HubError::Busy)) };
+        let _review = match is_new {
+            true => Some(self.new_callers.review().await.ok_or(Failure::Hub(HubError::Busy))?),
+            false => None,
+        };
         let answer = self.hub.token_review(&token, Some(&rules.audience)).await;
         self.metrics.token_review(answer.is_ok());
         let answer = answer.map_err(|error| self.failed(key, error))?;
@@ -96,16 +114,25 @@ impl Reviewer {
     }
 
     /// Refuses what the hub cannot have signed, so that made-up tokens cost it no TokenReview. The hub still has the last word.
-    async fn check_signature(&self, token: &SecretString) -> Result<(), Reason> {
-        let jwt = UnverifiedJwt::parse(token.expose_secret()).map_err(|_| Reason::CallerMalformed)?;
+    ///
+    /// A new caller's is checked beside the requests of those who are known: whoever makes signatures up takes no time of theirs.
+    async fn check_signature(&self, token: &SecretString, is_new: bool) -> Result<(), Reason> {
         let mut published = self.publisher.reader().current().ok_or(Reason::HubUnreachable)?;
-        let kid = jwt.kid().ok_or(Reason::CallerMalformed)?;
-        if published.authenticating.get(kid).is_none() {
+        let is_known = {
+            let jwt = UnverifiedJwt::parse(token.expose_secret()).map_err(|_| Reason::CallerMalformed)?;
+            published.authenticating.get(jwt.kid().ok_or(Reason::CallerMalformed)?).is_some()
+        };
+        if !is_known {
             // Perhaps a new key of the hub, so its documents are read again; made-up kids do not make that happen more often.
             self.publisher.refresh_for_unknown_key(self.now()).await?;
             published = self.publisher.reader().current().ok_or(Reason::HubUnreachable)?;
         }
-        verify::verify(&jwt, &published.authenticating).map(|_| ()).map_err(|_| Reason::CallerRejected)
+        let token = token.clone();
+        let check = move || {
+            let jwt = UnverifiedJwt::parse(token.expose_secret()).map_err(|_| Reason::CallerMalformed)?;
+            verify::verify(&jwt, &published.authenticating).map(|_| ()).map_err(|_| Reason::CallerRejected)
+        };
+        if is_new { self.new_callers.check(check).await } else { check() }
     }
 
     fn accepted(&self, key: TokenKey, caller: VerifiedCaller) -> VerifiedCaller {

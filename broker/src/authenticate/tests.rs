@@ -15,6 +15,7 @@ use super::Authenticator;
 use crate::clock::Clock;
 use crate::embedded::{Fault, Route};
 use crate::policy_store::PolicyWriter;
+use crate::source::Source;
 use crate::testing::{FakeClock, SmallWorld};
 use crate::view::{Found, LastFound, View};
 
@@ -35,13 +36,13 @@ async fn a_review_stands_for_ten_seconds() {
     let world = SmallWorld::start().await;
     let (authenticator, token) = (authenticator(&world, 300), caller(&world, "keyferry.dev"));
     for _ in 0..5 {
-        let known = authenticator.authenticate(&token).await.unwrap();
+        let known = authenticator.authenticate(&token, Source::default()).await.unwrap();
         assert_eq!(known.caller.identity().account.to_string(), "tenant-a/reconciler");
         world.clock.advance(Duration::from_millis(1900));
     }
     assert_eq!(world.hub.token_reviews(), 1);
     world.clock.advance(Duration::from_secs(1));
-    authenticator.authenticate(&token).await.unwrap();
+    authenticator.authenticate(&token, Source::default()).await.unwrap();
     assert_eq!(world.hub.token_reviews(), 2);
 }
 
@@ -50,36 +51,40 @@ async fn an_earlier_answer_stands_while_the_hub_is_away_and_not_a_second_longer(
     let world = SmallWorld::start().await;
     let (authenticator, token) = (authenticator(&world, 300), caller(&world, "keyferry.dev"));
     let stranger = caller(&world, "keyferry.dev");
-    assert!(!authenticator.authenticate(&token).await.unwrap().stale);
+    assert!(!authenticator.authenticate(&token, Source::default()).await.unwrap().stale);
     world.hub.set_fault(Route::TokenReview, Fault::CloseConnection);
     world.clock.advance(Duration::from_secs(11));
-    assert!(authenticator.authenticate(&token).await.unwrap().stale);
-    assert_eq!(authenticator.authenticate(&stranger).await.unwrap_err(), Reason::HubUnreachable, "nobody new");
+    assert!(authenticator.authenticate(&token, Source::default()).await.unwrap().stale);
+    assert_eq!(authenticator.authenticate(&stranger, Source::default()).await.unwrap_err(), Reason::HubUnreachable, "nobody new");
     world.clock.advance(Duration::from_secs(288));
-    assert!(authenticator.authenticate(&token).await.unwrap().stale, "299 s after the answer");
+    assert!(authenticator.authenticate(&token, Source::default()).await.unwrap().stale, "299 s after the answer");
     world.clock.advance(Duration::from_secs(1));
-    assert_eq!(authenticator.authenticate(&token).await.unwrap_err(), Reason::HubUnreachable, "300 s after it");
+    assert_eq!(authenticator.authenticate(&token, Source::default()).await.unwrap_err(), Reason::HubUnreachable, "300 s after it");
     world.hub.clear_faults();
     world.clock.advance(Duration::from_secs(2));
-    assert!(!authenticator.authenticate(&token).await.unwrap().stale);
+    assert!(!authenticator.authenticate(&token, Source::default()).await.unwrap().stale);
 }
 
 #[tokio::test]
 async fn a_refusal_of_the_hub_is_never_overlooked_as_an_outage() {
     let world = SmallWorld::start().await;
     let (authenticator, token) = (authenticator(&world, 300), caller(&world, "keyferry.dev"));
-    authenticator.authenticate(&token).await.unwrap();
+    authenticator.authenticate(&token, Source::default()).await.unwrap();
     world.clock.advance(Duration::from_secs(11));
     for code in [401, 403] {
         world.hub.set_fault(Route::TokenReview, Fault::Status { code, retry_after: None });
-        assert_eq!(authenticator.authenticate(&token).await.unwrap_err(), Reason::ReviewForbidden, "{code}");
+        assert_eq!(authenticator.authenticate(&token, Source::default()).await.unwrap_err(), Reason::ReviewForbidden, "{code}");
     }
     world.hub.clear_faults();
     world.hub.delete_service_account("tenant-a", "reconciler");
-    assert_eq!(authenticator.authenticate(&token).await.unwrap_err(), Reason::CallerRejected);
+    assert_eq!(authenticator.authenticate(&token, Source::default()).await.unwrap_err(), Reason::CallerRejected);
     world.hub.set_fault(Route::TokenReview, Fault::CloseConnection);
     world.clock.advance(Duration::from_secs(6));
-    assert_eq!(authenticator.authenticate(&token).await.unwrap_err(), Reason::HubUnreachable, "a rejection ends what stood");
+    assert_eq!(
+        authenticator.authenticate(&token, Source::default()).await.unwrap_err(),
+        Reason::HubUnreachable,
+        "a rejection ends what stood"
+    );
 }
 
 #[tokio::test]
@@ -89,10 +94,10 @@ async fn an_answer_never_outlives_the_token() {
     let token = world.hub.token("tenant-a", "reconciler", "keyferry.dev", Duration::from_secs(605)).unwrap();
     let token = PresentedToken::new(token.expose_secret());
     world.clock.advance(Duration::from_secs(600));
-    authenticator.authenticate(&token).await.unwrap();
+    authenticator.authenticate(&token, Source::default()).await.unwrap();
     world.hub.set_fault(Route::TokenReview, Fault::CloseConnection);
     world.clock.advance(Duration::from_secs(5));
-    assert_eq!(authenticator.authenticate(&token).await.unwrap_err(), Reason::CallerExpired);
+    assert_eq!(authenticator.authenticate(&token, Source::default()).await.unwrap_err(), Reason::CallerExpired);
 }
 
 #[tokio::test]
@@ -111,7 +116,7 @@ async fn what_the_hub_cannot_have_signed_costs_no_review() {
         (PresentedToken::new("a.b.c"), Reason::CallerMalformed),
         (PresentedToken::new(""), Reason::CallerMissing),
     ] {
-        assert_eq!(authenticator.authenticate(&token).await.unwrap_err(), reason);
+        assert_eq!(authenticator.authenticate(&token, Source::default()).await.unwrap_err(), reason);
     }
     assert_eq!(world.hub.token_reviews(), 0);
 }
@@ -122,16 +127,16 @@ async fn a_new_key_of_the_hub_is_looked_for_once_in_a_while() {
     let authenticator = authenticator(&world, 300);
     world.hub.rotate_key().unwrap();
     let token = caller(&world, "keyferry.dev");
-    authenticator.authenticate(&token).await.unwrap();
+    authenticator.authenticate(&token, Source::default()).await.unwrap();
     let read = world.hub.requests(Route::Jwks);
     world.hub.rotate_key().unwrap();
     for _ in 0..10 {
         let token = caller(&world, "keyferry.dev");
-        assert_eq!(authenticator.authenticate(&token).await.unwrap_err(), Reason::CallerRejected, "within the pause");
+        assert_eq!(authenticator.authenticate(&token, Source::default()).await.unwrap_err(), Reason::CallerRejected, "within the pause");
     }
     assert_eq!(world.hub.requests(Route::Jwks), read);
     world.clock.advance(Duration::from_secs(6));
-    authenticator.authenticate(&caller(&world, "keyferry.dev")).await.unwrap();
+    authenticator.authenticate(&caller(&world, "keyferry.dev"), Source::default()).await.unwrap();
     assert_eq!(world.hub.requests(Route::Jwks), read + 1);
 }
 
@@ -143,12 +148,12 @@ async fn what_a_caller_found_is_kept_with_its_review_and_goes_with_it() {
     let view = View::of(&policy, &world.live);
     let (grant, http) = (world.grant("tenant-a/prod"), &[DeliveryType::HTTP]);
     let found = Found { pair: grant.pair().clone(), review: Review::NotAsked, until: None };
-    let last = async || authenticator.authenticate(&token).await.unwrap().last;
+    let last = async || authenticator.authenticate(&token, Source::default()).await.unwrap().last;
     let remembers = |last: LastFound| last.recall(&view, grant.pair().access(), http, world.clock.now()).is_some();
     last().await;
     last().await.remember(&view, http, &found);
     assert!(remembers(last().await));
-    let stranger = authenticator.authenticate(&caller(&world, "keyferry.dev")).await.unwrap();
+    let stranger = authenticator.authenticate(&caller(&world, "keyferry.dev"), Source::default()).await.unwrap();
     assert!(!remembers(stranger.last), "another token of the same ServiceAccount");
     world.clock.advance(Duration::from_secs(10));
     assert!(!remembers(last().await), "reviewed anew");

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use keyferry_core::audit::AuditRecord;
 use keyferry_core::authorise::HubView;
 use keyferry_core::bound_token::MintAnswer;
 use keyferry_core::caller::{PresentedToken, ReviewedUser, TokenReviewAnswer};
-use keyferry_core::config::{DeliveryType, TargetCluster};
+use keyferry_core::config::{DeliveryType, NewCallerLimits, TargetCluster};
 use keyferry_core::name::AccessName;
 use keyferry_core::reason::Reason;
 use keyferry_core::service_account::{ServiceAccount, ServiceAccountIdentity, Uid};
@@ -27,6 +28,8 @@ use crate::embedded::{Grant, Subject};
 use crate::policy_store::PolicyWriter;
 use crate::ports::{AuditSink, Hub, HubError, Recording};
 use crate::random::SystemRandomness;
+use crate::settings::CallerSettings;
+use crate::source::Source;
 use crate::targets::{Readiness, TargetState, TargetWriter};
 use crate::testing::{FakeClock, SmallWorld, account_of};
 use crate::view::View;
@@ -71,11 +74,22 @@ fn before_a_silent_hub(world: &SmallWorld, audit: Arc<dyn AuditSink>) -> Broker 
 
 /// A broker whose target is ready.
 fn before(world: &SmallWorld, hub: Arc<dyn Hub>, policy: &PolicyWriter, audit: Arc<dyn AuditSink>) -> Broker {
+    limited(world, hub, policy, audit, NewCallerLimits { per_address: None, per_namespace: None })
+}
+
+fn limited(
+    world: &SmallWorld,
+    hub: Arc<dyn Hub>,
+    policy: &PolicyWriter,
+    audit: Arc<dyn AuditSink>,
+    new_callers: NewCallerLimits,
+) -> Broker {
     let state = |generation| TargetState { generation, readiness: Readiness::Ready(None), client_certificate: false };
     let targets = TargetWriter::default();
     targets.replace(world.policy.targets.values().map(|target| (target.name.clone(), state(target.generation))).collect());
     let clock = || Arc::<FakeClock>::clone(&world.clock) as Arc<dyn Clock>;
-    let (publisher, metrics, callers) = (world.publisher.clone(), world.metrics.clone(), world.callers(MAX_STALE));
+    let callers = CallerSettings { new_callers, ..world.callers(MAX_STALE) };
+    let (publisher, metrics) = (world.publisher.clone(), world.metrics.clone());
     Broker::new(BrokerParts {
         policy: policy.reader(),
         live: Arc::clone(&world.live),
@@ -100,6 +114,7 @@ fn request(token: &SecretString) -> Request<'_> {
         min_ttl: None,
         deliveries: &[DeliveryType::HTTP],
         request_id: 7.into(),
+        source: Source::default(),
     }
 }
 
@@ -199,7 +214,7 @@ async fn the_hubs_word_on_a_delegation_has_its_ten_seconds_and_no_more() {
     for _ in 0..3 {
         assert_eq!(outcome(&broker, &token).await, Ok(()), "the token is reviewed anew at 10 s");
     }
-    let known = broker.parts.authenticator.authenticate(&request(&token).caller_token).await.unwrap();
+    let known = broker.parts.authenticator.authenticate(&request(&token).caller_token, Source::default()).await.unwrap();
     let view = View::of(&broker.parts.policy, &broker.parts.live);
     let remembered = known.last.recall(&view, &request(&token).access, request(&token).deliveries, world.clock.now());
     assert!(remembered.is_some(), "the rest of this test is about what is remembered");
@@ -286,4 +301,66 @@ async fn what_changes_during_a_mint_counts_at_hand_out() {
         let reason = if by_policy { Reason::TargetNotGranted } else { Reason::CallerIdentityChanged };
         assert_eq!(outcome(&broker, &token_of(&world, "reconciler")).await, Err(reason));
     }
+}
+
+/// A flood of one address, of made-up tokens and of requests without any: few are looked at, all that is refused is one record, and a
+/// caller that is known is served as if there were none, from the same address too.
+#[tokio::test]
+async fn a_flood_of_unknown_callers_is_one_record_a_second_and_no_known_caller_waits() {
+    let (world, records) = (SmallWorld::start().await, Arc::new(Records::default()));
+    let limits = NewCallerLimits { per_address: NonZeroU32::new(2), per_namespace: None };
+    let (hub, policy) = (Arc::clone(&world.port), PolicyWriter::new(world.policy.clone()));
+    let broker = limited(&world, hub, &policy, Arc::<Records>::clone(&records), limits);
+    let known = token_of(&world, "reconciler");
+    outcome(&broker, &known).await.unwrap();
+    let reviews = world.hub.token_reviews();
+    let made_up: Vec<SecretString> = (0..100).map(|number| format!("{}{number}", known.expose_secret()).into()).collect();
+    let flood = future::join_all(made_up.iter().map(|token| outcome(&broker, token)));
+    let malformed = future::join_all((0..100).map(|_| broker.refuse("exchange", Reason::RequestInvalid, 9.into(), Source::default())));
+    let served = async {
+        for _ in 0..50 {
+            outcome(&broker, &known).await.unwrap();
+        }
+        tokio::time::Instant::now()
+    };
+    let (flooded, refused, served) = future::join3(flood, malformed, served).await;
+    assert!(served.elapsed() >= Duration::from_millis(300), "they are held back, and the known caller is not");
+    // The bucket held six, of which the known caller took one when it was new.
+    assert_eq!(flooded.iter().filter(|outcome| **outcome != Err(Reason::RateLimited)).count(), 5);
+    assert!(refused.iter().all(|refused| refused.as_ref().is_err_and(|refusal| refusal.reason == Reason::RateLimited)));
+    assert_eq!(world.hub.token_reviews(), reviews);
+    outcome(&broker, &token_of(&world, "deployer")).await.unwrap_err();
+    let elsewhere = Request { source: Source::of([192, 0, 2, 7].into()), ..request(&made_up[0]) };
+    assert_ne!(broker.hand_out(&elsewhere).await.unwrap_err().reason, Reason::RateLimited, "another address has a rate of its own");
+    world.clock.advance(Duration::from_secs(11));
+    outcome(&broker, &known).await.unwrap();
+    assert_eq!(world.hub.token_reviews(), reviews + 1, "whose review is due is no new caller");
+
+    let summary = async {
+        loop {
+            if let Some(record) = records.0.lock().unwrap().iter().find(|record| record["reason"] == "RateLimited").cloned() {
+                return record;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let summary = tokio::time::timeout(Duration::from_secs(30), summary).await.unwrap();
+    assert!(summary["count"].as_u64().unwrap() >= 195, "{summary}");
+    let wanted = format!("0.0.0.0 ({})", summary["count"]);
+    assert_eq!((&summary["decision"], &summary["sources"]), (&Value::from("denied"), &Value::from(wanted)));
+    let limited = |record: &&Value| record["reason"] == "RateLimited";
+    assert_eq!(records.0.lock().unwrap().iter().filter(limited).count(), 1);
+}
+
+#[tokio::test]
+async fn a_namespace_brings_new_callers_at_its_rate() {
+    let (world, records) = (SmallWorld::start().await, Arc::new(Records::default()));
+    let limits = NewCallerLimits { per_address: None, per_namespace: NonZeroU32::new(1) };
+    let (hub, policy) = (Arc::clone(&world.port), PolicyWriter::new(world.policy.clone()));
+    let broker = limited(&world, hub, &policy, records, limits);
+    let tokens: Vec<SecretString> = (0..10).map(|_| token_of(&world, "reconciler")).collect();
+    let outcomes = future::join_all(tokens.iter().map(|token| outcome(&broker, token))).await;
+    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 3);
+    assert_eq!(world.hub.token_reviews(), 3 + 1, "the others cost the hub nothing; one is the canary's");
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Ok(()) | Err(Reason::RateLimited))), "{outcomes:?}");
 }

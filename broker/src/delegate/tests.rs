@@ -14,6 +14,7 @@ use super::Delegations;
 use crate::authenticate::{Authentication, Authenticator};
 use crate::clock::Clock;
 use crate::embedded::{Fault, Grant, Route, Subject};
+use crate::source::Source;
 use crate::testing::{FakeClock, SmallWorld, account_of};
 
 async fn authenticated(world: &SmallWorld, account: &str) -> Authentication {
@@ -22,7 +23,7 @@ async fn authenticated(world: &SmallWorld, account: &str) -> Authentication {
     let callers = world.callers(Duration::from_secs(300));
     let authenticator = Authenticator::new(hub, publisher, clock, world.metrics.clone(), [7; 32], callers);
     let token = world.hub.token("tenant-a", account, "keyferry.dev", Duration::from_secs(3600)).unwrap();
-    authenticator.authenticate(&PresentedToken::new(token.expose_secret())).await.unwrap()
+    authenticator.authenticate(&PresentedToken::new(token.expose_secret()), Source::default()).await.unwrap()
 }
 
 fn delegations(world: &SmallWorld) -> Delegations {

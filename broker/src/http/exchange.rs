@@ -22,6 +22,7 @@ use secrecy::ExposeSecret;
 use super::refusal::{self, Surface};
 use crate::broker::{self, Broker, HandOut};
 use crate::in_time::in_time;
+use crate::source::Source;
 
 /// Its name in audit records.
 const ROUTE: &str = "exchange";
@@ -34,23 +35,31 @@ const ROUND_THE_TOKEN: usize = 160;
 
 /// Answers an exchange.
 pub(super) async fn answer(broker: Arc<Broker>, request: Request<Incoming>) -> Response<Body> {
-    let id = broker.request_id();
+    let (id, source) = (broker.request_id(), source_of(&request));
     let body = match read(request).await {
         Ok(body) => body,
-        Err(unreadable) => return refuse(&broker, unreadable, id).await,
+        Err(unreadable) => return refuse(&broker, unreadable, id, source).await,
     };
     match form(&body) {
-        Ok(form) => exchange(&broker, form, id).await,
-        Err(unreadable) => refuse(&broker, unreadable, id).await,
+        Ok(form) => exchange(&broker, form, id, source).await,
+        Err(unreadable) => refuse(&broker, unreadable, id, source).await,
     }
 }
 
-async fn refuse(broker: &Broker, Unreadable { status, error, description }: Unreadable, id: RequestId) -> Response<Body> {
-    broker.refuse(ROUTE, Reason::RequestInvalid, id).await;
-    refusal::malformed(status, error, &description, id.as_str())
+/// Where a request comes from, as its connection says.
+pub(super) fn source_of<B>(request: &Request<B>) -> Source {
+    request.extensions().get().copied().unwrap_or_default()
 }
 
-async fn exchange(broker: &Broker, form: ExchangeRequest<'_>, id: RequestId) -> Response<Body> {
+async fn refuse(broker: &Broker, unreadable: Unreadable, id: RequestId, source: Source) -> Response<Body> {
+    let Unreadable { status, error, description } = unreadable;
+    match broker.refuse(ROUTE, Reason::RequestInvalid, id, source).await {
+        Ok(()) => refusal::malformed(status, error, &description, id.as_str()),
+        Err(limited) => refusal::answer(&limited, Surface::Exchange, id.as_str()),
+    }
+}
+
+async fn exchange(broker: &Broker, form: ExchangeRequest<'_>, id: RequestId, source: Source) -> Response<Body> {
     let request = broker::Request {
         route: ROUTE,
         caller_token: form.subject_token,
@@ -59,6 +68,7 @@ async fn exchange(broker: &Broker, form: ExchangeRequest<'_>, id: RequestId) -> 
         // An exec plugin fetches by this route too; the shape it makes of the token is its own.
         deliveries: &[DeliveryType::HTTP, DeliveryType::Exec],
         request_id: id,
+        source,
     };
     match broker.hand_out(&request).await {
         Ok(HandOut { token, usable, target, policy, ca_pem }) => {

@@ -14,8 +14,10 @@ use keyferry_core::reason::Reason;
 use keyferry_core::request_id::RequestId;
 use secrecy::ExposeSecret;
 
+use super::exchange::source_of;
 use super::refusal::{self, Surface};
 use crate::broker::{self, Broker, HandOut};
+use crate::source::Source;
 
 /// Its name in audit records.
 const ROUTE: &str = "kubeconfig";
@@ -29,22 +31,24 @@ pub(super) async fn answer(
     if request.method() != Method::GET {
         return refusal::not_allowed("GET");
     }
-    let id = broker.request_id();
+    let (id, source) = (broker.request_id(), source_of(&request));
     if request.uri().query().is_some() {
-        return malformed(&broker, "no query is taken; the token goes into Authorization", id).await;
+        return malformed(&broker, "no query is taken; the token goes into Authorization", id, source).await;
     }
     let refuse = |reason: Reason| refusal::answer(&reason.into(), Surface::Resource, id.as_str());
     let caller_token = match bearer(request.headers()) {
         Ok(token) => token,
         Err(reason) => {
-            broker.refuse(ROUTE, reason, id).await;
-            return refuse(reason);
+            return match broker.refuse(ROUTE, reason, id, source).await {
+                Ok(()) => refuse(reason),
+                Err(limited) => refuse(limited.reason),
+            };
         }
     };
     // A name needs no escape, and two spellings of one path are one too many.
     let path = Some(path).filter(|_| !request.uri().path().contains('%'));
     let Some(access) = path.and_then(access) else {
-        return malformed(&broker, "the path names no namespace and access", id).await;
+        return malformed(&broker, "the path names no namespace and access", id, source).await;
     };
     let request = broker::Request {
         route: ROUTE,
@@ -53,6 +57,7 @@ pub(super) async fn answer(
         min_ttl: None,
         deliveries: &[DeliveryType::HTTP],
         request_id: id,
+        source,
     };
     match broker.hand_out(&request).await {
         Ok(HandOut { token, target, policy, ca_pem, .. }) => {
@@ -69,9 +74,11 @@ pub(super) async fn answer(
     }
 }
 
-async fn malformed(broker: &Broker, description: &str, id: RequestId) -> Response<Body> {
-    broker.refuse(ROUTE, Reason::RequestInvalid, id).await;
-    refusal::malformed(StatusCode::BAD_REQUEST, "invalid_request", description, id.as_str())
+async fn malformed(broker: &Broker, description: &str, id: RequestId, source: Source) -> Response<Body> {
+    match broker.refuse(ROUTE, Reason::RequestInvalid, id, source).await {
+        Ok(()) => refusal::malformed(StatusCode::BAD_REQUEST, "invalid_request", description, id.as_str()),
+        Err(limited) => refusal::answer(&limited, Surface::Resource, id.as_str()),
+    }
 }
 
 fn access(path: Result<Path<(String, String)>, PathRejection>) -> Option<AccessName> {

@@ -28,6 +28,8 @@ enum Outside {
     Denied,
     /// The hub is needed and does not answer.
     Unavailable,
+    /// Too many requests of callers that are not known yet.
+    Limited,
     /// The request itself.
     Request,
     /// Allowed, but it cannot be carried out; only an authorised caller gets here.
@@ -41,6 +43,7 @@ fn outside(reason: Reason) -> Outside {
         R::DelegationForbidden | R::TargetNotGranted => Outside::Denied,
         R::CallerGone | R::DecisionTimedOut | R::HubUnreachable | R::ReviewFailed | R::ReviewForbidden => Outside::Unavailable,
         R::AuditUnavailable | R::GrantSuperseded => Outside::Unavailable,
+        R::RateLimited => Outside::Limited,
         R::RequestInvalid => Outside::Request,
         _ => Outside::NotReady,
     }
@@ -58,6 +61,10 @@ pub fn answer(refusal: &Refusal, surface: Surface, request_id: &str) -> Response
         }
         Outside::Denied => (StatusCode::FORBIDDEN, "access_denied", "this caller may use no such access".to_owned()),
         Outside::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable", "try again shortly".to_owned()),
+        Outside::Limited => {
+            let text = "too many requests of callers that are not known yet; try again shortly".to_owned();
+            (StatusCode::TOO_MANY_REQUESTS, "temporarily_unavailable", text)
+        }
         Outside::Request => (StatusCode::BAD_REQUEST, "invalid_request", detail.unwrap_or("the request is malformed").to_owned()),
         Outside::NotReady => {
             let text = detail.map_or_else(|| refusal.reason.to_string(), |detail| format!("{}: {detail}", refusal.reason));
@@ -71,6 +78,9 @@ pub fn answer(refusal: &Refusal, surface: Surface, request_id: &str) -> Response
         let missing = refusal.reason == Reason::CallerMissing;
         let challenge = if missing { "Bearer" } else { "Bearer error=\"invalid_token\"" };
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+    }
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     }
     if status == StatusCode::SERVICE_UNAVAILABLE {
         let seconds = refusal.retry_after.map_or(RETRY_AFTER, |wait| wait.as_secs().saturating_add(1));

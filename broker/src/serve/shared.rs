@@ -202,6 +202,7 @@ impl Shared {
             audience: self.server.caller_audience.clone(),
             require_pod_bound: self.server.require_pod_bound,
             max_stale: self.server.max_stale_authorization,
+            new_callers: self.server.new_callers,
         };
         let signer = LocalSigner::new(self.own_issuers.clone(), clock(), Arc::clone(&random));
         let mint = Mint::new(MintParts {

@@ -105,3 +105,39 @@ async fn garbage(world: &World) -> Result<Vec<(&'static str, String)>, TestError
         ("an expired one", expired),
     ])
 }
+
+/// One address sends made-up tokens and requests without any, faster than it may; a known caller of the same address is served meanwhile.
+pub(super) async fn of_one_address(world: Arc<World>) -> TestResult {
+    let spec = BrokerSpec::of_hub("flooded", world.hub())
+        .with_limits(["", "limits: {connectionsPerAddress: 0, newCallersPerAddress: 10}"])
+        .with_target(Target::of(world.target_a(), "https://flooded.keyferry.test").allowing(TENANT, &[ACCOUNT]))
+        .with_access(Access::of(TENANT, "a", "target-a", ACCOUNT));
+    let broker = world.start_broker(world.hub(), spec).await?;
+    let caller = caller_token(world.hub(), TENANT, ACCOUNT).await?;
+    assert_eq!(broker.exchange(&caller, "tenant-a/a").await?.status, 200);
+    let made_up = (0..300).map(|number| {
+        let (broker, token) = (&broker, format!("{caller}{number}"));
+        async move { broker.exchange(&token, "tenant-a/a").await }
+    });
+    let served = async {
+        for _ in 0..20 {
+            assert_eq!(broker.exchange(&caller, "tenant-a/a").await?.status, 200, "a known caller is not counted");
+        }
+        Ok(())
+    };
+    let (answers, ()) = futures::future::try_join(try_join_all(made_up), served).await?;
+    let refused: Vec<_> = answers.iter().filter(|answer| answer.status == 429).collect();
+    // Thirty at once and ten a second, of which the known caller's first took one.
+    assert!(refused.len() >= 30 && refused.len() <= 271, "{} of {}", refused.len(), answers.len());
+    assert!(refused.iter().all(|answer| answer.body.contains("temporarily_unavailable")), "{}", refused[0].body);
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    let limited = "keyferry_requests_total{decision=\"denied\",reason=\"RateLimited\"}";
+    assert_eq!(broker.metric(limited).await?, refused.len() as f64);
+    let records = broker.audit()?;
+    let summaries: Vec<&Value> = records.iter().filter(|record| record["reason"] == "RateLimited").collect();
+    let counted: u64 = summaries.iter().filter_map(|record| record["count"].as_u64()).sum();
+    assert_eq!(counted, refused.len() as u64, "each is counted in one summary: {summaries:?}");
+    assert!(summaries.len() <= 60, "one a second: {}", summaries.len());
+    assert!(summaries.iter().all(|record| record["sources"].as_str().is_some_and(|text| text.starts_with("127.0.0.1 ("))), "{summaries:?}");
+    Ok(())
+}

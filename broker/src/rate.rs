@@ -1,0 +1,113 @@
+//! Token buckets, one a key: so many at once, and so many a second after that.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::num::NonZeroU32;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// How many seconds' worth a key may use at once.
+const BURST_SECONDS: u32 = 3;
+/// Keys that are remembered. More of them share one bucket: an attacker with many addresses must not cost memory.
+const KEYS: usize = 16_384;
+
+/// How often full buckets are looked for, at most: it takes as long as some signature checks.
+const CLEARING: Duration = Duration::from_secs(1);
+
+/// Token buckets. Each is one time: when it will be full again (the generic cell rate algorithm, ITU-T I.371).
+#[derive(Debug)]
+pub(crate) struct Rates<K> {
+    interval: Duration,
+    burst: Duration,
+    buckets: Mutex<Buckets<K>>,
+}
+
+#[derive(Debug)]
+struct Buckets<K> {
+    full_at: HashMap<K, Duration>,
+    others_full_at: Duration,
+    /// When full buckets were last cleared away.
+    cleared_at: Duration,
+}
+
+impl<K> Default for Buckets<K> {
+    fn default() -> Buckets<K> {
+        Buckets { full_at: HashMap::new(), others_full_at: Duration::ZERO, cleared_at: Duration::ZERO }
+    }
+}
+
+impl<K: Eq + Hash> Rates<K> {
+    /// Buckets that fill by so many a second.
+    pub(crate) fn new(per_second: NonZeroU32) -> Rates<K> {
+        let interval = Duration::from_secs(1) / per_second.get();
+        let burst = interval * per_second.get().saturating_mul(BURST_SECONDS);
+        Rates { interval, burst, buckets: Mutex::new(Buckets::default()) }
+    }
+
+    /// Takes one from the bucket of `key`. `now` is the monotonic time.
+    ///
+    /// # Errors
+    /// It is empty; how long until there is one again.
+    pub(crate) fn take(&self, key: K, now: Duration) -> Result<(), Duration> {
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let Buckets { full_at, others_full_at, cleared_at } = &mut *buckets;
+        if full_at.len() >= KEYS && now > *cleared_at + CLEARING {
+            full_at.retain(|_, full_at| *full_at > now);
+            *cleared_at = now;
+        }
+        let room = full_at.len() < KEYS;
+        let bucket = match full_at.get_mut(&key) {
+            Some(bucket) => bucket,
+            None if room => full_at.entry(key).or_insert(now),
+            None => others_full_at,
+        };
+        let after = (*bucket).max(now) + self.interval;
+        match after.checked_sub(now + self.burst) {
+            Some(wait) if !wait.is_zero() => Err(wait),
+            _ => {
+                *bucket = after;
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::num::NonZeroU32;
+    use std::time::Duration;
+
+    use super::{BURST_SECONDS, KEYS, Rates};
+
+    const TEN: NonZeroU32 = NonZeroU32::new(10).unwrap();
+    const NOW: Duration = Duration::from_secs(1000);
+
+    #[test]
+    fn a_burst_and_then_a_rate() {
+        let rates = Rates::new(TEN);
+        let taken = (0..100).filter(|_| rates.take("a", NOW).is_ok()).count();
+        assert_eq!(taken as u32, 10 * BURST_SECONDS);
+        assert_eq!(rates.take("a", NOW), Err(Duration::from_millis(100)), "and no refusal makes it longer");
+        assert_eq!(rates.take("b", NOW), Ok(()), "another has a bucket of its own");
+        let later = NOW + Duration::from_millis(100);
+        assert_eq!((rates.take("a", later).is_ok(), rates.take("a", later).is_ok()), (true, false));
+        let much_later = NOW + Duration::from_secs(3600);
+        assert_eq!((0..100).filter(|_| rates.take("a", much_later).is_ok()).count() as u32, 10 * BURST_SECONDS, "it does not overflow");
+    }
+
+    #[test]
+    fn more_keys_than_are_remembered_share_one_bucket() {
+        let rates = Rates::new(TEN);
+        for key in 0..KEYS {
+            rates.take(key, NOW).unwrap();
+        }
+        let taken = (KEYS..KEYS * 2).filter(|key| rates.take(*key, NOW).is_ok()).count();
+        assert_eq!(taken as u32, 10 * BURST_SECONDS);
+        assert_eq!(rates.buckets.lock().unwrap().full_at.len(), KEYS);
+        assert!(rates.take(0, NOW).is_ok(), "who is remembered keeps its own");
+        let later = NOW + Duration::from_secs(10);
+        rates.take(KEYS * 3, later).unwrap();
+        assert_eq!(rates.buckets.lock().unwrap().full_at.len(), 1, "full buckets are forgotten where there is no room");
+    }
+}
