@@ -25,7 +25,11 @@ async fn a_warm_call_does_not_ask_the_server() {
     succeeded(&setup.run(&[], &info("v1", cluster)).await);
     assert_eq!(setup.asked_for().len(), 2);
     // The same file holds another's token now.
-    std::fs::write(setup.token_file(), jwt(&json!({ "iss": "https://hub", "sub": "system:serviceaccount:tenant-a:other" }))).unwrap();
+    std::fs::write(
+        setup.token_file(),
+        jwt(&json!({ "iss": "https://hub", "aud": ["keyferry.dev"], "sub": "system:serviceaccount:tenant-a:other" })),
+    )
+    .unwrap();
     succeeded(&setup.run(&[], &exec_info).await);
     assert_eq!(setup.asked_for().len(), 3);
 }

@@ -70,7 +70,7 @@ fn what_the_file_leaves_open_is_asked_for() {
     assert!(problem.contains("--issuer"), "{problem}");
     let problem = ask(CONFIG, &["--service-account", "tenant-a/reconciler", "--issuer", "https://third"]).unwrap_err();
     assert!(problem.contains("--audience"), "{problem}");
-    assert!(ask(CONFIG, &[]).unwrap_err().contains("--token-file"));
+    assert!(ask(CONFIG, &[]).unwrap_err().contains("--target-token-file"));
 }
 
 #[test]
