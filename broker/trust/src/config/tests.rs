@@ -115,6 +115,13 @@ fn refusals_are_in_the_words_of_the_apiserver() {
             "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind of type string"
                 .to_owned(),
         ),
+        (
+            "- a\n".to_owned(),
+            Code::KindMissing,
+            "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct { APIVersion string \
+             \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }"
+                .to_owned(),
+        ),
         ("{".to_owned(), Code::NotJson, "couldn't get version/kind; json parse error: unexpected end of JSON input".to_owned()),
         ("# nothing\n".to_owned(), Code::KindMissing, "Object 'Kind' is missing in '# nothing\n'".to_owned()),
     ] {

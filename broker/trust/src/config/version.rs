@@ -18,6 +18,8 @@ pub enum ApiVersion {
 
 const GROUP: &str = "apiserver.config.k8s.io";
 const KIND: &str = "AuthenticationConfiguration";
+/// The type that the codec reads these two into, as Go prints it.
+const GO_TYPE: &str = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
 impl ApiVersion {
     /// As it stands in `apiVersion`, after the slash. It is also the name of the Go package.
@@ -34,8 +36,9 @@ impl ApiVersion {
 /// Reads `apiVersion` and `kind` as the apiserver's codec does before it knows the type: without regard to the case of the names.
 pub(super) fn find(value: &Json, file: &[u8], minor: Minor) -> Result<ApiVersion, LoadFault> {
     if !matches!(value, Json::Object(_) | Json::Null) {
-        let reason = format!("couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value", value.kind());
-        return Err(Refusal::near(Code::KindMissing, reason).into());
+        let reason =
+            format!("couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type {GO_TYPE}", value.kind());
+        return Err(Refusal::exact(Code::KindMissing, reason).into());
     }
     let (mut kind, mut version, mut mismatch) = (String::new(), String::new(), None);
     for (key, member) in value.members() {

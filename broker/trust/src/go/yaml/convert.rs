@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::value::{Content, Key, Map, Plain, Value, print, print_float, print_plain};
+use super::value::{Content, Key, Map, Plain, Value, print_float, print_plain, shown};
 use super::{Fault, Limit};
 use crate::go::json::Json;
 
@@ -97,10 +97,13 @@ impl Converter {
             }),
             unfit @ (Plain::Unsigned(_) | Plain::Null) => {
                 let kind = if *unfit == Plain::Null { "%!s(<nil>)" } else { "uint64" };
-                let (mut shown, mut shown_value) = (String::new(), String::new());
-                print_plain(unfit, &mut shown);
-                let certain = print(&value.content, &mut shown_value);
-                self.refused.push((format!("unsupported map key of type: {kind}, key: {shown}, value: {shown_value}"), certain));
+                let mut key = String::new();
+                print_plain(unfit, &mut key);
+                // One is named, and a second says that it is chance which one.
+                if self.refused.len() < 2 {
+                    let (value, certain) = shown(&value.content);
+                    self.refused.push((format!("unsupported map key of type: {kind}, key: {key}, value: {value}"), certain));
+                }
                 None
             }
         }

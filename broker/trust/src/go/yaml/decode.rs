@@ -4,13 +4,13 @@ use std::collections::HashSet;
 
 use super::parser::{Content as NodeContent, Id, MAX_NODES, Node, Tree};
 use super::resolve::{MERGE, resolve};
-use super::value::{Content, Key, Map, Plain, Value, print, print_plain};
+use super::value::{Content, Key, Map, Plain, Value, print_plain, shown};
 use super::{Fault, Limit};
 
 /// How deep a document may nest with its aliases expanded. JSON that is deeper is not read here either.
 const MAX_LEVELS: usize = crate::go::json::MAX_DEPTH;
-/// More text than that, aliases expanded, is not read. A file is at most a sixteenth of it.
-const MAX_TEXT: usize = 16 << 20;
+/// More text than that, aliases expanded, is not read. A file is at most a quarter of it.
+const MAX_TEXT: usize = 4 << 20;
 /// More text than that about keys that are set twice is not written.
 const MAX_COMPLAINTS: usize = 1 << 20;
 
@@ -132,8 +132,7 @@ impl<'a> Decoder<'a> {
             let key = match self.value(*key)?.content {
                 Content::Plain(value) => Key { value, serial: self.keys },
                 other => {
-                    let mut shown = String::new();
-                    let exact = print(&other, &mut shown);
+                    let (shown, exact) = shown(&other);
                     return Err(Fault::Refused { message: format!("yaml: invalid map key: {shown}"), exact, line: Some(line as u64 + 1) });
                 }
             };

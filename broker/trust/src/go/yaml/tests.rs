@@ -92,6 +92,18 @@ fn what_is_too_much_is_not_decided() {
 }
 
 #[test]
+fn a_message_holds_no_whole_file() {
+    for text in [format!("? [{}]\n", "aaaa, ".repeat(9000)), format!("~: [{}]\n", "aaaa, ".repeat(9000))] {
+        match read(text.as_bytes()) {
+            Err(Fault::Refused { message, exact: false, .. }) => {
+                assert!(message.len() < 5000 && message.ends_with('…'), "{}", message.len())
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
 fn nothing_takes_long() {
     let long = 1 << 17;
     let of = |piece: &str| piece.repeat(long / piece.len());

@@ -122,8 +122,23 @@ fn positional(digits: &str, exponent: i32) -> String {
     format!("{before}.{after}")
 }
 
+/// More of a value than that is not shown in a message.
+const MAX_SHOWN: usize = 4096;
+
+/// A value as Go's `%#v` prints it, and whether that is all of it and certain.
+pub(super) fn shown(content: &Content) -> (String, bool) {
+    let mut out = String::new();
+    let certain = print(content, &mut out);
+    if out.len() <= MAX_SHOWN {
+        return (out, certain);
+    }
+    out.truncate(out.floor_char_boundary(MAX_SHOWN));
+    out.push('…');
+    (out, false)
+}
+
 /// A value as Go's `%#v` prints it. False if Go orders the keys of a map by chance: then the text is one of several.
-pub(super) fn print(content: &Content, out: &mut String) -> bool {
+fn print(content: &Content, out: &mut String) -> bool {
     match content {
         Content::Plain(plain) => {
             print_plain(plain, out);
