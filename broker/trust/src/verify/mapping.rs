@@ -60,9 +60,13 @@ pub(super) fn evaluate(expression: &Expression, input: Input<'_>) -> Result<Resu
 /// Whether an error of an expression is one of those whose words were held against the apiserver's. Others carry the names of Go's types or
 /// functions, or the words of its libraries.
 fn is_exact(message: &str) -> bool {
-    const WHOLE: [&str; 3] = ["division by zero", "modulus by zero", "optional.none() dereference"];
+    const WHOLE: [&str; 5] =
+        ["division by zero", "modulus by zero", "integer overflow", "unsigned integer overflow", "optional.none() dereference"];
+    const BEGINNINGS: [&str; 4] =
+        ["type conversion error from 'string' to '", "index out of range: ", "invalid substring range. start: ", "cannot slice("];
     let plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte));
     WHOLE.contains(&message)
+        || BEGINNINGS.iter().any(|beginning| message.starts_with(beginning))
         || message.strip_prefix("no such key: ").is_some_and(plain)
         || message.strip_prefix("index out of bounds: ").is_some_and(plain)
         || message.strip_prefix("claim ").is_some_and(|rest| rest.contains(" failed to unmarshal: json: cannot unmarshal number "))
