@@ -5,7 +5,7 @@ mod scan;
 use super::quote::quote;
 
 /// How deep a document is kept, so that no stack runs out. What lies deeper is checked and not kept: see [`Json::Deep`].
-pub(crate) const MAX_DEPTH: usize = 200;
+pub(crate) const MAX_DEPTH: usize = 150;
 
 /// How deep Go reads.
 const MAX_DEPTH_OF_GO: usize = 10_000;
