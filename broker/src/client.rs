@@ -1,6 +1,7 @@
 //! The other side of the token API, and the way without a server: what `keyferry token`, `kubeconfig` and `exec` are made of.
 
 pub mod caller_token;
+pub mod checked_mint;
 pub mod client_file;
 pub mod credential_cache;
 pub mod direct;

@@ -93,6 +93,15 @@ fn the_server_never_runs_what_targets_run() {
 }
 
 #[test]
+fn a_token_request_is_written_in_one_place() {
+    // Its type has one audience that is not empty; a copy of it could leave the audience out, and get a credential of the hub.
+    let src = repository().join("broker/src");
+    let writes = |file: &PathBuf| code(file).contains("\"TokenRequest\"") && !file.starts_with(src.join("embedded"));
+    let found: Vec<PathBuf> = sources(&src).into_iter().filter(writes).collect();
+    assert_eq!(found, [src.join("kube/token_request.rs")]);
+}
+
+#[test]
 fn the_core_reaches_for_nothing_outside() {
     let manifest = std::fs::read_to_string(repository().join("broker/core/Cargo.toml")).unwrap();
     let dependencies = manifest.split("[dev-dependencies]").next().unwrap();

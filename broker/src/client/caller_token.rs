@@ -6,12 +6,13 @@ use jiff::Timestamp;
 use keyferry_core::audience::Audience;
 use keyferry_core::jwt::UnverifiedJwt;
 use keyferry_core::name::{Namespace, ObjectName};
+use keyferry_core::service_account::ServiceAccount;
 use secrecy::{ExposeSecret, SecretString};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::checked_mint::{self, CheckedMintError};
 use crate::clock::{Clock, SystemClock};
-use crate::kube::client::{HubAccess, HubClient};
+use crate::kube::client::HubAccess;
 use crate::regular_file::{self, FileError};
 
 /// Where a projected volume puts it, in every example.
@@ -61,12 +62,9 @@ pub enum CallerTokenError {
     Mint {
         /// For which ServiceAccount.
         service_account: String,
-        /// What the hub said.
-        error: crate::ports::HubError,
+        /// What went wrong.
+        error: CheckedMintError,
     },
-    /// The hub's client cannot be made.
-    #[error(transparent)]
-    Client(#[from] crate::kube::client::ClientError),
 }
 
 /// Finds the caller's token: a named file, the projected volume, or a TokenRequest through a hub kubeconfig.
@@ -154,31 +152,12 @@ fn plain(text: &str) -> String {
     text.chars().take(100).map(|character| if character.is_ascii_graphic() { character } else { '?' }).collect()
 }
 
-#[derive(Deserialize)]
-struct Answer {
-    status: Status,
-}
-
-#[derive(Deserialize)]
-struct Status {
-    token: SecretString,
-}
-
 async fn mint(source: &CallerTokenSource, namespace: &str, name: &ObjectName) -> Result<SecretString, CallerTokenError> {
-    // Never without one: that would be a credential of the hub, sent to the server.
     let audience = source.audience.as_ref().ok_or(CallerTokenError::NotFound)?;
-    let client = HubClient::new(source.hub.config().await?)?;
-    let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
-    let request = json!({
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenRequest",
-        "spec": { "audiences": [audience], "expirationSeconds": 600 },
-    });
-    let answer: Result<Answer, _> = client.create(&path, &request, "TokenRequest").await;
-    match answer {
-        Ok(answer) => Ok(answer.status.token),
-        Err(error) => Err(CallerTokenError::Mint { service_account: format!("{namespace}/{name}"), error }),
-    }
+    let failed = |error| CallerTokenError::Mint { service_account: format!("{namespace}/{name}"), error };
+    let namespace = Namespace::new(namespace).map_err(|_| CallerTokenError::NotFound)?;
+    let account = ServiceAccount { namespace, name: name.clone() };
+    checked_mint::mint(&source.hub, &account, audience).await.map_err(failed)
 }
 
 #[cfg(test)]

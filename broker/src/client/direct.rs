@@ -14,10 +14,10 @@ use keyferry_core::lifetime;
 use keyferry_core::name::AccessName;
 use keyferry_core::reason::Reason;
 use keyferry_core::service_account::{ServiceAccount, Uid};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use serde::Deserialize;
-use serde_json::json;
 
+use super::checked_mint::{self, CheckedMintError};
 use super::objects_of_hub::with_objects;
 use super::{ClientError, UsableToken};
 use crate::bound_request::{self, Order};
@@ -130,8 +130,16 @@ impl Direct {
         let hub: Arc<dyn Hub> = Arc::new(KubeHub::new(client.clone(), Arc::new(SystemClock::start())));
         let token =
             bound_request::send(&*hub, &publisher, clock, Order::Granted(&grant)).await.map_err(|reason| refused(access, reason))?;
-        if opens_the_hub(config, &token).await? {
-            return Err(refused(access, Reason::AudienceIsHubs));
+        match checked_mint::opens_the_hub(config, token.secret()).await {
+            Ok(false) => {}
+            Ok(true) => return Err(refused(access, Reason::AudienceIsHubs)),
+            Err(CheckedMintError::Client(error)) => return Err(error.into()),
+            Err(CheckedMintError::Hub(error)) => {
+                return Err(ClientError::HubCall { doing: "finding out whether the hub accepts the audience", error });
+            }
+            Err(CheckedMintError::AudienceIsHubs(_) | CheckedMintError::OtherAudiences(_)) => {
+                return Err(refused(access, Reason::AudienceIsHubs));
+            }
         }
         Ok(Obtained { token, target, certificates: client, namespace: server.cluster_resource_namespace })
     }
@@ -169,22 +177,6 @@ async fn get(client: &HubClient, path: &str, doing: &'static str) -> Result<Opti
         Ok(object) => Ok(Some(object).filter(|object| object.metadata.deletion_timestamp.is_none())),
         Err(HubError::NotFound(_)) => Ok(None),
         Err(error) => Err(ClientError::HubCall { doing, error }),
-    }
-}
-
-/// Whether the hub takes the minted token for one of its own. Needs no right but the token itself.
-async fn opens_the_hub(mut config: kube::Config, token: &BoundToken) -> Result<bool, ClientError> {
-    let token = secrecy::SecretString::from(token.secret().expose_secret().to_owned());
-    config.auth_info = kube::config::AuthInfo { token: Some(token), ..kube::config::AuthInfo::default() };
-    let client = HubClient::new(config)?;
-    let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
-    let answer: Result<serde_json::Value, HubError> =
-        client.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review, "SelfSubjectReview").await;
-    match answer {
-        // Whoever is forbidden something was known before.
-        Ok(_) | Err(HubError::Forbidden(_)) => Ok(true),
-        Err(HubError::Unauthenticated(_)) => Ok(false),
-        Err(error) => Err(ClientError::HubCall { doing: "finding out whether the hub accepts the audience", error }),
     }
 }
 

@@ -12,7 +12,8 @@ use secrecy::SecretString;
 use tokio::sync::Semaphore;
 
 use super::client::HubClient;
-use super::{access_review, token_request, token_review};
+use super::token_request::TokenRequest;
+use super::{access_review, token_review};
 use crate::circuit::Circuit;
 use crate::clock::Clock;
 use crate::ports::{Hub, HubError};
@@ -65,7 +66,8 @@ impl Hub for KubeHub {
         audience: &'a Audience,
         lifetime: Duration,
     ) -> BoxFuture<'a, Result<MintAnswer, HubError>> {
-        Box::pin(self.guarded(&self.mints, token_request::create(&self.client, identity, audience, lifetime)))
+        let request = TokenRequest { account: &identity.account, uid: Some(&identity.uid), audience, lifetime };
+        Box::pin(self.guarded(&self.mints, request.send(&self.client)))
     }
 
     fn token_review<'a>(

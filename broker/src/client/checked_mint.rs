@@ -1,0 +1,130 @@
+//! A token issued with the user's own rights on the hub, checked as the server checks those that it mints: for one audience, and never one
+//! by which the hub itself knows its bearer.
+
+use std::time::Duration;
+
+use keyferry_core::audience::Audience;
+use keyferry_core::jwt::UnverifiedJwt;
+use keyferry_core::reason::Reason;
+use keyferry_core::service_account::ServiceAccount;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Value, json};
+
+use crate::kube::client::{ClientError, HubAccess, HubClient};
+use crate::kube::token_request::TokenRequest;
+use crate::ports::HubError;
+
+const DISCOVERY: &str = "/.well-known/openid-configuration";
+/// The shortest that an apiserver issues.
+const LIFETIME: Duration = Duration::from_secs(600);
+
+/// No token is given out.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckedMintError {
+    /// The audience is one of the hub's own.
+    #[error("{0:?} is an audience of the hub's own API, so the token would be a credential of the hub")]
+    AudienceIsHubs(String),
+    /// The hub issued another token than the one that was asked for.
+    #[error("the hub issued a token for other audiences than {0:?}; it was dropped")]
+    OtherAudiences(String),
+    /// The hub did not issue it, or could not be asked about it.
+    #[error("{0}")]
+    Hub(#[from] HubError),
+    /// The hub's client cannot be made.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+}
+
+impl CheckedMintError {
+    /// The stable code.
+    pub fn reason(&self) -> Reason {
+        match self {
+            CheckedMintError::AudienceIsHubs(_) => Reason::AudienceIsHubs,
+            CheckedMintError::OtherAudiences(_) => Reason::MintMismatch,
+            CheckedMintError::Hub(error) => error.mint_reason(),
+            CheckedMintError::Client(_) => Reason::HubUnreachable,
+        }
+    }
+}
+
+/// Issues a token of 10 minutes for `account`.
+///
+/// # Errors
+/// [`CheckedMintError`]. A token that was issued all the same has been shown to nobody but the hub.
+pub async fn mint(hub: &HubAccess, account: &ServiceAccount, audience: &Audience) -> Result<SecretString, CheckedMintError> {
+    let is_hubs = || CheckedMintError::AudienceIsHubs(audience.to_string());
+    let config = hub.config().await?;
+    let client = HubClient::new(config.clone())?;
+    // An apiserver without --api-audiences takes tokens for its issuer, so nothing has to be issued to know that.
+    if issuer_of(&client).await.as_deref() == Some(audience.as_str()) {
+        return Err(is_hubs());
+    }
+    let answer = TokenRequest { account, uid: None, audience, lifetime: LIFETIME }.send(&client).await?;
+    if !is_for(&answer.token, audience) {
+        return Err(CheckedMintError::OtherAudiences(audience.to_string()));
+    }
+    if opens_the_hub(config, &answer.token).await? { Err(is_hubs()) } else { Ok(answer.token) }
+}
+
+/// The hub's issuer, where it may be read.
+pub async fn issuer_of(client: &HubClient) -> Option<String> {
+    let document: Value = client.get_object(DISCOVERY, "discovery document").await.ok()?;
+    Some(document.get("issuer")?.as_str()?.to_owned())
+}
+
+/// Whether the hub takes the token for one of its own. Needs no right but the token itself.
+///
+/// # Errors
+/// It could not be found out.
+pub async fn opens_the_hub(mut config: kube::Config, token: &SecretString) -> Result<bool, CheckedMintError> {
+    let token = SecretString::from(token.expose_secret().to_owned());
+    config.auth_info = kube::config::AuthInfo { token: Some(token), ..kube::config::AuthInfo::default() };
+    let client = HubClient::new(config)?;
+    let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
+    let answer: Result<Value, HubError> =
+        client.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review, "SelfSubjectReview").await;
+    match answer {
+        // The apiserver forbids something only to a user that it has authenticated.
+        Ok(_) | Err(HubError::Forbidden(_)) => Ok(true),
+        Err(HubError::Unauthenticated(_)) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn is_for(token: &SecretString, audience: &Audience) -> bool {
+    let Ok(jwt) = UnverifiedJwt::parse(token.expose_secret()) else { return false };
+    match jwt.claims().get("aud") {
+        Some(Value::String(one)) => one == audience.as_str(),
+        Some(Value::Array(all)) => matches!(all.as_slice(), [Value::String(one)] if one == audience.as_str()),
+        _ => false,
+    }
+}
+
+#[cfg(all(test, feature = "embedded"))]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use keyferry_core::name::{Namespace, ObjectName};
+
+    use super::*;
+    use crate::embedded::{EmbeddedHub, HubOptions};
+
+    #[tokio::test]
+    async fn a_token_that_the_hub_takes_for_its_own_is_given_to_nobody() {
+        let hub = EmbeddedHub::start(HubOptions::default()).await.unwrap();
+        hub.add_service_account("tenant-a", "reconciler");
+        let folder = tempfile::tempdir().unwrap();
+        let kubeconfig = folder.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, hub.kubeconfig().expose_secret()).unwrap();
+        let access = HubAccess { kubeconfig: Some(kubeconfig), ..HubAccess::default() };
+        let account = ServiceAccount { namespace: Namespace::new("tenant-a").unwrap(), name: ObjectName::new("reconciler").unwrap() };
+        let ask = async |audience: &str| mint(&access, &account, &Audience::new(audience).unwrap()).await;
+        let token = ask("https://prod.example.com").await.unwrap();
+        assert!(is_for(&token, &Audience::new("https://prod.example.com").unwrap()));
+        let refused = ask(hub.issuer()).await.unwrap_err();
+        assert!(matches!(refused, CheckedMintError::AudienceIsHubs(_)), "{refused}");
+        // A hub whose discovery document cannot be read says it by taking the token.
+        let own = hub.token("tenant-a", "reconciler", hub.issuer(), Duration::from_secs(600)).unwrap();
+        assert!(opens_the_hub(access.config().await.unwrap(), &own).await.unwrap());
+        assert!(!opens_the_hub(access.config().await.unwrap(), &token).await.unwrap());
+    }
+}
