@@ -83,6 +83,8 @@ reasons! {
     HubKeyReplaced,
     /// The hub does not answer.
     HubUnreachable,
+    /// The user name at the target does not begin with the hub's name and a colon.
+    IdentityUnexpected,
     /// The target would have to refuse the hub's issuer, because it is also its own.
     IssuerCollision,
     /// The hub refuses Keyferry the Secret with the keys of the target's own issuer.

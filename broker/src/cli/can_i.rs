@@ -4,14 +4,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use keyferry_trust::doctor::Asked;
-use keyferry_trust::rights::{Need, roles};
-use serde_json::json;
+use keyferry_trust::doctor::{Asked, Identity};
+use keyferry_trust::rights::{Need, binding, role_for, roles};
+use serde_json::{Value, json};
 
 use super::target_way::{StartArg, WayArgs, attributes};
 use super::{TARGET, ui};
 use crate::client::doctor::apply::{self, Applied, Found};
-use crate::client::doctor::identity::calls;
+use crate::client::doctor::identity::{calls, ignored};
+use crate::client::doctor::start::Plan;
+use crate::client::doctor::target_calls::TargetCalls;
 
 /// The exit code where it could not be asked.
 const UNDETERMINED: u8 = 3;
@@ -32,7 +34,7 @@ pub(super) struct CanIArgs {
     /// Namespace at the target: of what is asked about; of objects, where they name none, it is default.
     #[arg(long, value_name = "NAMESPACE", help_heading = TARGET)]
     target_namespace: Option<String>,
-    /// What to start from: access/NAME, secret/NAME, kustomization/NAME or helmrelease/NAME; without it, the flags alone.
+    /// What to start from: targetaccess/, targetcluster/, secret/, configmap/, kustomization/ or helmrelease/NAME, or a short name of these; without it, the flags alone.
     #[arg(long, value_name = "KIND/NAME")]
     from: Option<StartArg>,
     /// Namespace on the hub: of what is started from.
@@ -47,7 +49,7 @@ pub(super) struct CanIArgs {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
-    /// yes or no; for `apply`, Roles with what is missing.
+    /// yes or no; for `apply`, Roles with what is missing and their bindings.
     Text,
     /// A JSON object.
     Json,
@@ -69,20 +71,53 @@ pub(super) async fn run(args: CanIArgs) -> ExitCode {
 async fn can(args: &CanIArgs, resource: &str) -> Result<ExitCode, String> {
     let plan = args.way.plan(args.from.as_ref(), args.namespace.as_deref()).await?;
     let calls = calls(&plan).await?;
-    let asked =
-        calls.allowed(&attributes(&args.verb, resource, args.target_namespace.as_deref()), plan.impersonated_user().as_deref()).await;
+    let user = user(&calls, &plan).await?;
+    let wanted = attributes(&args.verb, resource, args.target_namespace.as_deref());
+    let asked = calls.allowed(&wanted, plan.impersonated_user().as_deref()).await;
+    let place = args.target_namespace.as_deref().map_or_else(|| "all namespaces".to_owned(), str::to_owned);
+    let (who, target) = (ui::plain(&user), plan.target_in_words());
+    let (verb, resource) = (&args.verb, ui::plain(resource));
     let (word, code, detail) = match &asked {
-        Asked::Yes(_) => ("yes", ExitCode::SUCCESS, None),
-        Asked::No(detail) => ("no", ExitCode::FAILURE, Some(detail)),
-        Asked::Unknown(detail) => ("undetermined", ExitCode::from(UNDETERMINED), Some(detail)),
-        Asked::NotAsked => ("undetermined", ExitCode::from(UNDETERMINED), None),
+        Asked::Yes(_) => ("yes", ExitCode::SUCCESS, format!("{who} may {verb} {resource} in {place} at {target}")),
+        Asked::No(_) => ("no", ExitCode::FAILURE, format!("{who} may not {verb} {resource} in {place} at {target}")),
+        Asked::Unknown(why) => ("undetermined", ExitCode::from(UNDETERMINED), ui::plain(why)),
+        Asked::NotAsked | Asked::NothingYet(_) => ("undetermined", ExitCode::from(UNDETERMINED), String::new()),
     };
-    let text = match (args.output, detail) {
-        (Output::Json, _) => json!({ "schema": "keyferry.dev/can-i/v1", "answer": word, "detail": detail }).to_string(),
-        (Output::Text, Some(detail)) => format!("{word}: {detail}"),
-        (Output::Text, None) => word.to_owned(),
+    let text = match args.output {
+        Output::Json => {
+            let document = json!({
+                "schema": "keyferry.dev/can-i/v1", "answer": word, "detail": (word != "yes").then_some(&detail), "user": user, "target": target,
+            });
+            document.to_string()
+        }
+        Output::Text => format!("{word}: {detail}"),
     };
-    Ok(if ui::result(&text).is_ok() { code } else { ExitCode::FAILURE })
+    let printed = ui::result(&text);
+    if let (Output::Text, Asked::No(_)) = (args.output, &asked) {
+        let text = |name: &str| wanted[name].as_str().unwrap_or_default();
+        let resource = [text("resource"), text("subresource")].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
+        let role = role_for(args.target_namespace.as_deref(), &[(text("group"), &resource, verb)]);
+        ui::note(&format!("these would allow it, to review and to apply at {target}:\n{}", with_bindings(&[role], &user)));
+    }
+    Ok(if printed.is_ok() { code } else { ExitCode::FAILURE })
+}
+
+/// The user name that the target goes by: the bearer's, or that of the impersonated ServiceAccount.
+async fn user(calls: &TargetCalls, plan: &Plan) -> Result<String, String> {
+    let name = |answer: Result<Value, Identity>| answer.ok().and_then(|user| user["username"].as_str().map(str::to_owned));
+    let bearer = || "the bearer of the token".to_owned();
+    let Some(wanted) = plan.impersonated_user() else { return Ok(name(calls.review(None).await).unwrap_or_else(bearer)) };
+    match name(calls.review(Some(&wanted)).await).and_then(|answered| ignored(&wanted, &answered)) {
+        Some(problem) => Err(format!("asking as {wanted}: {}: {}; fix: {}", problem.cause.name(), problem.detail, problem.cause.mend())),
+        None => Ok(wanted),
+    }
+}
+
+/// Each role with its binding to the user, as YAML documents.
+fn with_bindings(roles: &[Value], user: &str) -> String {
+    let objects = roles.iter().flat_map(|role| [role.clone(), binding(role, user)]);
+    let documents: Vec<String> = objects.filter_map(|object| serde_saphyr::to_string(&object).ok()).collect();
+    documents.iter().map(|document| format!("---\n{}", document.trim_end())).collect::<Vec<_>>().join("\n")
 }
 
 async fn can_apply(args: &CanIArgs, path: Option<&std::path::Path>, start: Option<&str>) -> Result<ExitCode, String> {
@@ -105,12 +140,13 @@ async fn can_apply(args: &CanIArgs, path: Option<&std::path::Path>, start: Optio
         return Err("there is no object to ask about".to_owned());
     }
     let calls = calls(&plan).await?;
+    let user = user(&calls, &plan).await?;
     let place = args.target_namespace.as_deref().unwrap_or("default");
     let mut applied = apply::ask(&calls, &objects, place, plan.impersonated_user().as_deref()).await;
     // What it would make of the objects is not known here.
     let not_built = |file: &std::path::PathBuf| format!("{} is not built here: pipe kubectl kustomize DIR into -f -", file.display());
     applied.unknown.extend(unbuilt.iter().map(not_built));
-    let text = if args.output == Output::Json { document(&applied) } else { text(&applied) };
+    let text = if args.output == Output::Json { document(&applied, &user) } else { text(&applied, &user, &plan.target_in_words()) };
     let code = match (applied.missing.is_empty(), applied.unknown.is_empty()) {
         (false, _) => ExitCode::FAILURE,
         (true, false) => ExitCode::from(UNDETERMINED),
@@ -128,7 +164,7 @@ fn objects(path: &std::path::Path) -> Result<Found, String> {
     Ok(Found { objects, ..Found::default() })
 }
 
-fn document(applied: &Applied) -> String {
+fn document(applied: &Applied, user: &str) -> String {
     let rows = |needs: &[Need]| {
         let row = |need: &Need| json!({ "verb": need.verb, "group": need.group, "resource": need.resource, "name": need.name, "namespace": need.namespace });
         needs.iter().map(row).collect::<Vec<_>>()
@@ -138,22 +174,24 @@ fn document(applied: &Applied) -> String {
         (true, false) => "undetermined",
         (true, true) => "yes",
     };
+    let roles = roles(&applied.missing);
+    let bindings: Vec<Value> = roles.iter().map(|role| binding(role, user)).collect();
     let document = json!({
         "schema": "keyferry.dev/can-i-apply/v1", "answer": answer, "allowed": rows(&applied.allowed), "missing": rows(&applied.missing),
-        "undetermined": applied.unknown, "roles": roles(&applied.missing),
+        "undetermined": applied.unknown, "roles": roles, "bindings": bindings, "user": user,
     });
     serde_json::to_string_pretty(&document).unwrap_or_default()
 }
 
-fn text(applied: &Applied) -> String {
+fn text(applied: &Applied, user: &str, target: &str) -> String {
     for why in &applied.unknown {
         ui::note(&format!("undetermined: {}", why));
     }
     if applied.missing.is_empty() {
         let word = if applied.unknown.is_empty() { "yes" } else { "undetermined" };
-        return format!("{word}: {} right(s) are there", applied.allowed.len());
+        return format!("{word}: {} has {} right(s) at {target}", ui::plain(user), applied.allowed.len());
     }
-    ui::note(&format!("{} right(s) are missing; these Roles would give them, to review and to bind:", applied.missing.len()));
-    let documents: Vec<String> = roles(&applied.missing).iter().filter_map(|role| serde_saphyr::to_string(role).ok()).collect();
-    documents.iter().map(|document| format!("---\n{}", document.trim_end())).collect::<Vec<_>>().join("\n")
+    let count = applied.missing.len();
+    ui::note(&format!("no: {} lacks {count} right(s) at {target}; these would give them, to review and to apply there:", ui::plain(user)));
+    with_bindings(&roles(&applied.missing), user)
 }

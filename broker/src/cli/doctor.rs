@@ -1,9 +1,12 @@
 //! `keyferry doctor`: the way of a token to a target, hop by hop, and the first broken one.
 
+mod next;
+
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use keyferry_trust::doctor::{Mode, Report, Status, Verdict, examine};
+use keyferry_trust::Code;
+use keyferry_trust::doctor::{Identity, Mode, Report, ReportedHop, Status, Verdict, examine};
 
 use super::target_way::{StartArg, WayArgs};
 use super::{TARGET, ui};
@@ -11,7 +14,7 @@ use crate::client::doctor::gather;
 
 #[derive(Args)]
 pub(super) struct DoctorArgs {
-    /// What to start from: access/NAME, secret/NAME, kustomization/NAME or helmrelease/NAME; without it, the flags alone.
+    /// What to start from: targetaccess/, targetcluster/, secret/, configmap/, kustomization/ or helmrelease/NAME, or a short name of these; without it, the flags alone.
     #[arg(value_name = "KIND/NAME")]
     start: Option<StartArg>,
     /// Namespace on the hub: of what is started from.
@@ -28,6 +31,9 @@ pub(super) struct DoctorArgs {
     /// A kubeconfig of somebody who may create tokenreviews at the target.
     #[arg(long, value_name = "FILE", help_heading = TARGET)]
     target_kubeconfig: Option<std::path::PathBuf>,
+    /// Context of --target-kubeconfig, instead of its current one.
+    #[arg(long, value_name = "NAME", requires = "target_kubeconfig")]
+    target_context: Option<String>,
     /// What the user must be allowed, as VERB/RESOURCE or VERB/RESOURCE.GROUP; in --target-namespace, else in all.
     #[arg(long, value_name = "VERB/RESOURCE", help_heading = TARGET)]
     needs: Vec<String>,
@@ -52,7 +58,7 @@ const UNDETERMINED: u8 = 3;
 
 pub(super) async fn run(args: DoctorArgs) -> ExitCode {
     match report(&args).await {
-        Ok(report) => print(&report, args.output),
+        Ok((report, yaml)) => print(&report, yaml.as_deref(), args.output),
         Err(problem) => {
             ui::fail(&problem, None);
             ExitCode::from(2)
@@ -60,7 +66,8 @@ pub(super) async fn run(args: DoctorArgs) -> ExitCode {
     }
 }
 
-async fn report(args: &DoctorArgs) -> Result<Report, String> {
+/// The report, and the RBAC that is missing.
+async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), String> {
     let plan = args.way.plan(args.start.as_ref(), args.namespace.as_deref()).await?;
     let start = plan.start.clone();
     let auth_config = args.auth_config.as_deref().map(super::target_way::file).transpose()?;
@@ -71,15 +78,25 @@ async fn report(args: &DoctorArgs) -> Result<Report, String> {
         auth_config,
         minor: args.target_version,
         target_kubeconfig: args.target_kubeconfig.clone(),
+        target_context: args.target_context.clone(),
         needs: args.needs.iter().map(|need| super::target_way::need(need, args.target_namespace.as_deref())).collect::<Result<_, _>>()?,
         target_namespace: args.target_namespace.clone(),
     };
+    let acts_as = plan.impersonated_user();
     let evidence = gather(plan, &means).await.map_err(|error| error.to_string())?;
-    Ok(Report::of(&start, modes, &examine(&evidence)))
+    let mut report = Report::of(&start, modes, &examine(&evidence));
+    report.next = next::commands(&report, args.auth_config.as_deref());
+    let user = acts_as.or(match &evidence.target.identity {
+        Identity::Known(name) if !name.is_empty() => Some(name.clone()),
+        _ => None,
+    });
+    let lacks = report.hops.iter().any(|hop| hop.reason == Some(Code::NoRights.into()));
+    let yaml = user.filter(|_| lacks).map(|user| next::rbac(&user, &means.needs, args.target_namespace.as_deref()));
+    Ok((report, yaml))
 }
 
-fn print(report: &Report, output: Output) -> ExitCode {
-    let text = if output == Output::Json { serde_json::to_string_pretty(report).unwrap_or_default() } else { table(report) };
+fn print(report: &Report, yaml: Option<&str>, output: Output) -> ExitCode {
+    let text = if output == Output::Json { serde_json::to_string_pretty(report).unwrap_or_default() } else { table(report, yaml) };
     if ui::result(&text).is_err() {
         return ExitCode::FAILURE;
     }
@@ -90,7 +107,7 @@ fn print(report: &Report, output: Output) -> ExitCode {
     }
 }
 
-fn table(report: &Report) -> String {
+fn table(report: &Report, yaml: Option<&str>) -> String {
     let word = |status| match status {
         Status::Well => "ok",
         Status::Warning => "warning",
@@ -110,16 +127,41 @@ fn table(report: &Report) -> String {
             ]
         })
         .collect();
-    let end = match (&report.broken, report.verdict) {
+    let name = |hop: &ReportedHop| hop.reason.map_or("", |reason| reason.name());
+    let mut end = match (&report.broken, report.verdict) {
         (Some(hop), _) => {
-            let (reason, mend) = (hop.reason.map_or("", |reason| reason.name()), hop.mend.unwrap_or_default());
-            format!("the first broken hop is {:?}: {reason}: {}\nto mend it: {mend}", hop.hop, hop.detail)
+            let fix = hop.mend.unwrap_or_default();
+            format!("the first broken hop is {:?}: {}: {}\nfix: {fix}", hop.hop, name(hop), hop.detail)
         }
-        (None, Verdict::Well) => "every hop holds".to_owned(),
-        (None, _) => {
-            let mends: Vec<&str> = report.hops.iter().filter(|hop| hop.status == Status::Broken).filter_map(|hop| hop.mend).collect();
-            format!("undetermined: the hops above say what is missing {}", mends.join("; ")).trim_end().to_owned()
+        (None, Verdict::Well) => {
+            let warned: Vec<&ReportedHop> = report.hops.iter().filter(|hop| hop.status == Status::Warning).collect();
+            let fixes: Vec<String> = warned
+                .iter()
+                .map(|hop| format!("\nwarning: {:?}: {}\nfix: {}", hop.hop, name(hop), hop.mend.unwrap_or_default()))
+                .collect();
+            format!("every hop holds{}{}", if warned.is_empty() { "" } else { ", with warnings" }, fixes.concat())
         }
+        (None, _) => undetermined(report),
     };
+    if let Some(yaml) = yaml {
+        end.push_str(&format!("\nthis binding would do, to review and to apply at the target:\n{yaml}"));
+    }
+    for command in &report.next {
+        end.push_str(&format!("\nnext: {command}"));
+    }
     format!("{}\n\n{end}", ui::table(&rows))
+}
+
+fn undetermined(report: &Report) -> String {
+    let refused = |hop: &&ReportedHop| hop.status == Status::Broken && hop.reason == Some(Code::TokenRefused.into());
+    if !report.hops.iter().any(|hop| refused(&hop)) {
+        return "undetermined: the hops above say what is missing".to_owned();
+    }
+    // In the order in which they are met.
+    "undetermined: the target refuses the token, and does not tell its bearer why. Likely, the most frequent first:\n\
+     - its AuthenticationConfiguration is not active: kube-apiserver was not started with it, or refused a change of it\n\
+     - issuer.audiences does not have the token's audience\n\
+     - issuer.url is not the token's iss byte for byte\n\
+     - certificateAuthority or discoveryURL is wrong, so that the target has no keys"
+        .to_owned()
 }

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
+use keyferry_core::audience::Audience;
+use keyferry_core::config::Overrides;
 use keyferry_core::name::{AccessName, Namespace, ObjectName};
 use keyferry_trust::doctor::Held;
 use secrecy::ExposeSecret;
@@ -13,9 +15,10 @@ use serde_json::{Value, json};
 use super::access::{ServerArgs, source, with_slash};
 use super::{TARGET, by_flag};
 use crate::client::direct::Direct;
-use crate::client::doctor::flux::{Kind, from_flux};
-use crate::client::doctor::start::{Plan, from_access, from_secret};
+use crate::client::doctor::flux::{Kind, from_config_map, from_flux};
+use crate::client::doctor::start::{Permission, Plan, from_access, from_secret, from_target};
 use crate::client::doctor::{TargetAddress, found_kubeconfig};
+use crate::controller::config_file;
 use crate::regular_file;
 
 /// More than a token, a CA bundle or a configuration has.
@@ -31,20 +34,29 @@ pub(super) struct StartArg {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StartKind {
     Access,
+    Target,
     Secret,
+    ConfigMap,
     Kustomization,
     HelmRelease,
 }
+
+/// What to write, for whoever wrote something else.
+const STARTS: &str = "write targetaccess/NAME, targetcluster/NAME, secret/NAME, configmap/NAME, kustomization/NAME or helmrelease/NAME";
 
 impl FromStr for StartArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<StartArg, String> {
-        let wrong = || "write access/NAME, secret/NAME, kustomization/NAME or helmrelease/NAME".to_owned();
+        let wrong = || STARTS.to_owned();
         let (kind, name) = text.split_once('/').ok_or_else(wrong)?;
-        let kind = match kind {
-            "access" => StartKind::Access,
+        // As kubectl: singular, plural, short name, in any case, and with the group.
+        let lower = kind.to_ascii_lowercase();
+        let kind = match lower.split('.').next().unwrap_or_default() {
+            "access" | "targetaccess" | "targetaccesses" | "tga" => StartKind::Access,
+            "target" | "targetcluster" | "targetclusters" | "tgt" => StartKind::Target,
             "secret" | "secrets" => StartKind::Secret,
+            "configmap" | "configmaps" | "cm" => StartKind::ConfigMap,
             "kustomization" | "kustomizations" | "ks" => StartKind::Kustomization,
             "helmrelease" | "helmreleases" | "hr" => StartKind::HelmRelease,
             _ => return Err(wrong()),
@@ -89,6 +101,12 @@ pub(super) struct WayArgs {
     /// The token for the target.
     #[arg(long, value_name = "FILE", help_heading = TARGET)]
     target_token_file: Option<PathBuf>,
+    /// The hub's name, with which every user name at a target begins; without it, that of --config.
+    #[arg(long, value_name = "NAME", help_heading = TARGET)]
+    hub_name: Option<String>,
+    /// Issue and send tokens also where a tenant's Secret or ConfigMap leads to a target that is no listed TargetCluster.
+    #[arg(long, help_heading = TARGET)]
+    allow_unlisted_target: bool,
     /// The ServiceAccount that Flux impersonates at the target, as NAMESPACE/NAME or system:serviceaccount:NAMESPACE:NAME.
     #[arg(long = "as", value_name = "USER", help_heading = TARGET)]
     impersonate: Option<String>,
@@ -111,19 +129,31 @@ impl WayArgs {
             None => Plan::named("flags"),
         };
         plan.issuer = self.issuer.clone().or(plan.issuer);
-        plan.audiences = self.audience.clone().map_or(plan.audiences, |audience| vec![audience]);
+        plan.hub_name = self.hub_name.clone().or(plan.hub_name).or_else(|| {
+            let configuration = config_file::read(self.config.as_deref()?, Overrides::of_a_reader()).ok()?;
+            Some(configuration.server.hub_name)
+        });
+        if let Some(audience) = &self.audience {
+            plan.audiences = vec![audience.clone()];
+            if let Some(order) = &mut plan.to_issue {
+                order.audience = Audience::new(audience.as_str()).map_err(|error| format!("the audience {error}"))?;
+            }
+        }
         plan.discovery_url = self.discovery_url.clone().or(plan.discovery_url);
         plan.discovery_ca = self.discovery_ca.as_deref().map(file).transpose()?.or(plan.discovery_ca);
         plan.own_issuers.extend(self.target_issuer.iter().cloned());
         if let Some(url) = &self.target_address {
-            let tls_server_name = self.tls_server_name.clone();
-            plan.target = Some(TargetAddress { url: url.clone(), tls_server_name, ..plan.target.unwrap_or_default() });
+            // In the place of the whole target: a CA or proxy that a tenant wrote must not stand beside the user's own address.
+            let ca_pem = plan.target.filter(|_| !plan.target_is_tenants).and_then(|target| target.ca_pem);
+            plan.target = Some(TargetAddress { url: url.clone(), ca_pem, tls_server_name: self.tls_server_name.clone(), proxy_url: None });
+            plan.target_is_tenants = false;
         }
         if let (Some(target), Some(path)) = (&mut plan.target, &self.target_certificate_authority) {
             target.ca_pem = Some(file(path)?);
         }
         if let Some(path) = &self.target_token_file {
             plan.held = Held::Token(file(path)?.trim_ascii().to_vec());
+            plan.to_issue = None;
         }
         if let Some(user) = &self.impersonate {
             let short = with_slash(user.strip_prefix("system:serviceaccount:").unwrap_or(user));
@@ -131,14 +161,20 @@ impl WayArgs {
             let account = account.map_err(|error| format!("reading --as: {error}; write NAMESPACE/NAME of a ServiceAccount"))?;
             plan.impersonate = Some((account.namespace.to_string(), account.name.to_string()));
         }
-        Ok(plan)
+        let permission = Permission { unlisted_target: self.allow_unlisted_target, audience: self.audience.is_some() };
+        Ok(plan.admit(self.config().map(PathBuf::as_path), &self.server.hub.access(), permission).await)
     }
 
     async fn started(&self, start: &StartArg, namespace: Option<&str>) -> Result<Plan, String> {
-        let namespace = namespace.ok_or("the namespace of what is started from is missing")?;
-        let namespace = Namespace::new(namespace).map_err(|error| format!("the namespace {error}"))?;
         let hub = self.server.hub.access();
+        if start.kind == StartKind::Target {
+            return Ok(from_target(&start.name, self.config().map(PathBuf::as_path), &hub).await);
+        }
+        let namespace = namespace.ok_or("the namespace of what is started from is missing: give -n NAMESPACE")?;
+        let namespace = Namespace::new(namespace).map_err(|error| format!("the namespace {error}"))?;
         Ok(match start.kind {
+            StartKind::Target => Plan::named("flags"),
+            StartKind::ConfigMap => from_config_map(&hub, &namespace, &start.name).await,
             StartKind::Access => self.access(namespace, &start.name).await?,
             StartKind::Secret => from_secret(&hub, &namespace, &start.name, self.secret_key.as_deref()).await,
             StartKind::Kustomization => from_flux(&hub, Kind::Kustomization, &namespace, &start.name).await,
@@ -219,7 +255,10 @@ mod tests {
 
     #[test]
     fn a_start_is_a_kind_and_a_name() {
-        for good in ["access/a", "secret/b", "ks/c", "helmrelease/d"] {
+        for good in ["access/a", "secret/b", "ks/c", "helmrelease/d", "targetaccess/a", "tga/a", "targetclusters/a", "tgt/a", "cm/a"] {
+            assert!(good.parse::<StartArg>().is_ok(), "{good}");
+        }
+        for good in ["TargetAccess/a", "targetaccesses.keyferry.dev/a", "configmap/a", "HelmRelease/d"] {
             assert!(good.parse::<StartArg>().is_ok(), "{good}");
         }
         for bad in ["a", "pod/a", "secret/", "secret/a/b", "secret/A b"] {

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use keyferry_trust::doctor::{Identity, Prediction};
+use keyferry_trust::Code;
+use keyferry_trust::doctor::{Identity, Prediction, Problem};
 use serde_json::{Value, json};
 
 use super::target_way::{StartArg, WayArgs, file};
@@ -13,7 +14,7 @@ use crate::client::doctor::identity::{Answered, ask};
 
 #[derive(Args)]
 pub(super) struct WhoamiArgs {
-    /// What to start from: access/NAME, secret/NAME, kustomization/NAME or helmrelease/NAME; without it, the flags alone.
+    /// What to start from: targetaccess/, targetcluster/, secret/, configmap/, kustomization/ or helmrelease/NAME, or a short name of these; without it, the flags alone.
     #[arg(value_name = "KIND/NAME")]
     start: Option<StartArg>,
     /// Namespace on the hub: of what is started from.
@@ -59,7 +60,13 @@ fn document(answered: &Answered) -> Value {
         Identity::NotAsked => Value::Null,
     };
     let user = answered.user.as_ref().map_or_else(refused, Clone::clone);
-    let impersonated = answered.impersonated.as_ref().map(|user| user.as_ref().map_or_else(refused, Clone::clone));
+    let ignored = answered.problems.iter().any(|problem| problem.cause == Code::ImpersonationIgnored.into());
+    let impersonated = answered.impersonated.as_ref().map(|user| match user {
+        // Another user answered than the one that was asked for: to show it here would be to say that it was impersonated.
+        Ok(_) if ignored => json!({ "ignored": true }),
+        user => user.as_ref().map_or_else(refused, Clone::clone),
+    });
+    let problem = |problem: &Problem| json!({ "reason": problem.cause, "detail": problem.detail, "mend": problem.cause.mend() });
     let predicted = answered.predicted.as_ref().map(|prediction| match prediction {
         Prediction::Accepted(user) => json!({ "verdict": "Accepted", "user": user }),
         Prediction::Rejected(code, words) => json!({ "verdict": "Rejected", "reason": code, "message": words }),
@@ -68,35 +75,76 @@ fn document(answered: &Answered) -> Value {
     });
     json!({
         "schema": "keyferry.dev/whoami/v1", "user": user, "impersonated": impersonated, "predicted": predicted,
-        "differences": answered.differences(),
+        "differences": answered.differences(), "problems": answered.problems.iter().map(problem).collect::<Vec<_>>(),
     })
 }
 
 fn print(answered: &Answered, output: Output) -> ExitCode {
     let document = document(answered);
-    let text =
-        if output == Output::Json { serde_json::to_string_pretty(&document).unwrap_or_default() } else { ui::table(&rows(&document)) };
+    let text = if output == Output::Json { serde_json::to_string_pretty(&document).unwrap_or_default() } else { table(&document) };
     if ui::result(&text).is_err() {
         return ExitCode::FAILURE;
     }
     let same = answered.differences().is_none_or(|differences| differences.is_empty());
     let impersonated = answered.impersonated.as_ref().is_none_or(Result::is_ok);
-    if answered.user.is_ok() && impersonated && same { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if answered.user.is_ok() && impersonated && same && answered.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The facts in columns; below them each problem with its fix.
+fn table(document: &Value) -> String {
+    let mut text = ui::table(&rows(document));
+    for problem in document["problems"].as_array().into_iter().flatten() {
+        let part = |name: &str| ui::plain(problem[name].as_str().unwrap_or_default());
+        text.push_str(&format!("\n\n{}: {}\nfix: {}", part("reason"), part("detail"), part("mend")));
+    }
+    text
 }
 
 fn rows(document: &Value) -> Vec<Vec<String>> {
     let text = |value: &Value| match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
+        Value::String(text) => ui::plain(text).replace('\n', " "),
+        other => ui::plain(&other.to_string()),
     };
     let mut rows = Vec::new();
     for part in ["user", "impersonated", "predicted", "differences"] {
         match &document[part] {
             Value::Null => {}
-            Value::Object(members) => rows.extend(members.iter().map(|(name, value)| vec![part.to_owned(), name.clone(), text(value)])),
+            Value::Object(members) => {
+                // The name is what most people ask for.
+                let mut members: Vec<_> = members.iter().collect();
+                members.sort_by_key(|(name, _)| *name != "username");
+                rows.extend(members.into_iter().map(|(name, value)| vec![part.to_owned(), name.clone(), text(value)]));
+            }
             Value::Array(items) if items.is_empty() => rows.push(vec![part.to_owned(), "none".to_owned()]),
+            Value::Array(items) => {
+                let names: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+                rows.push(vec![part.to_owned(), names.join(", ")]);
+            }
             other => rows.push(vec![part.to_owned(), text(other)]),
         }
     }
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use keyferry_trust::Code;
+    use keyferry_trust::doctor::Problem;
+    use serde_json::json;
+
+    use super::{Answered, document, table};
+
+    #[test]
+    fn a_user_that_was_not_impersonated_is_not_shown_as_if_it_were() {
+        let user = || Ok(json!({ "uid": "1", "username": "hub:a" }));
+        let mut answered = Answered { user: user(), impersonated: Some(user()), predicted: None, problems: Vec::new() };
+        assert_eq!(document(&answered)["impersonated"]["username"], "hub:a");
+        answered.problems = vec![Problem { cause: Code::ImpersonationIgnored.into(), detail: "the target answers as x".to_owned() }];
+        let told = document(&answered);
+        assert_eq!((&told["impersonated"], &told["problems"][0]["reason"]), (&json!({ "ignored": true }), &json!("ImpersonationIgnored")));
+        let text = table(&told);
+        assert!(text.starts_with("user"), "{text}");
+        assert!(text.lines().next().is_some_and(|line| line.ends_with("hub:a")), "the name comes first: {text}");
+        assert!(text.contains("ImpersonationIgnored: the target answers as x\nfix: "), "{text}");
+    }
 }

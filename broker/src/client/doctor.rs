@@ -1,11 +1,13 @@
 //! Walking the way of a token to a target: what `keyferry doctor`, `whoami` and `can-i` ask, and of whom.
 
 pub mod apply;
+pub mod bindings;
 pub mod fetch;
 pub mod flux;
 pub mod found_kubeconfig;
 pub mod identity;
 pub mod inventory;
+pub mod listed;
 pub mod published;
 pub mod start;
 pub mod target_calls;
@@ -63,6 +65,8 @@ pub struct Means {
     pub minor: Option<Minor>,
     /// A kubeconfig of somebody with rights there.
     pub target_kubeconfig: Option<PathBuf>,
+    /// A context of it, instead of its current one.
+    pub target_context: Option<String>,
     /// What the user must be allowed; empty: anything.
     pub needs: Vec<Value>,
     /// Where rights are looked for.
@@ -99,7 +103,10 @@ pub async fn gather(plan: Plan, means: &Means) -> Result<Evidence, DoctorError> 
         evidence.target.minor = Some(minor);
     }
     if let Some(path) = &means.target_kubeconfig {
-        ask_as_admin(path, plan.secret().as_ref(), &mut evidence).await?;
+        let access = HubAccess { kubeconfig: Some(path.clone()), context: means.target_context.clone(), ..HubAccess::default() };
+        // What was not admitted is sent nowhere.
+        let token = plan.secret().filter(|_| !plan.refused);
+        ask_as_admin(&access, token.as_ref(), plan.subject().as_deref(), &mut evidence).await?;
     }
     Ok(evidence)
 }
@@ -128,14 +135,25 @@ async fn ask_target(calls: &TargetCalls, plan: &Plan, means: &Means, evidence: &
         if !matches!(target.impersonation, Asked::Yes(_)) {
             return;
         }
+        if let (Identity::Known(answered), Some(wanted)) = (calls.who(user.as_deref()).await, &user)
+            && !answered.is_empty()
+            && answered != *wanted
+        {
+            target.impersonation_ignored = Some(answered);
+            return;
+        }
     }
     target.rights = calls.rights(&means.needs, means.target_namespace.as_deref(), user.as_deref()).await;
     target.ping = calls.ping().await;
 }
 
 /// What somebody with rights at the target can find out: a TokenReview, the configuration's hash, the target's own issuer.
-async fn ask_as_admin(path: &std::path::Path, token: Option<&SecretString>, evidence: &mut Evidence) -> Result<(), DoctorError> {
-    let access = HubAccess { kubeconfig: Some(path.to_owned()), ..HubAccess::default() };
+async fn ask_as_admin(
+    access: &HubAccess,
+    token: Option<&SecretString>,
+    subject: Option<&str>,
+    evidence: &mut Evidence,
+) -> Result<(), DoctorError> {
     let client = HubClient::new(access.config().await?)?;
     if let Ok(document) = client.get_object::<Value>("/.well-known/openid-configuration", "discovery document").await
         && let Some(issuer) = document.get("issuer").and_then(Value::as_str)
@@ -152,6 +170,10 @@ async fn ask_as_admin(path: &std::path::Path, token: Option<&SecretString>, evid
     }
     if let Some(token) = token {
         evidence.target.review = Some(review(&client, token).await);
+    }
+    // Asked only where a binding seems to be missing.
+    if let (Some(subject), Asked::No(_) | Asked::NothingYet(_)) = (subject, &evidence.target.rights) {
+        evidence.target.mistaken_bindings = bindings::mistaken(&client, subject).await;
     }
     Ok(())
 }

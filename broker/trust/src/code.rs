@@ -157,7 +157,7 @@ codes! {
     /// `_claim_names` names no source, or one that `_claim_sources` lacks.
     ClaimSourceMissing => "have the issuer leave out _claim_names",
     /// The token is for other audiences.
-    AudienceDiffers => "request the token for an audience of issuer.audiences",
+    AudienceDiffers => "make issuer.audiences at the target and the TargetCluster's audience one text; which of the two is wrong, the message shows",
     /// The token has expired, or has no `exp`.
     TokenExpired => "request a new token; compare the clocks: a target gives no leeway",
     /// The token's `nbf` is more than a minute ahead.
@@ -265,6 +265,8 @@ codes! {
     KubeconfigUnusable => "write one cluster, one user with an inline token, one context and certificate-authority-data",
     /// Flux does not use this reference as it stands.
     FluxReferenceUnusable => "write provider generic, address, ca.crt, audiences and serviceAccountName into the ConfigMap",
+    /// A target that a tenant can have written is none of the listed TargetClusters, so no token is sent there.
+    TargetNotListed => "compare what differs with the TargetCluster; give --config FILE if targets are listed in a file; --allow-unlisted-target only if you know the target",
     /// Flux was started without its feature gate for identities of objects.
     FluxGateOff => "start Flux's controllers with --feature-gates=ObjectLevelWorkloadIdentity=true, or use Flux 2.10",
     /// The token cannot be read as a JWT.
@@ -296,7 +298,7 @@ codes! {
     /// The target's certificate is not from the given authority.
     TargetUntrusted => "take the CA of the target's apiserver, and no other",
     /// The target does not run with the file that was given.
-    ConfigurationNotInForce => "give the file in force, or look in the target's log why it was not taken over; a reload takes about 10 s",
+    ConfigurationNotInForce => "start kube-apiserver with --authentication-config and this file, or look in its log why the file was not loaded; a changed file is loaded within about 10 s",
     /// The target never got the issuer's discovery document, so it refuses every token of it.
     AuthenticatorNotInitialized => "from the target's own network, read the discovery document with the configured CA; it tries again every 10 s",
     /// The target does not get the issuer's keys.
@@ -305,10 +307,14 @@ codes! {
     TokenRefused => "give --auth-config with the target's file, or --target-kubeconfig of somebody who may create tokenreviews there",
     /// The user may not impersonate the ServiceAccount that the object names.
     ImpersonationDenied => "on the target, grant the user the verb impersonate on that ServiceAccount, or leave out serviceAccountName",
+    /// The target answers as the user itself where the user impersonates another one: something on the way drops the Impersonate headers.
+    ImpersonationIgnored => "let every proxy between here and the target pass the Impersonate-User header; without it the rights of the wrong user are used",
     /// The user is known to the target, and may do nothing there.
-    NoRights => "on the target, bind the user to a Role or ClusterRole; its name has the prefix of the hub",
+    NoRights => "on the target, bind a Role or ClusterRole to a subject of kind User with exactly this name; kind ServiceAccount names the target's own accounts",
     /// The target does not let the user probe for flow control, so that client-go slows itself down.
     FlowControlForbidden => "on the target, grant the verb head on the nonResourceURL /livez/ping",
+    /// Flux itself reports that the object is not ready.
+    FluxNotReady => "read Flux's message; where every hop before it holds, the cause is not the way to the target: its source, its manifests or its own settings",
 }
 
 impl Code {

@@ -4,16 +4,20 @@
 
 mod documents;
 mod evidence;
+mod name;
 mod prediction;
 mod report;
 mod review;
 mod target;
 mod token;
 
-pub use evidence::{Answer, Asked, ConfigurationFile, Evidence, Fetched, Held, Identity, Problem, Review, Target};
+pub use evidence::{
+    Answer, Asked, ConfigurationFile, Evidence, Fetched, FluxReady, Held, Identity, MistakenBinding, Problem, Review, Target,
+};
+pub use name::name_fault;
 pub(crate) use prediction::well_known;
-pub use prediction::{Entry, Prediction, entry_for, hash_of, predict};
-pub use report::{Mode, Report, SCHEMA};
+pub use prediction::{Entry, Prediction, entry_for, hash_of, issuers_of, predict};
+pub use report::{Mode, Report, ReportedHop, SCHEMA};
 pub use review::cause_of;
 
 use keyferry_core::reason::Reason;
@@ -54,6 +58,8 @@ pub enum Hop {
     Rights,
     /// The probe by which client-go finds out whether it must slow itself down.
     FlowControl,
+    /// What Flux says of the object that was started from.
+    Flux,
 }
 
 /// How it stands with a hop.
@@ -130,17 +136,19 @@ pub fn examine(evidence: &Evidence) -> Diagnosis {
     ];
     let (configuration, target_keys) = target::trust(evidence, &seen);
     findings.extend([configuration, target_keys, token::clock(evidence, &seen), target::connection(evidence)]);
-    findings.extend([target::authentication(evidence), target::impersonation(evidence), target::rights(evidence)]);
-    findings.push(target::flow_control(evidence));
+    findings.extend([target::authentication(evidence, &seen), target::impersonation(evidence), target::rights(evidence)]);
+    findings.extend([target::flow_control(evidence), target::flux(evidence)]);
     conclude(findings)
 }
 
 fn conclude(findings: Vec<Finding>) -> Diagnosis {
-    let broken = findings.iter().find(|finding| finding.status == Status::Broken).map(|finding| finding.hop);
+    let first = findings.iter().find(|finding| finding.status == Status::Broken);
+    let broken = first.map(|finding| finding.hop);
+    let refused = first.is_some_and(|finding| finding.cause == Some(Code::TokenRefused.into()));
     let unknown_before = |hop: Hop| findings.iter().any(|finding| finding.hop < hop && finding.status == Status::Undetermined);
     let verdict = match broken {
         // A refusal is an effect: while a cause before it is open, the broken hop is not known.
-        Some(Hop::Authentication) if unknown_before(Hop::Authentication) => Verdict::Undetermined,
+        Some(Hop::Authentication) if refused && unknown_before(Hop::Authentication) => Verdict::Undetermined,
         Some(_) => Verdict::Broken,
         None if findings.iter().any(|finding| finding.status == Status::Undetermined) => Verdict::Undetermined,
         None => Verdict::Well,
@@ -165,6 +173,10 @@ impl Cause {
             Self::Code(code) => code.mend(),
             Self::Reason(Reason::KeyNotPublished) => "publish the key with this kid; Keyferry does so by itself within 10 s of the hub",
             Self::Reason(Reason::ClockSkew) => "set both clocks by the same time server",
+            Self::Reason(Reason::IdentityUnexpected) => {
+                "at the target, set claimMappings.username.prefix to the hub's name and a colon, as keyferry trust prints it"
+            }
+            Self::Reason(Reason::AudienceIsHubs) => "give the target an audience of its own, in its TargetCluster and at the target",
             Self::Reason(Reason::MintForbidden) => "on the hub, grant create on serviceaccounts/token for this ServiceAccount",
             Self::Reason(Reason::ServiceAccountChanged) => "make the ServiceAccount on the hub, or name the one that is there",
             Self::Reason(_) => "see the section of this name in docs/troubleshooting.md",

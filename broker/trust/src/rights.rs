@@ -96,6 +96,36 @@ pub fn roles(missing: &[Need]) -> Vec<Value> {
     places.into_iter().map(|(namespace, rules)| role(namespace, &rules)).collect()
 }
 
+/// A Role, or a ClusterRole without a namespace, that gives verbs on resources; each right is group, resource and verb.
+#[must_use]
+pub fn role_for(namespace: Option<&str>, rights: &[(&str, &str, &str)]) -> Value {
+    let mut rules = Rules::new();
+    for (group, resource, verb) in rights {
+        rules.entry((group, resource)).or_default().insert(verb);
+    }
+    role(namespace, &rules)
+}
+
+/// The binding of a [`roles`] role to a user, in the same place and of the same name.
+#[must_use]
+pub fn binding(role: &Value, user: &str) -> Value {
+    let metadata = &role["metadata"];
+    let (kind, of) = if role["kind"] == "Role" { ("RoleBinding", "Role") } else { ("ClusterRoleBinding", "ClusterRole") };
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata,
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": of, "name": metadata["name"] }, "subjects": [subject(user)],
+    })
+}
+
+/// A user as the subject of a binding: only the target's own ServiceAccounts are of kind ServiceAccount.
+#[must_use]
+pub fn subject(user: &str) -> Value {
+    match user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':')) {
+        Some((namespace, name)) => json!({ "kind": "ServiceAccount", "namespace": namespace, "name": name }),
+        None => json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user }),
+    }
+}
+
 fn role(namespace: Option<&str>, rules: &Rules<'_>) -> Value {
     let rules: Vec<Value> =
         rules.iter().map(|((group, resource), verbs)| json!({ "apiGroups": [group], "resources": [resource], "verbs": verbs })).collect();
@@ -134,6 +164,19 @@ mod tests {
         let kind = Kind { api_version: "g.io/v1".to_owned(), kind: "Thing".to_owned() };
         assert_eq!(kinds.get(&kind), Some(&Served { group: "g.io".to_owned(), resource: "things".to_owned(), namespaced: false }));
         assert_eq!(kinds.len(), 1);
+    }
+
+    #[test]
+    fn a_user_of_the_hub_is_bound_as_a_user() {
+        let role = role_for(Some("apps"), &[("apps", "deployments/scale", "patch"), ("apps", "deployments/scale", "get")]);
+        assert_eq!(role["rules"], json!([{ "apiGroups": ["apps"], "resources": ["deployments/scale"], "verbs": ["get", "patch"] }]));
+        let user = "hub:system:serviceaccount:a:b";
+        let bound = binding(&role, user);
+        assert_eq!((&bound["kind"], &bound["metadata"]["namespace"]), (&json!("RoleBinding"), &json!("apps")));
+        assert_eq!((&bound["subjects"][0]["kind"], &bound["subjects"][0]["name"]), (&json!("User"), &json!(user)));
+        let own = binding(&role_for(None, &[("", "pods", "get")]), "system:serviceaccount:apps:deployer");
+        assert_eq!((&own["kind"], &own["roleRef"]["kind"]), (&json!("ClusterRoleBinding"), &json!("ClusterRole")));
+        assert_eq!(own["subjects"], json!([{ "kind": "ServiceAccount", "namespace": "apps", "name": "deployer" }]));
     }
 
     #[test]

@@ -48,6 +48,21 @@ pub(crate) enum TokenFault {
 }
 
 impl Token {
+    /// `iss`, unverified.
+    #[must_use]
+    pub fn issuer(&self) -> Option<&str> {
+        self.issuer.as_deref().ok()
+    }
+
+    /// `sub`, unverified.
+    #[must_use]
+    pub fn subject(&self) -> Option<&str> {
+        match self.payload.member("sub") {
+            Some(Json::Text(subject)) => Some(subject),
+            _ => None,
+        }
+    }
+
     /// Reads a token.
     ///
     /// # Errors

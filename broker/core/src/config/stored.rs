@@ -176,6 +176,15 @@ impl StoredTarget {
         self.read.as_ref().ok()
     }
 
+    /// What an object says of its target, for a reader without the server's settings, such as a command that compares an address with it.
+    pub fn read_alone(object: &Value) -> Option<TargetCluster> {
+        let document = Record::of(object)?.document(object);
+        let (mut policy, mut mistakes) = (Policy::default(), Vec::new());
+        target::read(&document, &mut policy, &mut mistakes);
+        let name = ObjectName::new(document.text("/metadata/name")).ok()?;
+        policy.targets.remove(&name).filter(|_| mistakes.is_empty())
+    }
+
     /// The older of two keeps an audience.
     fn seniority(&self) -> (Timestamp, &Uid) {
         (self.record.created, &self.record.uid)

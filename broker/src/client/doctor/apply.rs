@@ -117,7 +117,7 @@ pub async fn ask(calls: &TargetCalls, objects: &[Value], default_namespace: &str
             Asked::Yes(_) => applied.allowed.push(need),
             Asked::No(_) => applied.missing.push(need),
             Asked::Unknown(why) => applied.unknown.push(why),
-            Asked::NotAsked => {}
+            Asked::NotAsked | Asked::NothingYet(_) => {}
         }
     }
     applied.unknown.sort();
@@ -131,7 +131,8 @@ async fn served(calls: &TargetCalls, kind: &Kind) -> Result<Served, String> {
         None => ("", format!("/api/{}", kind.api_version)),
     };
     let name = format!("{} of {}", kind.kind, kind.api_version);
-    if !kind.api_version.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"./-".contains(&byte)) {
+    // A tenant can have written it, in the inventory of a Kustomization: it must not lead to another path.
+    if !is_api_version(&kind.api_version) {
         return Err(format!("{name}: it is no apiVersion"));
     }
     let list = calls.get_json(&path).await.map_err(|how| format!("{name}: {how}"))?;
@@ -148,10 +149,30 @@ async fn served(calls: &TargetCalls, kind: &Kind) -> Result<Served, String> {
     })
 }
 
+/// `VERSION` or `GROUP/VERSION`, each of letters, digits, dots and dashes, and no dots alone.
+fn is_api_version(text: &str) -> bool {
+    let is_name = |part: &str| {
+        part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
+            && part.bytes().any(|byte| byte.is_ascii_alphanumeric())
+    };
+    let parts: Vec<&str> = text.split('/').collect();
+    parts.len() <= 2 && parts.into_iter().all(is_name)
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::objects;
+    use super::{is_api_version, objects};
+
+    #[test]
+    fn an_api_version_leads_to_no_other_path() {
+        for good in ["v1", "apps/v1", "source.toolkit.fluxcd.io/v1beta2"] {
+            assert!(is_api_version(good), "{good}");
+        }
+        for bad in ["", "/", "..", "../v1", "apps/..", "apps/v1/../../../api", "v1?x", "a b"] {
+            assert!(!is_api_version(bad), "{bad}");
+        }
+    }
 
     #[test]
     fn objects_are_found_in_files_below_a_folder() {

@@ -54,14 +54,23 @@ pub(super) enum Way<'a> {
 
 /// Sends a request and reads a bounded answer.
 pub(super) async fn exchange(request: reqwest::RequestBuilder, way: Way<'_>) -> Fetched {
-    let fault = async |error: &reqwest::Error| match way {
-        Way::AsTheErrorSays => fault(error, error.url().and_then(Place::of_url).as_ref()).await,
-        Way::Known(place) => fault(error, place).await,
-    };
-    let mut response = match request.send().await {
-        Ok(response) => response,
-        Err(error) => return fault(&error).await,
-    };
+    match request.send().await {
+        Ok(response) => bounded(response, way).await,
+        Err(error) => way.fault(&error).await,
+    }
+}
+
+impl Way<'_> {
+    async fn fault(self, error: &reqwest::Error) -> Fetched {
+        match self {
+            Way::AsTheErrorSays => fault(error, error.url().and_then(Place::of_url).as_ref()).await,
+            Way::Known(place) => fault(error, place).await,
+        }
+    }
+}
+
+/// Reads a bounded answer.
+pub(super) async fn bounded(mut response: reqwest::Response, way: Way<'_>) -> Fetched {
     let status = response.status().as_u16();
     let mut body = Vec::new();
     loop {
@@ -69,7 +78,7 @@ pub(super) async fn exchange(request: reqwest::RequestBuilder, way: Way<'_>) -> 
             Ok(Some(chunk)) if body.len() + chunk.len() <= MAX_BYTES => body.extend_from_slice(&chunk),
             Ok(Some(_)) => return Fetched::Unreachable(format!("the answer is longer than {MAX_BYTES} bytes")),
             Ok(None) => return Fetched::Answer(Answer { status, body }),
-            Err(error) => return fault(&error).await,
+            Err(error) => return way.fault(&error).await,
         }
     }
 }

@@ -1,13 +1,16 @@
 //! Objects of Flux: whom their `spec.kubeConfig` leads to, and as whom.
 
-use keyferry_core::name::Namespace;
+use keyferry_core::audience::Audience;
+use keyferry_core::name::{Namespace, ObjectName};
+use keyferry_core::service_account::ServiceAccount;
 use keyferry_trust::Code;
-use keyferry_trust::doctor::Held;
+use keyferry_trust::doctor::FluxReady;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::start::{Plan, hub_client, issuer_of, mint, problem, read_secret};
+use super::start::{Plan, TokenOrder, hub_client, problem, read_secret};
 use super::{TargetAddress, inventory};
+use crate::client::checked_mint::issuer_of;
 use crate::kube::client::{HubAccess, HubClient};
 
 /// A kind of Flux's that applies at a target.
@@ -67,9 +70,16 @@ pub async fn from_flux(hub: &HubAccess, kind: Kind, namespace: &Namespace, name:
         return Plan { problem: Some(problem(Code::StartUnread, "its spec cannot be read")), ..plan };
     };
     if !spec.service_account_name.is_empty() {
-        plan.impersonate = Some((namespace.to_string(), spec.service_account_name));
+        let Ok(account) = ObjectName::new(spec.service_account_name.as_str()) else {
+            return Plan {
+                problem: Some(problem(Code::FluxReferenceUnusable, "spec.serviceAccountName is no name of a ServiceAccount")),
+                ..plan
+            };
+        };
+        plan.impersonate = Some((namespace.to_string(), account.to_string()));
     }
     plan.inventory = inventory::objects(&object);
+    plan.flux = ready(&object);
     match spec.kube_config {
         None => plan.problem = Some(problem(Code::FluxReferenceUnusable, "it has no spec.kubeConfig: it applies on the hub itself")),
         Some(KubeConfig { secret_ref: Some(reference), .. }) => {
@@ -77,7 +87,7 @@ pub async fn from_flux(hub: &HubAccess, kind: Kind, namespace: &Namespace, name:
         }
         Some(KubeConfig { config_map_ref: Some(reference), .. }) => {
             read_config_map(&client, namespace, &reference.name, &mut plan).await;
-            if ready_message(&object).contains("ObjectLevelWorkloadIdentity feature gate is not enabled") {
+            if plan.flux.as_ref().is_some_and(|ready| ready.message.contains("ObjectLevelWorkloadIdentity feature gate is not enabled")) {
                 plan.problem = Some(problem(Code::FluxGateOff, "the object's Ready condition says that the feature gate is not enabled"));
             }
         }
@@ -86,14 +96,23 @@ pub async fn from_flux(hub: &HubAccess, kind: Kind, namespace: &Namespace, name:
     plan
 }
 
-fn ready_message(object: &Value) -> &str {
-    let conditions = object["status"]["conditions"].as_array();
-    let ready = conditions.and_then(|all| all.iter().find(|condition| condition["type"] == "Ready"));
-    ready.and_then(|condition| condition["message"].as_str()).unwrap_or_default()
+/// The object's condition `Ready`.
+fn ready(object: &Value) -> Option<FluxReady> {
+    let conditions = object["status"]["conditions"].as_array()?;
+    let ready = conditions.iter().find(|condition| condition["type"] == "Ready")?;
+    let text = |name: &str| ready[name].as_str().unwrap_or_default();
+    let message = [text("reason"), text("message")].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ");
+    Some(FluxReady { status: text("status").to_owned(), message })
 }
 
 async fn read_config_map(client: &HubClient, namespace: &Namespace, name: &str, plan: &mut Plan) {
-    let path = format!("/api/v1/namespaces/{namespace}/configmaps/{name}");
+    let unusable = |detail: String| Some(problem(Code::FluxReferenceUnusable, format!("configmap/{name}: {detail}")));
+    // A tenant can have written the name: as part of a path it could lead to another namespace.
+    let Ok(map_name) = ObjectName::new(name) else {
+        plan.problem = unusable("it is no name of a ConfigMap".to_owned());
+        return;
+    };
+    let path = format!("/api/v1/namespaces/{namespace}/configmaps/{map_name}");
     let map: Value = match client.get_object(&path, "ConfigMap").await {
         Ok(map) => map,
         Err(error) => {
@@ -102,17 +121,30 @@ async fn read_config_map(client: &HubClient, namespace: &Namespace, name: &str, 
         }
     };
     match Identity::read(&map["data"]) {
-        Err(detail) => plan.problem = Some(problem(Code::FluxReferenceUnusable, format!("configmap/{name}: {detail}"))),
+        Err(detail) => plan.problem = unusable(detail),
         Ok(identity) => {
             plan.target = Some(TargetAddress { url: identity.url, ca_pem: identity.ca_pem, ..TargetAddress::default() });
-            plan.audiences.clone_from(&identity.audiences);
-            plan.held = match &identity.account {
-                Some(account) => mint(client, namespace, account, &identity.audiences).await,
-                // The controller's own identity, which nobody but the controller has.
-                None => Held::None,
-            };
+            plan.target_is_tenants = true;
+            plan.audiences = vec![identity.audience.to_string()];
+            // Without one it is the controller's own identity, which nobody but the controller has.
+            plan.to_issue = identity
+                .account
+                .map(|name| TokenOrder { account: ServiceAccount { namespace: namespace.clone(), name }, audience: identity.audience });
         }
     }
+}
+
+/// A plan from a ConfigMap of Flux's generic provider.
+pub async fn from_config_map(hub: &HubAccess, namespace: &Namespace, name: &str) -> Plan {
+    let mut plan = Plan::named(format!("configmap/{name} in {namespace}"));
+    match hub_client(hub).await {
+        Ok(client) => {
+            plan.issuer = issuer_of(&client).await;
+            read_config_map(&client, namespace, name, &mut plan).await;
+        }
+        Err(detail) => plan.problem = Some(problem(Code::StartUnread, detail)),
+    }
+    plan
 }
 
 /// What the generic provider makes of a ConfigMap.
@@ -120,8 +152,8 @@ async fn read_config_map(client: &HubClient, namespace: &Namespace, name: &str, 
 struct Identity {
     url: String,
     ca_pem: Option<Vec<u8>>,
-    audiences: Vec<String>,
-    account: Option<String>,
+    audience: Audience,
+    account: Option<ObjectName>,
 }
 
 impl Identity {
@@ -146,11 +178,24 @@ impl Identity {
         if let Some(odd) = audiences.iter().find(|one| one.starts_with("- ") || one.contains(',')) {
             return Err(format!("the audience {odd:?} holds a bullet or a comma: one per line is wanted"));
         }
+        let audience = match audiences.as_slice() {
+            [one] => Audience::new(one.as_str()).map_err(|error| format!("the audience {one:?} {error}"))?,
+            [] => {
+                return Err(
+                    "its audiences names none: a TokenRequest without an audience asks for a credential of the hub itself, which would be \
+                     sent to its address"
+                        .to_owned(),
+                );
+            }
+            many => return Err(format!("its audiences names {}: whoever gets a token for several can use it at each of them", many.len())),
+        };
+        let account = text("serviceAccountName").map(ObjectName::new).transpose();
+        let account = account.map_err(|error| format!("its serviceAccountName {error}"))?;
         Ok(Identity {
             url: url.origin().ascii_serialization(),
             ca_pem: text("ca.crt").map(|pem| pem.as_bytes().to_vec()),
-            audiences,
-            account: text("serviceAccountName").map(str::to_owned),
+            audience,
+            account,
         })
     }
 }
@@ -164,17 +209,24 @@ mod tests {
 
     #[test]
     fn a_config_map_is_read_as_flux_does() {
-        let good = json!({ "provider": "generic", "address": "t.example.com:6443", "audiences": " a \nb\n", "serviceAccountName": "s" });
+        let good = json!({ "provider": "generic", "address": "t.example.com:6443", "audiences": " a \n\n", "serviceAccountName": "s" });
         let identity = Identity::read(&good).unwrap();
-        assert_eq!((identity.url.as_str(), identity.audiences), ("https://t.example.com:6443", vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!((identity.url.as_str(), identity.audience.as_str()), ("https://t.example.com:6443", "a"));
         let default = Identity::read(&json!({ "provider": "generic", "address": "https://t" })).unwrap();
-        assert_eq!((default.audiences, default.account), (vec!["https://t".to_owned()], None));
+        assert_eq!((default.audience.as_str(), default.account), ("https://t", None));
         for (key, value) in [
             ("provider", "aws"),
             ("address", "http://t"),
             ("address", "https://t/k8s/clusters/c-1"),
             ("audiences", "- a"),
             ("audiences", "a,b"),
+            // Neither no audience, which would be the hub's, nor one that is kept from nobody else.
+            ("audiences", "\n"),
+            ("audiences", " \n \n"),
+            ("audiences", "a\nb"),
+            ("audiences", "a b"),
+            ("serviceAccountName", "../../kube-system/serviceaccounts/admin"),
+            ("serviceAccountName", "admin/token?x="),
         ] {
             let mut data = good.clone();
             data[key] = json!(value);

@@ -1,7 +1,10 @@
 //! Who a token is to a target, and who it was predicted to be.
 
-use keyferry_trust::doctor::{Fetched, Held, Identity, Prediction, entry_for, predict};
+use keyferry_core::reason::Reason;
+use keyferry_trust::doctor::{Cause, Fetched, Held, Identity, Prediction, Problem, entry_for, name_fault, predict};
+use keyferry_trust::lint::{Severity, lint};
 use keyferry_trust::token::Token;
+use keyferry_trust::{Code, Minor};
 use serde_json::Value;
 
 use super::fetch::{Fetcher, jwks_uri};
@@ -17,6 +20,8 @@ pub struct Answered {
     pub impersonated: Option<Result<Value, Identity>>,
     /// What the file predicts.
     pub predicted: Option<Prediction>,
+    /// What is wrong though the target took the token.
+    pub problems: Vec<Problem>,
 }
 
 /// Asks the target.
@@ -35,7 +40,23 @@ pub async fn ask(plan: &Plan, auth_config: Option<&[u8]>) -> Result<Answered, St
         Some(file) => Some(prediction(plan, file, &calls, &clock).await?),
         None => None,
     };
-    Ok(Answered { user, impersonated, predicted })
+    let mut problems = Vec::new();
+    if let Ok(user) = &user
+        && let Some((cause, detail)) = name_fault(username(user), plan.subject().as_deref(), plan.hub_name.as_deref())
+    {
+        problems.push(Problem { cause, detail });
+    }
+    if let (Some(wanted), Some(Ok(answer))) = (plan.impersonated_user(), &impersonated) {
+        problems.extend(ignored(&wanted, username(answer)));
+    }
+    if let Some(file) = auth_config {
+        let minor = Minor::ALL.into_iter().next_back().unwrap_or(Minor::V1_36);
+        let errors = lint(file, minor, &plan.own_issuers).into_iter().filter(|found| found.severity == Severity::Error);
+        problems.extend(
+            errors.map(|found| Problem { cause: found.code.into(), detail: format!("{} of the file: {}", found.path, found.message) }),
+        );
+    }
+    Ok(Answered { user, impersonated, predicted, problems })
 }
 
 /// Calls to the plan's target with its token.
@@ -54,6 +75,16 @@ pub async fn calls(plan: &Plan) -> Result<TargetCalls, String> {
     }
     let token = plan.secret().ok_or("reading the token: it is no signed JWT")?;
     TargetCalls::new(target, Some(token)).await.map_err(|error| error.to_string())
+}
+
+fn username(user: &Value) -> &str {
+    user["username"].as_str().unwrap_or_default()
+}
+
+/// That a target answered as another user than the one that was impersonated.
+pub fn ignored(wanted: &str, answered: &str) -> Option<Problem> {
+    let detail = format!("the target answers as {answered:?} where {wanted:?} is impersonated");
+    (wanted != answered).then(|| Problem { cause: Code::ImpersonationIgnored.into(), detail })
 }
 
 async fn prediction(plan: &Plan, file: &[u8], calls: &TargetCalls, clock: &SystemClock) -> Result<Prediction, String> {
@@ -76,9 +107,22 @@ async fn prediction(plan: &Plan, file: &[u8], calls: &TargetCalls, clock: &Syste
 }
 
 impl Answered {
-    /// The fields in which answer and prediction differ; none where there is nothing to compare.
+    /// The fields in which the answer differs from what it is to be; none where there is nothing to compare it with.
     #[must_use]
     pub fn differences(&self) -> Option<Vec<&'static str>> {
+        let wrong = |causes: &[Cause]| self.problems.iter().any(|problem| causes.contains(&problem.cause));
+        let names = [Code::EmptyPrefix.into(), Code::SystemPrefix.into(), Reason::IdentityUnexpected.into()];
+        let mut differences: Vec<&'static str> = wrong(&names).then_some("prefix").into_iter().collect();
+        differences.extend(wrong(&[Code::ImpersonationIgnored.into()]).then_some("impersonated"));
+        match self.from_prediction() {
+            Some(more) => differences.extend(more),
+            None if differences.is_empty() => return None,
+            None => {}
+        }
+        Some(differences)
+    }
+
+    fn from_prediction(&self) -> Option<Vec<&'static str>> {
         match (self.predicted.as_ref()?, &self.user) {
             (Prediction::Undetermined(..), _) | (_, Err(Identity::Failed(_) | Identity::NotAsked)) => None,
             (Prediction::Accepted(user), Ok(answer)) => {
@@ -111,7 +155,7 @@ mod tests {
     use keyferry_trust::doctor::{Identity, Prediction};
     use serde_json::json;
 
-    use super::Answered;
+    use super::{Answered, ignored};
 
     #[test]
     fn what_the_target_adds_is_no_difference() {
@@ -120,6 +164,7 @@ mod tests {
             user: Ok(json!({ "username": "hub:a", "groups": ["system:authenticated"] })),
             impersonated: None,
             predicted: Some(Prediction::Accepted(user)),
+            problems: Vec::new(),
         };
         assert_eq!(answered.differences(), Some(vec![]));
         answered.user = Ok(json!({ "username": "hub:b", "groups": ["g", "system:authenticated"] }));
@@ -130,5 +175,71 @@ mod tests {
         assert_eq!(answered.differences(), Some(vec![]));
         answered.predicted = None;
         assert_eq!(answered.differences(), None);
+        answered.problems = ignored("system:serviceaccount:apps:x", "hub:a").into_iter().collect();
+        assert_eq!(answered.differences(), Some(vec!["impersonated"]));
+        assert_eq!(ignored("hub:a", "hub:a"), None);
+    }
+}
+
+#[cfg(all(test, feature = "embedded"))]
+#[allow(clippy::unwrap_used)]
+mod embedded_tests {
+    use std::time::Duration;
+
+    use keyferry_trust::Code;
+    use secrecy::ExposeSecret;
+
+    use super::super::TargetAddress;
+    use super::*;
+    use crate::embedded::{Authority, EmbeddedHub, EmbeddedTarget, HubOptions, TargetOptions};
+
+    /// What a target with this prefix answers to a token of its hub. The embedded target knows no impersonation, as one behind a proxy that
+    /// drops the header.
+    async fn asked(prefix: &str, hub_name: Option<&str>, impersonate: bool) -> Answered {
+        let ca = Authority::new("a CA of a test").unwrap();
+        let hub = EmbeddedHub::start(HubOptions { discovery_ca: Some(ca.clone()), ..HubOptions::default() }).await.unwrap();
+        hub.add_service_account("ci", "deployer");
+        let target = EmbeddedTarget::start(TargetOptions {
+            discovery_url: Some(hub.discovery_url()),
+            allowed_subjects: vec!["system:serviceaccount:ci:deployer".to_owned()],
+            ..TargetOptions::new(hub.issuer(), "target-a", prefix, ca.ca_pem())
+        });
+        let target = target.await.unwrap();
+        let token = hub.token("ci", "deployer", "target-a", Duration::from_secs(3600)).unwrap();
+        let plan = Plan {
+            target: Some(TargetAddress {
+                url: target.url().to_owned(),
+                ca_pem: Some(target.ca_pem().as_bytes().to_vec()),
+                ..TargetAddress::default()
+            }),
+            held: Held::Token(token.expose_secret().as_bytes().to_vec()),
+            hub_name: hub_name.map(str::to_owned),
+            impersonate: impersonate.then(|| ("apps".to_owned(), "deployer".to_owned())),
+            ..Plan::named("flags")
+        };
+        ask(&plan, None).await.unwrap()
+    }
+
+    fn causes(answered: &Answered) -> Vec<&'static str> {
+        answered.problems.iter().map(|problem| problem.cause.name()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_name_without_the_hubs_prefix_is_a_difference() {
+        let sound = asked("hub:", Some("hub"), false).await;
+        assert_eq!((causes(&sound), sound.differences()), (vec![], None));
+        for (prefix, hub_name, cause) in
+            [("", None, "EmptyPrefix"), ("", Some("hub"), "EmptyPrefix"), ("other:", Some("hub"), "IdentityUnexpected")]
+        {
+            let answered = asked(prefix, hub_name, false).await;
+            assert_eq!((causes(&answered), answered.differences()), (vec![cause], Some(vec!["prefix"])), "{prefix:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_target_that_ignores_impersonation_is_found_out() {
+        let answered = asked("hub:", Some("hub"), true).await;
+        assert_eq!(causes(&answered), [Code::ImpersonationIgnored.name()]);
+        assert_eq!(answered.differences(), Some(vec!["impersonated"]));
     }
 }

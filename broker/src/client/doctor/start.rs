@@ -1,21 +1,27 @@
 //! What is held at the start, turned into what is to be asked.
 
+use std::path::Path;
+
+use keyferry_core::audience::Audience;
 use keyferry_core::config::CertificateSource;
-use keyferry_core::name::{AccessName, Namespace};
+use keyferry_core::name::{AccessName, Namespace, ObjectName};
 use keyferry_core::reason::Reason;
+use keyferry_core::service_account::ServiceAccount;
 use keyferry_trust::Code;
-use keyferry_trust::doctor::{Cause, Entry, Evidence, Held, Problem, Target, entry_for};
+use keyferry_trust::doctor::{Cause, Entry, Evidence, FluxReady, Held, Problem, Target, entry_for};
 use keyferry_trust::token::Token;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::listed::ListedTargets;
 use super::{TargetAddress, found_kubeconfig, secret_of};
 use crate::client::ClientError;
+use crate::client::checked_mint::{self, issuer_of};
 use crate::client::direct::Direct;
 use crate::kube::certificate_secret::KubeCertificateSecrets;
 use crate::kube::client::{HubAccess, HubClient};
-use crate::ports::{CertificateSecrets, HubError};
+use crate::ports::CertificateSecrets;
 
 const DISCOVERY: &str = "/.well-known/openid-configuration";
 
@@ -59,6 +65,36 @@ pub struct Plan {
     pub impersonate: Option<(String, String)>,
     /// What a Kustomization that was started from has applied.
     pub inventory: Option<Vec<Value>>,
+    /// Whether a tenant can have written the target: then nothing is sent there before it was compared.
+    pub target_is_tenants: bool,
+    /// Whether the target was neither listed nor permitted.
+    pub refused: bool,
+    /// A token that is still to be issued, for a ServiceAccount and an audience that a tenant can have written.
+    pub to_issue: Option<TokenOrder>,
+    /// The hub's name; `<hubName>:` begins every user name at a target.
+    pub hub_name: Option<String>,
+    /// The name of the TargetCluster, where the target is a listed one.
+    pub target_name: Option<String>,
+    /// What the object of Flux that was started from says of itself.
+    pub flux: Option<FluxReady>,
+}
+
+/// A token that a start asks for.
+#[derive(Clone, Debug)]
+pub struct TokenOrder {
+    /// Whose token.
+    pub account: ServiceAccount,
+    /// For whom.
+    pub audience: Audience,
+}
+
+/// What the user has said about a target that is not listed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Permission {
+    /// `--allow-unlisted-target`.
+    pub unlisted_target: bool,
+    /// `--audience` names the audience.
+    pub audience: bool,
 }
 
 impl Plan {
@@ -69,10 +105,25 @@ impl Plan {
 
     /// The `iss` of the token, unverified.
     pub(super) fn token_issuer(&self) -> Option<String> {
+        self.claim("iss")
+    }
+
+    /// The `sub` of the token, unverified.
+    pub fn subject(&self) -> Option<String> {
+        self.claim("sub")
+    }
+
+    fn claim(&self, name: &str) -> Option<String> {
         let Held::Token(bytes) = &self.held else { return None };
         let text = std::str::from_utf8(bytes).ok()?;
         let jwt = keyferry_core::jwt::UnverifiedJwt::parse(text).ok()?;
-        Some(jwt.claims().get("iss")?.as_str()?.to_owned())
+        Some(jwt.claims().get(name)?.as_str()?.to_owned())
+    }
+
+    /// The target's name, or its address.
+    pub fn target_in_words(&self) -> String {
+        let address = || self.target.as_ref().map_or_else(|| "the target".to_owned(), |target| target.url.clone());
+        self.target_name.clone().unwrap_or_else(address)
     }
 
     pub(super) fn secret(&self) -> Option<SecretString> {
@@ -97,6 +148,8 @@ impl Plan {
             // The file's own entry is judged as the target's configuration, not here.
             issuer: self.issuer.clone(),
             audiences: self.audiences.clone(),
+            hub_name: self.hub_name.clone(),
+            flux: self.flux.clone(),
             discovery_stated: entry.is_some(),
             target: Target { own_issuers: self.own_issuers.clone(), ..Target::default() },
             ..Evidence::default()
@@ -105,18 +158,21 @@ impl Plan {
 
     /// A flag, else the target's file, else what the start says, else where the issuer has it by itself.
     pub(super) fn discovery_place(&self, entry: Option<Entry>, issuer: Option<&str>) -> Option<DiscoveryPlace> {
-        if let Some(url) = &self.discovery_url {
+        // The target reads it by the file's CA: a --discovery-ca in its place would hide that the file has none.
+        let by_file = entry.as_ref().is_some_and(|entry| self.discovery_url.as_ref().is_none_or(|url| *url == entry.discovery_url));
+        if let Some(url) = self.discovery_url.as_ref().filter(|_| !by_file) {
             return Some(DiscoveryPlace { url: url.clone(), ca_pem: self.discovery_ca.clone(), stated: true });
         }
         if let Some(entry) = entry {
-            let ca_pem = entry.certificate_authority.map(String::into_bytes).or_else(|| self.discovery_ca.clone());
+            let ca_pem = entry.certificate_authority.map(String::into_bytes);
             return Some(DiscoveryPlace { url: entry.discovery_url, ca_pem, stated: true });
         }
         if let Some(url) = &self.published_at {
             // By which CA the target trusts it, the start does not say.
             return Some(DiscoveryPlace { url: url.clone(), ca_pem: self.discovery_ca.clone(), stated: self.discovery_ca.is_some() });
         }
-        let issuer = issuer.or(self.issuer.as_deref())?;
+        // What a tenant's token names is not where this machine fetches from, as long as the hub says its issuer.
+        let issuer = self.issuer.as_deref().or(issuer.filter(|_| !self.target_is_tenants))?;
         let url = format!("{}{DISCOVERY}", issuer.strip_suffix('/').unwrap_or(issuer));
         Some(DiscoveryPlace { url, ca_pem: self.discovery_ca.clone(), stated: false })
     }
@@ -129,6 +185,7 @@ pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
         Ok(configuration) => configuration,
         Err(error) => return Plan { problem: Some(problem(Reason::ConfigurationInvalid, error.to_string())), ..plan },
     };
+    plan.hub_name = Some(configuration.server.hub_name.clone());
     plan.published_at = Some(format!("{}{DISCOVERY}", configuration.server.public_url.as_str().trim_end_matches('/')));
     plan.issuer =
         hub_issuer(&direct.hub).await.or_else(|| configuration.server.hub_issuer.as_ref().map(|issuer| issuer.as_str().to_owned()));
@@ -138,6 +195,7 @@ pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
         plan.problem = Some(problem(Reason::TargetNotGranted, "there is no access of this name that leads to a target".to_owned()));
         return plan;
     };
+    plan.target_name = Some(target.name.to_string());
     plan.audiences = vec![target.audience.as_str().to_owned()];
     plan.own_issuers.extend(target.target_issuer.as_ref().map(|issuer| issuer.as_str().to_owned()));
     let ca_pem = match &target.certificate {
@@ -160,11 +218,36 @@ pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
     plan
 }
 
-async fn secret_authority(
-    hub: &HubAccess,
-    namespace: &Namespace,
-    name: &keyferry_core::name::ObjectName,
-) -> Result<Option<Vec<u8>>, String> {
+/// A plan from a listed TargetCluster. There is no token to it: which ServiceAccount would ask is for a TargetAccess to say.
+pub async fn from_target(name: &str, config: Option<&Path>, hub: &HubAccess) -> Plan {
+    let mut plan = Plan::named(format!("targetcluster/{name}"));
+    let listed = match ListedTargets::read(config, hub).await {
+        Ok(listed) => listed,
+        Err(detail) => return Plan { problem: Some(problem(Code::StartUnread, detail)), ..plan },
+    };
+    let Some(target) = listed.named(name) else {
+        let detail = format!("{} has no TargetCluster {name} that can be read", listed.place());
+        return Plan { problem: Some(problem(Code::StartUnread, detail)), ..plan };
+    };
+    plan.issuer = match hub_client(hub).await {
+        Ok(client) => issuer_of(&client).await,
+        Err(_) => None,
+    };
+    plan.target_name = Some(target.name.to_string());
+    plan.audiences = vec![target.audience.as_str().to_owned()];
+    plan.own_issuers.extend(target.target_issuer.as_ref().map(|issuer| issuer.as_str().to_owned()));
+    match listed.ca_pem(target).await {
+        Ok(ca_pem) => {
+            let (tls_server_name, proxy_url) = (target.tls_server_name.clone(), target.proxy_url.clone());
+            plan.target =
+                Some(TargetAddress { url: target.address.clone(), ca_pem: ca_pem.map(String::into_bytes), tls_server_name, proxy_url });
+        }
+        Err(detail) => plan.problem = Some(problem(Reason::CertificateAuthorityInvalid, detail)),
+    }
+    plan
+}
+
+async fn secret_authority(hub: &HubAccess, namespace: &Namespace, name: &ObjectName) -> Result<Option<Vec<u8>>, String> {
     let client = hub_client(hub).await?;
     let entry = KubeCertificateSecrets::new(client, namespace.clone()).certificate(name).await.map_err(|error| error.to_string())?;
     entry.pem.map(Some).ok_or_else(|| "the Secret of certSecretRef has no ca.crt".to_owned())
@@ -192,6 +275,11 @@ struct Secret {
 /// Reads the Secret as Flux does: the named key, else `value`, else `value.yaml`.
 pub(super) async fn read_secret(client: &HubClient, namespace: &Namespace, name: &str, key: Option<&str>, plan: &mut Plan) {
     use base64::Engine;
+    // A tenant can have written the name: as part of a path it could lead to another namespace.
+    let Ok(name) = ObjectName::new(name) else {
+        plan.problem = Some(problem(Code::FluxReferenceUnusable, format!("{name:?} is no name of a Secret")));
+        return;
+    };
     let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
     let secret: Secret = match client.get_object(&path, "Secret").await {
         Ok(secret) => secret,
@@ -211,7 +299,10 @@ pub(super) async fn read_secret(client: &HubClient, namespace: &Namespace, name:
     };
     let text = base64::engine::general_purpose::STANDARD.decode(data.expose_secret()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     match text.ok_or("it is no text").and_then(|text| found_kubeconfig::read(&text)) {
-        Ok(found) => plan.take(found),
+        Ok(found) => {
+            plan.take(found);
+            plan.target_is_tenants = true;
+        }
         Err(detail) => plan.problem = unusable(detail),
     }
 }
@@ -222,26 +313,89 @@ impl Plan {
         self.target = Some(found.target);
         self.held = Held::Token(found.token.expose_secret().as_bytes().to_vec());
     }
-}
 
-/// Mints a token on the hub, with your own rights.
-pub(super) async fn mint(client: &HubClient, namespace: &Namespace, account: &str, audiences: &[String]) -> Held {
-    #[derive(Deserialize)]
-    struct Answer {
-        status: Status,
+    /// Compares what a tenant can have written with the listed targets, and issues the token that the start asks for. What is neither
+    /// listed nor permitted becomes the plan's problem: the target is then asked nothing, and no token is issued.
+    pub async fn admit(mut self, config: Option<&Path>, hub: &HubAccess, permission: Permission) -> Plan {
+        if !self.target_is_tenants && self.to_issue.is_none() {
+            return self;
+        }
+        let listed = ListedTargets::read(config, hub).await;
+        match self.compare(&listed, permission).await {
+            Ok(name) => self.target_name = name,
+            Err((cause, detail)) => {
+                self.target = None;
+                self.to_issue = None;
+                self.refused = true;
+                let problem = problem(cause, format!("{detail}. No token was issued or sent"));
+                self.problem = Some(self.problem.unwrap_or(problem));
+                return self;
+            }
+        }
+        if let Some(TokenOrder { account, audience }) = self.to_issue.take() {
+            self.held = match checked_mint::mint(hub, &account, &audience).await {
+                Ok(token) => Held::Token(token.expose_secret().as_bytes().to_vec()),
+                Err(error) => Held::Failed(problem(error.reason(), format!("ServiceAccount {account}: {error}"))),
+            };
+        }
+        self
     }
-    #[derive(Deserialize)]
-    struct Status {
-        token: SecretString,
-    }
-    let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
-    let request = json!({
-        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": { "audiences": audiences, "expirationSeconds": 600 },
-    });
-    let answer: Result<Answer, HubError> = client.create(&path, &request, "TokenRequest").await;
-    match answer {
-        Ok(answer) => Held::Token(answer.status.token.expose_secret().as_bytes().to_vec()),
-        Err(error) => Held::Failed(problem(error.mint_reason(), format!("ServiceAccount {namespace}/{account}: {error}"))),
+
+    /// The name of the listed target, if it is one.
+    async fn compare(&self, listed: &Result<ListedTargets, String>, permission: Permission) -> Result<Option<String>, (Cause, String)> {
+        let unlisted = |detail: String| {
+            (Code::TargetNotListed.into(), format!("{detail}. If this target is meant, give --allow-unlisted-target as well"))
+        };
+        let audience = self.to_issue.as_ref().map(|order| &order.audience);
+        if let (Ok(known), Some(audience)) = (listed, audience)
+            && known.is_callers(audience)
+        {
+            return Err((Reason::AudienceIsHubs.into(), format!("{:?} is the audience of Keyferry's own callers", audience.as_str())));
+        }
+        if audience.is_some_and(|audience| self.issuer.as_deref() == Some(audience.as_str())) {
+            let detail = "its audience is the hub's issuer, so the token would be a credential of the hub".to_owned();
+            return Err((Reason::AudienceIsHubs.into(), detail));
+        }
+        let unread = |error: &String| unlisted(format!("it could not be compared with the listed targets: {error}"));
+        let Some(target) = self.target.as_ref().filter(|_| self.target_is_tenants) else {
+            // The user has named the target by flags; the audience alone is the tenant's.
+            let Some(audience) = audience.filter(|_| !permission.audience && !permission.unlisted_target) else { return Ok(None) };
+            return match listed {
+                Ok(known) if known.with_audience(audience).is_some() => Ok(None),
+                Ok(known) => {
+                    Err(unlisted(format!("its audience {:?} is that of no TargetCluster of {}", audience.as_str(), known.place())))
+                }
+                Err(error) => Err(unread(error)),
+            };
+        };
+        let known = match listed {
+            Ok(known) => known,
+            Err(_) if permission.unlisted_target => return Ok(None),
+            Err(error) => return Err(unread(error)),
+        };
+        let difference = match (known.find(target, audience).await, audience) {
+            // An audience of the user's own is not held against the list, but for those of other targets: this one could use the token there.
+            (Ok(found), Some(audience))
+                if found.audience != *audience && (!permission.audience || known.with_audience(audience).is_some()) =>
+            {
+                let (name, theirs) = (&found.name, found.audience.as_str());
+                format!("its audience is {:?}, that of TargetCluster {name} with this address is {theirs:?}", audience.as_str())
+            }
+            (Ok(found), _) => return Ok(Some(found.name.to_string())),
+            (Err(difference), _) => difference,
+        };
+        if !permission.unlisted_target {
+            return Err(unlisted(difference));
+        }
+        // Even then no token is issued that a listed target would take: this one could use it there.
+        match audience.and_then(|audience| known.with_audience(audience)) {
+            Some(other) => {
+                let detail =
+                    format!("{difference}; and its audience is that of TargetCluster {}, whose tokens go nowhere else", other.name);
+                Err((Code::TargetNotListed.into(), detail))
+            }
+            None => Ok(None),
+        }
     }
 }
 
@@ -255,13 +409,10 @@ async fn hub_issuer(hub: &HubAccess) -> Option<String> {
     issuer_of(&hub_client(hub).await.ok()?).await
 }
 
-/// The hub's issuer, where it may be read.
-pub(super) async fn issuer_of(client: &HubClient) -> Option<String> {
-    let document: Value = client.get_object(DISCOVERY, "discovery document").await.ok()?;
-    Some(document.get("issuer")?.as_str()?.to_owned())
-}
-
 /// A problem by its name.
 pub(super) fn problem(cause: impl Into<Cause>, detail: impl Into<String>) -> Problem {
     Problem { cause: cause.into(), detail: detail.into() }
 }
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests;

@@ -8,7 +8,7 @@ use keyferry_trust::doctor::{Answer, Asked, Fetched, Identity};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
-use super::fetch::{Way, authorities, exchange, fault};
+use super::fetch::{Way, authorities, bounded, exchange, fault};
 use super::{DoctorError, TargetAddress};
 use crate::clock::{Clock, SystemClock};
 use crate::connection_fault::Place;
@@ -81,10 +81,12 @@ impl TargetCalls {
         let date = date.and_then(|text| rfc2822::DateTimeParser::new().parse_timestamp(text).ok());
         // The date has no fractions: within a second, there is nothing to tell.
         let skew = date.map(|date| SignedDuration::from_secs(date.duration_since(clock.now().wall).as_secs()));
-        let status = response.status().as_u16();
-        let body = response.bytes().await.map(|bytes| bytes.to_vec()).unwrap_or_default();
-        let version = serde_json::from_slice::<Value>(&body).ok();
-        Greeting { skew, minor: version.as_ref().and_then(minor), answer: Fetched::Answer(Answer { status, body }) }
+        let answer = bounded(response, Way::Known(self.place.as_ref())).await;
+        let version = match &answer {
+            Fetched::Answer(answer) => serde_json::from_slice::<Value>(&answer.body).ok(),
+            _ => None,
+        };
+        Greeting { skew, minor: version.as_ref().and_then(minor), answer }
     }
 
     /// Who the bearer is to the target, or would be as another.
@@ -167,9 +169,9 @@ impl TargetCalls {
             (1.., ..) => Asked::Yes(format!("{own} rule(s) in {place}")),
             (0, true, _) => Asked::Unknown("the target cannot list the user's rules".to_owned()),
             (0, false, Some(_)) => Asked::No(format!("no rule in {place} but everybody's")),
-            (0, false, None) => {
-                Asked::Unknown("no rights in the whole cluster or in default; give --target-namespace or --needs".to_owned())
-            }
+            (0, false, None) => Asked::NothingYet(
+                "the user has no rights yet in the whole cluster or in default; --target-namespace or --needs says where and what is needed".to_owned(),
+            ),
         }
     }
 

@@ -101,8 +101,28 @@ pub enum Asked {
     Yes(String),
     /// No.
     No(String),
+    /// No, but nobody has said what is needed, so that nothing may be missing.
+    NothingYet(String),
     /// It could not be asked, or the answer does not say it.
     Unknown(String),
+}
+
+/// A binding of the target that names the hub's ServiceAccount by a wrong subject.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MistakenBinding {
+    /// Kind, namespace and name, like `RoleBinding apps/deployers`.
+    pub binding: String,
+    /// Its subject, in words.
+    pub subject: String,
+}
+
+/// What an object of Flux says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FluxReady {
+    /// `status` of its condition `Ready`: True, False or Unknown.
+    pub status: String,
+    /// `reason` and `message` of that condition.
+    pub message: String,
 }
 
 /// What was seen of the target.
@@ -124,8 +144,12 @@ pub struct Target {
     pub identity: Identity,
     /// Whether the user may impersonate.
     pub impersonation: Asked,
+    /// As whom the target answered to impersonation, where that is not who was impersonated.
+    pub impersonation_ignored: Option<String>,
     /// Whether the user may do what is asked for, or anything.
     pub rights: Asked,
+    /// Bindings that were meant for the user and name another subject, where they could be read.
+    pub mistaken_bindings: Vec<MistakenBinding>,
     /// Whether HEAD /livez/ping is let through.
     pub ping: Asked,
 }
@@ -157,6 +181,10 @@ pub struct Evidence {
     pub jwks_uri: Option<String>,
     /// The keys.
     pub keys: Fetched,
+    /// The hub's name, where it is known: `<hubName>:` begins every user name at the target.
+    pub hub_name: Option<String>,
+    /// What the object of Flux that was started from says of itself.
+    pub flux: Option<FluxReady>,
     /// The target's AuthenticationConfiguration, where it was given.
     pub configuration: Option<ConfigurationFile>,
     /// The target.

@@ -48,6 +48,13 @@ pub fn entry_for(bytes: &[u8], issuer: Option<&str>) -> Option<Entry> {
     })
 }
 
+/// Every `issuer.url` of a file, in its order; none where the file cannot be read.
+#[must_use]
+pub fn issuers_of(bytes: &[u8]) -> Vec<String> {
+    let loaded = Minor::ALL.into_iter().rev().find_map(|minor| config::load(bytes, minor).ok());
+    loaded.map(|loaded| loaded.configuration.jwt.into_iter().map(|entry| entry.issuer.url).collect()).unwrap_or_default()
+}
+
 /// Where an issuer has its discovery document by itself (OpenID Connect Discovery 1.0, section 4).
 pub(crate) fn well_known(issuer: &str) -> String {
     format!("{}/.well-known/openid-configuration", issuer.strip_suffix('/').unwrap_or(issuer))
@@ -71,8 +78,17 @@ pub fn predict(file: &[u8], minor: Minor, own_issuers: &[String], token: &Token,
         Union::Accepted(user) => Prediction::Accepted(user.clone()),
         Union::Rejected(rejection) => Prediction::Rejected(rejection.code, rejection.message.clone()),
         Union::Undetermined(undetermined) => Prediction::Undetermined(undetermined.code, undetermined.reason.clone()),
-        Union::Skipped => Prediction::Rejected(Code::IssuerDiffers, "no entry of the file is for the token's issuer".to_owned()),
+        Union::Skipped => {
+            let (theirs, ours) = (token.issuer.as_deref().unwrap_or_default(), issuers_of(file));
+            let words = format!("no entry of the file is for the token's issuer: its iss is {theirs:?}, issuer.url is {}", listed(&ours));
+            Prediction::Rejected(Code::IssuerDiffers, words)
+        }
     }
+}
+
+/// Texts, quoted.
+pub(super) fn listed(texts: &[String]) -> String {
+    texts.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>().join(" or ")
 }
 
 fn refused(invalid: &Invalid) -> Prediction {

@@ -34,6 +34,9 @@ pub struct Report {
     pub broken: Option<ReportedHop>,
     /// Every hop, in the order of the way.
     pub hops: Vec<ReportedHop>,
+    /// The commands that would find out, or show, more.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub next: Vec<String>,
 }
 
 /// A hop.
@@ -70,7 +73,7 @@ impl Report {
             })
             .collect();
         let broken = hops.iter().find(|hop| Some(hop.hop) == diagnosis.broken).cloned();
-        Self { schema: SCHEMA, start: start.to_owned(), modes, verdict: diagnosis.verdict, broken, hops }
+        Self { schema: SCHEMA, start: start.to_owned(), modes, verdict: diagnosis.verdict, broken, hops, next: Vec::new() }
     }
 }
 

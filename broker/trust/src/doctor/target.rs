@@ -1,11 +1,21 @@
 //! The hops that the target shows: its file, what it knows of the issuer, and what it lets the bearer do.
 
+use super::prediction::listed;
 use super::token::Seen;
-use super::{Asked, Evidence, Fetched, Finding, Hop, Identity, Prediction, Review, Status, cause_of, hash_of, predict};
+use super::{
+    Asked, ConfigurationFile, Evidence, Fetched, Finding, Hop, Identity, Prediction, Review, Status, cause_of, hash_of, issuers_of,
+    name_fault, predict,
+};
 use crate::Code;
+use crate::lint::{Severity, lint};
 
 /// The file and the target's own view of the keys: one question has the answer to both.
 pub(super) fn trust(evidence: &Evidence, seen: &Seen) -> (Finding, Finding) {
+    let (configuration, keys) = trusted(evidence, seen);
+    (with_lint(configuration, evidence), keys)
+}
+
+fn trusted(evidence: &Evidence, seen: &Seen) -> (Finding, Finding) {
     let keys = |known: &str| match evidence.accepted() {
         true => Finding::well(Hop::TargetKeys, "the target verified the token"),
         false => Finding::open(Hop::TargetKeys, known),
@@ -17,7 +27,7 @@ pub(super) fn trust(evidence: &Evidence, seen: &Seen) -> (Finding, Finding) {
         return (Finding::broken(Hop::Configuration, Code::IssuerIsTargets, detail), keys("it cannot know the issuer as another's"));
     }
     if let Some(Review::Refused(words)) = &evidence.target.review {
-        return by_review(words);
+        return by_review(words, evidence, seen);
     }
     let asked = match &evidence.target.review {
         Some(Review::Failed(how)) => format!("the TokenReview could not be had: {how}"),
@@ -26,16 +36,76 @@ pub(super) fn trust(evidence: &Evidence, seen: &Seen) -> (Finding, Finding) {
     (configuration(evidence, seen), keys(&asked))
 }
 
-fn by_review(words: &str) -> (Finding, Finding) {
-    let detail = format!("the target says: {words}");
+fn by_review(words: &str, evidence: &Evidence, seen: &Seen) -> (Finding, Finding) {
     let unread = || Finding::open(Hop::TargetKeys, "the target did not come so far");
-    match cause_of(words) {
-        Some((Hop::TargetKeys, code)) => {
-            (Finding::open(Hop::Configuration, "the target did not come so far"), Finding::broken(Hop::TargetKeys, code, detail))
-        }
-        Some((_, code)) => (Finding::broken(Hop::Configuration, code, detail), unread()),
-        None => (Finding::broken(Hop::Configuration, Code::TokenRefused, detail), unread()),
+    let (hop, code) = cause_of(words).unwrap_or((Hop::Configuration, Code::TokenRefused));
+    let mut detail = format!("the target says: {words}");
+    if hop == Hop::TargetKeys {
+        return (Finding::open(Hop::Configuration, "the target did not come so far"), Finding::broken(Hop::TargetKeys, code, detail));
     }
+    if let Some(disagreement) = disagreement(code, evidence, seen) {
+        let detail = format!("{detail}; {disagreement}");
+        return (Finding::broken(Hop::Configuration, Code::ConfigurationNotInForce, detail), unread());
+    }
+    if code == Code::IssuerDiffers {
+        let issuer = seen.issuer().unwrap_or_default();
+        detail = format!("{detail}: it knows no issuer {issuer:?}");
+        if let Some(file) = &evidence.configuration {
+            detail = format!("{detail}; issuer.url of the file is {}", listed(&issuers_of(&file.bytes)));
+        }
+    }
+    (Finding::broken(Hop::Configuration, code, detail), unread())
+}
+
+/// What follows where the file takes the token and the target, by its own words, does not: it runs without the file.
+fn disagreement(code: Code, evidence: &Evidence, seen: &Seen) -> Option<String> {
+    let file = evidence.configuration.as_ref()?;
+    // These are no matter of the file, or of two clocks.
+    let elsewhere = [Code::IssuerIsTargets, Code::TokenExpired, Code::TokenNotYetValid, Code::MalformedJwt, Code::AlgorithmUnsupported];
+    if elsewhere.contains(&code) || code == Code::TokenRefused {
+        return None;
+    }
+    let prediction = predict(&file.bytes, evidence.target.minor?, &[], seen.token.as_ref()?, jwks(evidence), evidence.target_time());
+    if !matches!(prediction, Prediction::Accepted(_)) {
+        return None;
+    }
+    let theirs = if code == Code::IssuerDiffers { "the target does not know its issuer" } else { "the target decides otherwise" };
+    Some(match runs_with(file, evidence) {
+        Some(true) => {
+            format!(
+                "the file takes this token, {theirs}, though an apiserver there has the file: behind one address some may run without it"
+            )
+        }
+        _ => format!(
+            "the file takes this token, {theirs}: the file is not active. Was kube-apiserver restarted with --authentication-config and \
+             this file?"
+        ),
+    })
+}
+
+/// A file with an error of lint gives rights away, whatever it makes of this token.
+fn with_lint(finding: Finding, evidence: &Evidence) -> Finding {
+    let (Some(file), Some(minor)) = (&evidence.configuration, evidence.target.minor) else { return finding };
+    let found = lint(&file.bytes, minor, &[]).into_iter().find(|found| found.severity == Severity::Error);
+    let Some(found) = found.filter(|found| finding.cause != Some(found.code.into())) else { return finding };
+    let line = found.line.map_or_else(String::new, |line| format!(" (line {line})"));
+    let words = format!("{} at {}{line} of the file: {}", found.code, found.path, found.message);
+    match finding.status {
+        Status::Broken => Finding { detail: format!("{}; also {words}", finding.detail), ..finding },
+        _ => Finding::broken(Hop::Configuration, found.code, words),
+    }
+}
+
+fn jwks(evidence: &Evidence) -> Option<&[u8]> {
+    match &evidence.keys {
+        Fetched::Answer(answer) if answer.status == 200 => Some(answer.body.as_slice()),
+        _ => None,
+    }
+}
+
+/// Whether the target's metrics show this file's hash.
+fn runs_with(file: &ConfigurationFile, evidence: &Evidence) -> Option<bool> {
+    evidence.target.in_force.as_ref().map(|hashes| hashes.contains(&hash_of(&file.bytes)))
 }
 
 fn configuration(evidence: &Evidence, seen: &Seen) -> Finding {
@@ -52,13 +122,9 @@ fn configuration(evidence: &Evidence, seen: &Seen) -> Finding {
     let Some(minor) = evidence.target.minor else {
         return Finding::open(hop, "the target's release is not known, or not one of 1.30 to 1.37; give --kubernetes");
     };
-    let jwks = match &evidence.keys {
-        Fetched::Answer(answer) if answer.status == 200 => Some(answer.body.as_slice()),
-        _ => None,
-    };
     let own = &evidence.target.own_issuers;
-    let prediction = predict(&file.bytes, minor, own, token, jwks, evidence.target_time());
-    let same = evidence.target.in_force.as_ref().map(|hashes| hashes.contains(&hash_of(&file.bytes)));
+    let prediction = predict(&file.bytes, minor, own, token, jwks(evidence), evidence.target_time());
+    let same = runs_with(file, evidence);
     let compared = match same {
         Some(true) => "this file is in force",
         Some(false) => "another file is in force",
@@ -94,23 +160,57 @@ pub(super) fn connection(evidence: &Evidence) -> Finding {
     }
 }
 
-pub(super) fn authentication(evidence: &Evidence) -> Finding {
+pub(super) fn authentication(evidence: &Evidence, seen: &Seen) -> Finding {
     let hop = Hop::Authentication;
+    let known = match (&evidence.target.identity, &evidence.target.review) {
+        (Identity::Known(name), _) => name,
+        // The bearer could not be asked, but somebody with rights there has asked about the token.
+        (Identity::NotAsked | Identity::Failed(_), Some(Review::Authenticated(name))) => name,
+        (Identity::Refused, _) => return Finding::broken(hop, Code::TokenRefused, "the target answers 401"),
+        (Identity::NotAsked, _) => return Finding::open(hop, "there was nobody to ask, or nothing to show"),
+        (Identity::Failed(how), _) => return Finding::open(hop, how),
+    };
+    if let Some((cause, detail)) = name_fault(known, seen.subject(), evidence.hub_name.as_deref()) {
+        return Finding::broken(hop, cause, detail);
+    }
     match &evidence.target.identity {
-        Identity::NotAsked => Finding::open(hop, "there was nobody to ask, or nothing to show"),
-        Identity::Refused => Finding::broken(hop, Code::TokenRefused, "the target answers 401"),
         Identity::Known(name) if name.is_empty() => Finding::well(hop, "the target knows the bearer, and does not say by which name"),
-        Identity::Known(name) => Finding::well(hop, name),
         Identity::Failed(how) => Finding::open(hop, how),
+        Identity::NotAsked => Finding::open(hop, "there was nobody to ask, or nothing to show"),
+        _ => Finding::well(hop, known),
     }
 }
 
 pub(super) fn impersonation(evidence: &Evidence) -> Finding {
+    if let Some(name) = &evidence.target.impersonation_ignored {
+        let detail = format!("the target answers as {name:?} where another user is impersonated");
+        return Finding::broken(Hop::Impersonation, Code::ImpersonationIgnored, detail);
+    }
     question(Hop::Impersonation, &evidence.target.impersonation, Code::ImpersonationDenied, Status::Broken)
 }
 
 pub(super) fn rights(evidence: &Evidence) -> Finding {
-    question(Hop::Rights, &evidence.target.rights, Code::NoRights, Status::Broken)
+    let finding = question(Hop::Rights, &evidence.target.rights, Code::NoRights, Status::Broken);
+    let mistaken = &evidence.target.mistaken_bindings;
+    if finding.cause.is_none() || mistaken.is_empty() {
+        return finding;
+    }
+    let name = match &evidence.target.identity {
+        Identity::Known(name) => name.as_str(),
+        _ => "",
+    };
+    let told = mistaken.iter().take(3).map(|found| format!("{} names {}", found.binding, found.subject)).collect::<Vec<_>>().join("; ");
+    Finding { detail: format!("{}. {told}; it must be kind User, name {name}", finding.detail), ..finding }
+}
+
+/// What Flux says comes last: it is an effect of what is before it, or of something that is not on the way to the target.
+pub(super) fn flux(evidence: &Evidence) -> Finding {
+    let Some(ready) = &evidence.flux else { return Finding::not_asked(Hop::Flux, "nothing asks for it") };
+    let detail = format!("Ready is {}: {}", ready.status, ready.message);
+    match ready.status.as_str() {
+        "True" => Finding::well(Hop::Flux, detail),
+        _ => Finding::warning(Hop::Flux, Code::FluxNotReady, detail),
+    }
 }
 
 pub(super) fn flow_control(evidence: &Evidence) -> Finding {
@@ -122,6 +222,7 @@ fn question(hop: Hop, asked: &Asked, code: Code, if_not: Status) -> Finding {
         Asked::NotAsked => Finding::not_asked(hop, "nothing asks for it"),
         Asked::Yes(detail) => Finding::well(hop, detail),
         Asked::No(detail) => Finding::new(hop, if_not, Some(code.into()), detail),
+        Asked::NothingYet(detail) => Finding::warning(hop, code, detail),
         Asked::Unknown(detail) => Finding::open(hop, detail),
     }
 }

@@ -83,7 +83,7 @@ fn refused(evidence: &mut Evidence) {
 #[test]
 fn each_hop_stands_once_and_in_its_order() {
     let findings = examine(&sound()).findings;
-    assert_eq!(findings.len(), 15);
+    assert_eq!(findings.len(), 16);
     assert!(findings.is_sorted_by(|one, next| one.hop < next.hop));
     assert!(examine(&Evidence::default()).findings.iter().all(|finding| finding.status != Status::Broken), "nothing seen, nothing broken");
 }
@@ -147,6 +147,101 @@ fn a_file_names_the_cause_of_a_refusal() {
         Code::ConfigurationNotInForce,
     );
     assert_undetermined(|e| (refused(e), e.configuration = file(rule), e.target.minor = None).2);
+}
+
+#[test]
+fn a_file_that_takes_what_the_target_refuses_is_not_active() {
+    let refusal = |words: &str| Some(Review::Refused(words.to_owned()));
+    let (unknown, audience) =
+        ("invalid bearer token", "[invalid bearer token, oidc: verify token: oidc: expected audience \"a\" got [\"t\"]]");
+    for words in [unknown, audience] {
+        assert_broken(
+            |e| (refused(e), e.configuration = file(""), e.target.review = refusal(words)).2,
+            Hop::Configuration,
+            Code::ConfigurationNotInForce,
+        );
+    }
+    // The file refuses it too: then the target's words are the cause.
+    let rule = "  claimValidationRules: [{expression: \"claims.sub == 'x'\"}]\n";
+    assert_broken(
+        |e| (refused(e), e.configuration = file(rule), e.target.review = refusal(unknown)).2,
+        Hop::Configuration,
+        Code::IssuerDiffers,
+    );
+    let mut evidence = sound();
+    refused(&mut evidence);
+    evidence.target.review = refusal(unknown);
+    let other = file("").map(|file| String::from_utf8(file.bytes).unwrap().replace(ISSUER, "https://hub.example.com/"));
+    evidence.configuration = other.map(|text| ConfigurationFile { bytes: text.into() });
+    let detail = finding(&examine(&evidence), Hop::Configuration).detail;
+    assert!(detail.contains("\"https://hub.example.com\"") && detail.contains("\"https://hub.example.com/\""), "{detail}");
+}
+
+#[test]
+fn a_name_that_is_not_the_hubs_is_broken_though_the_target_takes_the_token() {
+    let known = |name: &str| Identity::Known(name.to_owned());
+    let subject = "system:serviceaccount:a:b";
+    assert_broken(|e| e.target.identity = known(subject), Hop::Authentication, Code::EmptyPrefix);
+    // What is undetermined before it does not hide it, as it hides a refusal.
+    assert_broken(
+        |e| (e.target.identity = known(subject), e.target.skew = None, e.discovery = Fetched::NotTried).0,
+        Hop::Authentication,
+        Code::EmptyPrefix,
+    );
+    let other = format!("other:{subject}");
+    assert_broken(
+        |e| (e.hub_name = Some("hub".to_owned()), e.target.identity = known(&other)).1,
+        Hop::Authentication,
+        Reason::IdentityUnexpected,
+    );
+    let mut evidence = sound();
+    evidence.hub_name = Some("hub".to_owned());
+    assert_eq!(finding(&examine(&evidence), Hop::Authentication).status, Status::Well);
+    // Who cannot be asked as the bearer is judged by the TokenReview.
+    assert_broken(
+        |e| (e.target.identity = Identity::NotAsked, e.target.review = Some(Review::Authenticated(subject.to_owned()))).1,
+        Hop::Authentication,
+        Code::EmptyPrefix,
+    );
+}
+
+#[test]
+fn an_error_of_lint_breaks_the_file_though_it_takes_the_token() {
+    let mut evidence = sound();
+    evidence.configuration = file("");
+    let with = |from: &str, to: &str| {
+        let text = String::from_utf8(file("").unwrap().bytes).unwrap();
+        assert!(text.contains(from));
+        Some(ConfigurationFile { bytes: text.replace(from, to).into() })
+    };
+    assert_ne!(finding(&examine(&evidence), Hop::Configuration).status, Status::Broken);
+    assert_broken(|e| e.configuration = with("'hub:'", "''"), Hop::Configuration, Code::EmptyPrefix);
+    assert_broken(|e| e.configuration = with("'hub:'", "'system:hub:'"), Hop::Configuration, Code::SystemPrefix);
+}
+
+#[test]
+fn rights_that_nobody_asked_for_are_a_warning_and_a_wrong_subject_is_named() {
+    let mut evidence = sound();
+    evidence.target.rights = Asked::NothingYet("no rights".to_owned());
+    let found = MistakenBinding { binding: "RoleBinding apps/x".to_owned(), subject: "kind ServiceAccount a/b".to_owned() };
+    evidence.target.mistaken_bindings = vec![found];
+    let diagnosis = examine(&evidence);
+    let rights = finding(&diagnosis, Hop::Rights);
+    assert_eq!((diagnosis.broken, rights.status, rights.cause), (None, Status::Warning, Some(Code::NoRights.into())));
+    assert!(
+        rights.detail.contains("RoleBinding apps/x names kind ServiceAccount a/b; it must be kind User, name hub:system:"),
+        "{rights:?}"
+    );
+}
+
+#[test]
+fn impersonation_that_is_ignored_is_broken_and_flux_is_quoted() {
+    assert_broken(|e| e.target.impersonation_ignored = Some("hub:x".to_owned()), Hop::Impersonation, Code::ImpersonationIgnored);
+    let mut evidence = sound();
+    evidence.flux = Some(FluxReady { status: "False".to_owned(), message: "BuildFailed: no such file".to_owned() });
+    let flux = finding(&examine(&evidence), Hop::Flux);
+    assert_eq!((flux.status, flux.cause), (Status::Warning, Some(Code::FluxNotReady.into())));
+    assert!(flux.detail.contains("BuildFailed: no such file"), "{flux:?}");
 }
 
 #[test]

@@ -32,6 +32,10 @@ impl Seen {
         self.token.as_ref()?.issuer.as_deref().ok()
     }
 
+    pub(super) fn subject(&self) -> Option<&str> {
+        self.token.as_ref()?.subject()
+    }
+
     pub(super) fn signed(&self) -> Option<&Signed> {
         match &self.token.as_ref()?.form {
             Form::Signed(Ok(signed)) => Some(signed),

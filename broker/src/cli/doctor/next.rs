@@ -1,0 +1,159 @@
+//! What to do after doctor's answer: the command to type, and the RBAC that is missing.
+
+use std::path::Path;
+
+use keyferry_trust::Code;
+use keyferry_trust::doctor::{Hop, Mode, Report, ReportedHop, Status, Verdict};
+use keyferry_trust::rights::{binding, role_for, subject};
+use serde_json::{Value, json};
+
+/// The commands that would find out more; none where the report says all of it.
+pub(super) fn commands(report: &Report, auth_config: Option<&Path>) -> Vec<String> {
+    let program = std::env::args_os().next();
+    let program = program.as_deref().map(Path::new).and_then(Path::file_name).and_then(|name| name.to_str());
+    let program = if program == Some("kubectl-keyferry") { "kubectl keyferry" } else { "keyferry" };
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    after(report, auth_config, program, &arguments)
+}
+
+fn after(report: &Report, auth_config: Option<&Path>, program: &str, arguments: &[String]) -> Vec<String> {
+    let same = [program.to_owned()].into_iter().chain(arguments.iter().map(|argument| quoted(argument))).collect::<Vec<_>>().join(" ");
+    let at = |hop: Hop| report.hops.iter().find(|found| found.hop == hop);
+    let open = |hop: Hop| at(hop).is_some_and(|found| found.status == Status::Undetermined);
+    let because = |hop: &ReportedHop, code: Code| hop.reason == Some(code.into());
+    if let Some(broken) = &report.broken {
+        if because(broken, Code::TargetNotListed) {
+            return vec![format!("{same} --allow-unlisted-target")];
+        }
+        // Lint has the line of the file, and what else is wrong with it.
+        return match auth_config {
+            Some(file) if matches!(broken.hop, Hop::Configuration | Hop::Discovery | Hop::Keys | Hop::Authentication) => {
+                vec![format!("{program} lint --network {}", quoted(&file.display().to_string()))]
+            }
+            _ => Vec::new(),
+        };
+    }
+    if report.verdict != Verdict::Undetermined {
+        return Vec::new();
+    }
+    if open(Hop::Token) {
+        return match report.start.strip_prefix("targetcluster/") {
+            Some(_) => vec![
+                format!("kubectl get targetaccesses --all-namespaces"),
+                format!("{program} doctor targetaccess/NAME --namespace NAMESPACE --config FILE"),
+            ],
+            None => vec![format!("{same} --target-token-file FILE")],
+        };
+    }
+    if at(Hop::Authentication).is_some_and(|found| because(found, Code::TokenRefused)) {
+        let mut next = Vec::new();
+        if !report.modes.contains(&Mode::TargetKubeconfig) {
+            next.push(format!("{same} --target-kubeconfig FILE"));
+        }
+        if !report.modes.contains(&Mode::Configuration) {
+            next.push(format!("{same} --auth-config FILE"));
+        }
+        return next;
+    }
+    if open(Hop::Discovery) || open(Hop::Keys) {
+        return vec![format!("{same} --discovery-url URL --discovery-ca FILE")];
+    }
+    if open(Hop::Connection) {
+        return vec![format!("{same} --target-address URL --target-certificate-authority FILE")];
+    }
+    Vec::new()
+}
+
+/// A word of a shell's command line.
+fn quoted(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=,@%+".contains(&byte);
+    if !text.is_empty() && text.bytes().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", super::ui::plain(text).replace('\'', "'\\''"))
+    }
+}
+
+/// The objects that give a user what it needs, or the binding to a role that is there, as YAML.
+pub(super) fn rbac(user: &str, needs: &[Value], namespace: Option<&str>) -> String {
+    let text = |need: &Value, name: &str| need[name].as_str().unwrap_or_default().to_owned();
+    let rights: Vec<(String, String, String)> = needs
+        .iter()
+        .map(|need| {
+            let parts = [text(need, "resource"), text(need, "subresource")];
+            let resource = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
+            (text(need, "group"), resource, text(need, "verb"))
+        })
+        .collect();
+    let objects = if rights.is_empty() {
+        // Which role it needs is for the target's admin to say; view harms least.
+        vec![json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": { "name": "keyferry-user", "namespace": namespace.unwrap_or("default") },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view" }, "subjects": [subject(user)],
+        })]
+    } else {
+        let borrowed: Vec<(&str, &str, &str)> = rights.iter().map(|(group, resource, verb)| (&**group, &**resource, &**verb)).collect();
+        let role = role_for(namespace, &borrowed);
+        let bound = binding(&role, user);
+        vec![role, bound]
+    };
+    let documents: Vec<String> = objects.iter().filter_map(|object| serde_saphyr::to_string(object).ok()).collect();
+    documents.iter().map(|document| format!("---\n{}", document.trim_end())).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use keyferry_trust::doctor::{Answer, Asked, Evidence, Fetched, Held, Identity, Target, examine};
+
+    use super::*;
+
+    fn report(modes: Vec<Mode>, edit: impl FnOnce(&mut Evidence)) -> Report {
+        let token =
+            "eyJhbGciOiJSUzI1NiIsImtpZCI6ImsifQ.eyJpc3MiOiJodHRwczovL2h1YiIsInN1YiI6InMiLCJhdWQiOlsidCJdLCJleHAiOjQxMDI0NDQ4MDB9.eA";
+        let mut evidence = Evidence {
+            start: "targetaccess/a".to_owned(),
+            held: Held::Token(token.into()),
+            target: Target {
+                connection: Fetched::Answer(Answer { status: 200, body: Vec::new() }),
+                identity: Identity::Refused,
+                rights: Asked::NotAsked,
+                ..Target::default()
+            },
+            ..Evidence::default()
+        };
+        edit(&mut evidence);
+        Report::of(&evidence.start.clone(), modes, &examine(&evidence))
+    }
+
+    fn next(report: &Report, arguments: &[&str]) -> Vec<String> {
+        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        after(report, None, "keyferry", &arguments)
+    }
+
+    #[test]
+    fn a_refusal_ends_with_the_command_that_finds_its_cause() {
+        let refused = report(vec![Mode::Network], |_| {});
+        let typed = ["doctor", "tga/a", "-n", "tenant a"];
+        assert_eq!(
+            next(&refused, &typed),
+            ["keyferry doctor tga/a -n 'tenant a' --target-kubeconfig FILE", "keyferry doctor tga/a -n 'tenant a' --auth-config FILE"]
+        );
+        let all = report(vec![Mode::Network, Mode::Configuration, Mode::TargetKubeconfig], |_| {});
+        assert!(next(&all, &typed).is_empty());
+        assert!(next(&report(vec![], |e| e.held = Held::None), &typed)[0].ends_with("--target-token-file FILE"));
+    }
+
+    #[test]
+    fn what_is_missing_is_printed_as_it_is_to_be_bound() {
+        let user = "hub:system:serviceaccount:a:b";
+        let yaml = rbac(user, &[], Some("apps"));
+        assert!(yaml.contains("kind: User") && yaml.contains(user) && yaml.contains("namespace: apps"), "{yaml}");
+        let need = json!({ "verb": "patch", "resource": "deployments", "group": "apps", "subresource": "scale" });
+        let yaml = rbac(user, &[need], None);
+        for part in ["kind: ClusterRole\n", "kind: ClusterRoleBinding", "deployments/scale", "patch", user] {
+            assert!(yaml.contains(part), "{part} in {yaml}");
+        }
+    }
+}
