@@ -55,6 +55,11 @@ impl ObjectStore {
         ObjectStore { server, objects: Mutex::default(), written: Mutex::default(), changed: watch::Sender::new(0) }
     }
 
+    /// The hub's name, with which every user name at a target begins.
+    pub fn hub_name(&self) -> &str {
+        &self.server.hub_name
+    }
+
     /// Notes an object of a list that is not complete yet. Nothing changes by it.
     pub fn note(&self, listing: &mut Listing, object: &Value) {
         match &mut listing.0 {

@@ -51,6 +51,8 @@ pub(super) struct Seen {
     /// Why nothing was asked.
     hindered: Option<(Reason, String)>,
     next: Option<Duration>,
+    /// What is wrong with the user name by which the target knows the token.
+    unexpected: Option<String>,
 }
 
 impl Probes {
@@ -99,7 +101,10 @@ impl Seen {
 
     pub(super) fn authenticates(&self) -> Option<Finding> {
         Some(match self.answer.as_ref()? {
-            ProbeAnswer::Accepted(_) => Finding::well("the target took a token of this access"),
+            ProbeAnswer::Accepted(_) => match &self.unexpected {
+                Some(what) => Finding::not(Reason::IdentityUnexpected, what.clone()),
+                None => Finding::well("the target took a token of this access"),
+            },
             ProbeAnswer::Refused => Finding::not(Reason::ProbeRefused, "the target answered 401 to a token of this access"),
             ProbeAnswer::Unanswered(why) => Finding::unknown(Reason::ProbeUnanswered, *why),
         })
@@ -119,7 +124,7 @@ impl Seen {
     /// What keeps an access with `probe: Require` from being delivered.
     pub(super) fn hindrance(&self) -> Option<(Reason, String)> {
         match &self.answer {
-            Some(ProbeAnswer::Accepted(_)) => None,
+            Some(ProbeAnswer::Accepted(_)) => self.unexpected.clone().map(|what| (Reason::IdentityUnexpected, what)),
             Some(ProbeAnswer::Refused) => Some((Reason::ProbeRefused, "the target answered 401 to a token of this access".to_owned())),
             Some(ProbeAnswer::Unanswered(why)) => Some((Reason::ProbeUnanswered, format!("the target was not asked with success: {why}"))),
             None => Some(self.hindered.clone().unwrap_or((Reason::ProbeUnanswered, "the target has not been asked yet".to_owned()))),
@@ -130,6 +135,15 @@ impl Seen {
 impl Deliveries {
     /// What is known of the target, asked anew where that is due. Only for accesses with objects: the others' callers see for themselves.
     pub(super) async fn probe(&self, round: &Round<'_>, pairs: &[(Delivery, Result<Pair, Reason>)]) -> Seen {
+        let seen = self.asked(round, pairs).await;
+        let unexpected = match &seen.answer {
+            Some(ProbeAnswer::Accepted(identity)) => unexpected(&identity.username, self.parts.store.hub_name()),
+            _ => None,
+        };
+        Seen { unexpected, ..seen }
+    }
+
+    async fn asked(&self, round: &Round<'_>, pairs: &[(Delivery, Result<Pair, Reason>)]) -> Seen {
         let granted = pairs.iter().filter(|(delivery, _)| delivery.object_name.is_some());
         let Some((delivery, pair)) = granted.into_iter().find_map(|(delivery, pair)| Some((delivery, pair.as_ref().ok()?))) else {
             return Seen::default();
@@ -147,20 +161,20 @@ impl Deliveries {
             let stands = if matches!(tried.answer, ProbeAnswer::Accepted(_)) { WELL } else { UNWELL };
             let left = (tried.at + stands).saturating_sub(now);
             if !left.is_zero() {
-                return Seen { answer: Some(tried.answer), next: Some(left), hindered: None };
+                return Seen { answer: Some(tried.answer), next: Some(left), hindered: None, unexpected: None };
             }
         }
         if let Some((why, left)) = self.probes.silence(target, now) {
-            return Seen { answer: Some(ProbeAnswer::Unanswered(why)), next: Some(left), hindered: None };
+            return Seen { answer: Some(ProbeAnswer::Unanswered(why)), next: Some(left), hindered: None, unexpected: None };
         }
         match self.try_token(round, delivery, pair).await {
             Ok(answer) => {
                 let next = Some(if matches!(answer, ProbeAnswer::Accepted(_)) { WELL } else { UNWELL });
                 let tried = Tried { access: round.access.generation, target: target.generation, at: now, answer: answer.clone(), revoked };
                 self.probes.note(round.name, target, tried);
-                Seen { answer: Some(answer), next, hindered: None }
+                Seen { answer: Some(answer), next, hindered: None, unexpected: None }
             }
-            Err((reason, message)) => Seen { answer: None, next: Some(UNWELL), hindered: Some((reason, message)) },
+            Err((reason, message)) => Seen { answer: None, next: Some(UNWELL), hindered: Some((reason, message)), unexpected: None },
         }
     }
 
@@ -186,5 +200,29 @@ impl Deliveries {
             ca_pem,
         };
         Ok(self.parts.probe.try_token(&probed, minted.token.secret()).await)
+    }
+}
+
+/// What is wrong with a user name at a target: without the hub's prefix the hub's users are the target's own, with their rights. The target
+/// does not always tell the name.
+fn unexpected(username: &str, hub_name: &str) -> Option<String> {
+    let begins = username.strip_prefix(hub_name).is_some_and(|rest| rest.starts_with(':'));
+    (!username.is_empty() && !begins).then(|| {
+        let shown: String = username.chars().filter(|character| !character.is_control()).take(120).collect();
+        format!("the target knows the token as {shown:?}; the user name must begin with \"{hub_name}:\": set claimMappings.username.prefix there")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unexpected;
+
+    #[test]
+    fn a_user_name_begins_with_the_hubs_name_and_a_colon() {
+        assert_eq!(unexpected("hub:system:serviceaccount:a:b", "hub"), None);
+        assert_eq!(unexpected("", "hub"), None, "the target did not tell it");
+        for name in ["system:serviceaccount:a:b", "other:system:serviceaccount:a:b", "hubs:x", "hub"] {
+            assert!(unexpected(name, "hub").is_some_and(|what| what.contains(name) && what.contains("\"hub:\"")), "{name}");
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use keyferry_core::access_status::TargetIdentity;
 use keyferry_core::audit::AuditRecord;
 use keyferry_core::config;
 use keyferry_core::delivery::{ObjectBody, ReadObject};
@@ -32,6 +33,9 @@ struct Seen {
     audit_fails: AtomicBool,
     created: AtomicUsize,
     asked: AtomicUsize,
+    /// Whom the target takes the token for; without it, it does not answer.
+    known_as: Mutex<Option<&'static str>>,
+    conditions: Mutex<Vec<Value>>,
 }
 
 impl Seen {
@@ -51,7 +55,11 @@ impl TargetProbe for Seen {
     fn try_token<'a>(&'a self, _: &'a ProbedTarget, _: &'a SecretString) -> BoxFuture<'a, ProbeAnswer> {
         assert!(self.recorded.lock().unwrap().contains(&"probe"), "a token leaves that nobody has recorded");
         self.asked.fetch_add(1, Ordering::SeqCst);
-        Box::pin(async { ProbeAnswer::Unanswered("it did not answer in time") })
+        let answer = match *self.known_as.lock().unwrap() {
+            None => ProbeAnswer::Unanswered("it did not answer in time"),
+            Some(name) => ProbeAnswer::Accepted(TargetIdentity { username: name.to_owned(), uid: String::new(), groups: Vec::new() }),
+        };
+        Box::pin(async { answer })
     }
 }
 
@@ -81,7 +89,8 @@ impl HubObjects for Seen {
         Box::pin(async { Ok(()) })
     }
 
-    fn patch<'a>(&'a self, _: &'a str, _: &'a Value) -> BoxFuture<'a, Result<Value, HubError>> {
+    fn patch<'a>(&'a self, _: &'a str, change: &'a Value) -> BoxFuture<'a, Result<Value, HubError>> {
+        self.conditions.lock().unwrap().extend(change.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default());
         Box::pin(async { Ok(Value::Null) })
     }
 
@@ -174,4 +183,20 @@ async fn the_silence_of_a_target_is_waited_for_once() {
     deliveries.reconcile(&two).await;
     deliveries.reconcile(&one).await;
     assert_eq!(seen.asked(), 2, "one asks anew for all");
+}
+
+#[tokio::test]
+async fn a_target_that_knows_the_token_by_a_name_of_its_own_is_told_of() {
+    for (name, status, reason) in [
+        ("hub:system:serviceaccount:tenant-a:reconciler", "True", "Ready"),
+        ("system:serviceaccount:tenant-a:reconciler", "False", "IdentityUnexpected"),
+        ("other:system:serviceaccount:tenant-a:reconciler", "False", "IdentityUnexpected"),
+    ] {
+        let (_world, seen, deliveries) = world().await;
+        *seen.known_as.lock().unwrap() = Some(name);
+        deliveries.reconcile(&named("tenant-a/one")).await;
+        let conditions = seen.conditions.lock().unwrap();
+        let found = conditions.iter().rev().find(|condition| condition["type"] == "TargetAuthenticates").cloned().unwrap();
+        assert_eq!((&found["status"], &found["reason"]), (&json!(status), &json!(reason)), "{name}: {found}");
+    }
 }
