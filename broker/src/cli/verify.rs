@@ -11,8 +11,11 @@ use std::process::ExitCode;
 use clap::{ArgGroup, Args, ValueEnum};
 use jiff::Timestamp;
 use keyferry_core::service_account::ServiceAccount;
+use keyferry_trust::Minor;
 use keyferry_trust::config::{self, Loaded, MAX_BYTES};
-use keyferry_trust::report::{Answer, Report};
+use keyferry_trust::doctor::{Cause, name_fault};
+use keyferry_trust::lint::{Severity, lint};
+use keyferry_trust::report::{Answer, Danger, Report};
 use keyferry_trust::token::Token;
 use keyferry_trust::validate::{Compiled, validate};
 use keyferry_trust::verify::{Keys, Outcome, verify};
@@ -51,6 +54,9 @@ pub(super) struct VerifyArgs {
     /// An issuer of the target's own ServiceAccount tokens (--service-account-issuer): may be given again.
     #[arg(long = "own-issuer", value_name = "URL")]
     own_issuers: Vec<String>,
+    /// The hub's name: the user name must begin with it and a colon. Without it, only a name without any prefix is seen to be wrong.
+    #[arg(long, value_name = "NAME", conflicts_with = "batch")]
+    hub_name: Option<String>,
     /// The issuer's key set, as its jwks_uri gives it. Without keys, signatures are not checked.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["live", "batch"])]
     jwks: Option<PathBuf>,
@@ -92,7 +98,8 @@ pub(super) fn run(args: &VerifyArgs) -> ExitCode {
                 Output::Json => serde_json::to_string_pretty(&report).unwrap_or_default(),
                 Output::Text => text::of(&report, &about),
             };
-            ui::finish_with(&text, code(report.verdict))
+            let code = if report.problems.is_empty() { code(report.verdict) } else { code(report.verdict).max(1) };
+            ui::finish_with(&text, code)
         }
         Err(problem) => ui::misuse(&problem, None),
     }
@@ -112,6 +119,8 @@ struct About {
     file: String,
     subject: String,
     keys: String,
+    /// Issuers of the token and of the file, where there is a token.
+    compared: String,
 }
 
 /// The report, or what is wrong with the question.
@@ -123,6 +132,7 @@ fn answer(args: &VerifyArgs) -> Result<(Report, About), String> {
         file: path.display().to_string(),
         subject: String::new(),
         keys: "no keys were given".to_owned(),
+        compared: String::new(),
     };
     let minor = args.minor.minor();
     let now = args.at.unwrap_or_else(|| SystemClock::start().now().wall);
@@ -144,8 +154,33 @@ fn answer(args: &VerifyArgs) -> Result<(Report, About), String> {
         Ok(keys) => keys,
         Err(undetermined) => return Ok((Report::of_undetermined(minor, &undetermined), about)),
     };
-    let report = Report::of_verdict(&compiled, &verify(&compiled, &token, &keys, now), assumed);
-    Ok((report, About { keys: told, ..about }))
+    let mut report = Report::of_verdict(&compiled, &verify(&compiled, &token, &keys, now), assumed);
+    report.problems = problems(args, &bytes, minor, &report, &token);
+    let compared = compared(&loaded, &token);
+    Ok((report, About { keys: told, compared, ..about }))
+}
+
+/// What gives rights away, whatever the verdict is.
+fn problems(args: &VerifyArgs, file: &[u8], minor: Minor, report: &Report, token: &Token) -> Vec<Danger> {
+    let danger = |code: Cause, message: String| Danger { code, message, mend: code.mend() };
+    let mut problems: Vec<Danger> = lint(file, minor, &args.own_issuers)
+        .into_iter()
+        .filter(|found| found.severity == Severity::Error)
+        .map(|found| danger(found.code.into(), format!("{}: {}", found.path, found.message)))
+        .collect();
+    // Tokens of other issuers, such as those of people, have names of their own.
+    let subject = token.subject().filter(|subject| args.hub_name.is_some() || subject.starts_with("system:serviceaccount:"));
+    if let (Some(user), Some(subject)) = (&report.user, subject) {
+        let fault = name_fault(&user.username, Some(subject), args.hub_name.as_deref());
+        problems.extend(fault.map(|(cause, detail)| danger(cause, detail)));
+    }
+    problems
+}
+
+/// Both texts of the issuer, for a token that no entry is for.
+fn compared(loaded: &Loaded, token: &Token) -> String {
+    let theirs: Vec<String> = loaded.configuration.jwt.iter().map(|entry| format!("{:?}", entry.issuer.url)).collect();
+    token.issuer().map(|issuer| format!("the token's iss is {issuer:?}, issuer.url is {}", theirs.join(" or "))).unwrap_or_default()
 }
 
 /// The keys that were asked for, and where they are from.

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::config::{LoadFault, Refusal, Undetermined};
+use crate::doctor::Cause;
 use crate::validate::{Compiled, FieldError, Invalid};
 use crate::verify::{Outcome, SignatureCheck, Stage, Union, User, Verdict};
 use crate::{Code, Minor};
@@ -36,6 +37,20 @@ pub struct Report {
     pub errors: Vec<ConfigurationError>,
     /// What each entry of `jwt` says, in the order of the file.
     pub authenticators: Vec<AuthenticatorReport>,
+    /// What is dangerous though the target takes it: errors of lint, and a user name that is not the hub's. Not part of a batch.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<Danger>,
+}
+
+/// Something that gives rights away.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Danger {
+    /// The name of the reason.
+    pub code: Cause,
+    /// What was found, and where.
+    pub message: String,
+    /// What to do.
+    pub mend: &'static str,
 }
 
 /// The verdict in a word.
@@ -131,6 +146,7 @@ impl Report {
             assumed: Vec::new(),
             errors: Vec::new(),
             authenticators: Vec::new(),
+            problems: Vec::new(),
         }
     }
 

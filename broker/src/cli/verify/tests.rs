@@ -161,3 +161,25 @@ async fn live_keys_are_those_of_the_issuer() {
     let report = live(format!("{input}.{first}{}", signature.get(1..).unwrap())).await;
     assert_eq!(report.reason.unwrap().code, keyferry_trust::Code::SignatureInvalid);
 }
+
+#[test]
+fn a_name_that_is_not_the_hubs_is_a_problem_though_it_is_accepted() {
+    let more = ["--service-account", "tenant-a/reconciler", "--issuer", "https://hub"];
+    let (sound, text) = ask(CONFIG, &[&more[..], &["--hub-name", "hub"]].concat()).unwrap();
+    assert!(sound.problems.is_empty(), "{text}");
+    let names = |report: &Report| report.problems.iter().map(|problem| problem.code.name()).collect::<Vec<_>>();
+    let (empty, text) = ask(&CONFIG.replace("prefix: \"hub:\"", "prefix: \"\""), &more).unwrap();
+    assert_eq!((empty.verdict, names(&empty)), (Answer::Accepted, vec!["EmptyPrefix", "EmptyPrefix"]));
+    assert!(text.contains("accepted, but with the problems above") && text.contains("problem: EmptyPrefix"), "{text}");
+    let (foreign, text) = ask(CONFIG, &[&more[..], &["--hub-name", "elsewhere"]].concat()).unwrap();
+    assert_eq!((foreign.verdict, names(&foreign)), (Answer::Accepted, vec!["IdentityUnexpected"]));
+    assert!(text.contains("\"hub:system:serviceaccount:tenant-a:reconciler\"") && text.contains("\"elsewhere:\""), "{text}");
+}
+
+#[test]
+fn a_token_of_another_issuer_shows_both_issuers() {
+    let more = ["--service-account", "tenant-a/reconciler", "--issuer", "https://hub/", "--audience", "a"];
+    let (report, text) = ask(CONFIG, &more).unwrap();
+    assert_eq!(report.verdict, Answer::Skipped);
+    assert!(text.contains("the token's iss is \"https://hub/\", issuer.url is \"https://other\" or \"https://hub\""), "{text}");
+}

@@ -34,6 +34,15 @@ pub(super) fn of(report: &Report, about: &About) -> String {
             lines.push(format!("    mend          {}", error.code.mend()));
         }
     }
+    if report.verdict == Answer::Skipped && !about.compared.is_empty() {
+        lines.push(String::new());
+        lines.push(format!("compared: {}", ui::plain(&about.compared)));
+    }
+    for problem in &report.problems {
+        lines.push(String::new());
+        lines.push(format!("problem: {}: {}", problem.code.name(), ui::plain(&problem.message).replace('\n', "\n  ")));
+        lines.push(format!("  fix: {}", problem.mend));
+    }
     lines.push(String::new());
     lines.push(format!("verdict: {}", verdict(report)));
     if !report.assumed.is_empty() {
@@ -97,6 +106,7 @@ fn word(answer: Answer) -> &'static str {
 fn verdict(report: &Report) -> String {
     let code = report.reason.as_ref().map(|reason| format!(", {}", reason.code)).unwrap_or_default();
     match report.verdict {
+        Answer::Accepted if !report.problems.is_empty() => "accepted, but with the problems above".to_owned(),
         Answer::Accepted => "accepted".to_owned(),
         Answer::Rejected => format!("refused with 401{code}"),
         Answer::Skipped => format!("refused with 401, for no entry of the file takes the token{code}"),

@@ -57,13 +57,17 @@ pub(super) fn find(issuer: &Issuer, published: &Published, path: &str, findings:
     let place = discovery_url(issuer);
     let field = if issuer.discovery_url.is_empty() { "url" } else { "discoveryURL" };
     let path = format!("{path}.issuer.{field}");
-    // Without an authority of its own a target has other roots than this machine.
-    let distrust = if issuer.certificate_authority.trim().is_empty() { Severity::Warning } else { Severity::Error };
+    // Roots of this machine's that a target lacks are rarer than a certificateAuthority that was forgotten.
+    let without = if issuer.certificate_authority.trim().is_empty() {
+        ", by the roots of this machine, for the file has no certificateAuthority; give the CA of that server"
+    } else {
+        ", by certificateAuthority"
+    };
     let mut push = |code: Code, severity, text: String| findings.push(finding(code, severity, &path, text));
     let body = match &published.discovery {
         Fetched::NotTried => return,
         Fetched::Unreachable(how) => return push(Code::DiscoveryUnreachable, Severity::Warning, format!("{place}, from here: {how}")),
-        Fetched::Untrusted(how) => return push(Code::DiscoveryUntrusted, distrust, format!("{place}: {how}")),
+        Fetched::Untrusted(how) => return push(Code::DiscoveryUntrusted, Severity::Error, format!("{place}: {how}{without}")),
         Fetched::Answer(Answer { status: 200, body }) => body,
         Fetched::Answer(Answer { status, .. }) => {
             let code = if matches!(status, 401 | 403) { Code::DiscoveryForbidden } else { Code::DiscoveryNotServed };
@@ -92,7 +96,7 @@ pub(super) fn find(issuer: &Issuer, published: &Published, path: &str, findings:
     match &published.keys {
         Fetched::NotTried => {}
         Fetched::Unreachable(how) => push(Code::KeysUnreachable, Severity::Warning, format!("{at}, from here: {how}")),
-        Fetched::Untrusted(how) => push(Code::KeysUntrusted, distrust, format!("{at}: {how}")),
+        Fetched::Untrusted(how) => push(Code::KeysUntrusted, Severity::Error, format!("{at}: {how}{without}")),
         Fetched::Answer(Answer { status: 200, body }) => match KeySet::read(body) {
             Ok(set) if set.is_empty() => push(Code::KeysEmpty, Severity::Error, at),
             Ok(_) => {}
@@ -148,7 +152,7 @@ jwt:
         let none = Fetched::NotTried;
         let cases = [
             (gone(), none.clone(), Code::DiscoveryUnreachable, Severity::Warning),
-            (untrusted(), none.clone(), Code::DiscoveryUntrusted, Severity::Warning),
+            (untrusted(), none.clone(), Code::DiscoveryUntrusted, Severity::Error),
             (answer(401, ""), none.clone(), Code::DiscoveryForbidden, Severity::Error),
             (answer(404, ""), none.clone(), Code::DiscoveryNotServed, Severity::Error),
             (answer(200, "<html>"), none.clone(), Code::DiscoveryMalformed, Severity::Error),
@@ -156,7 +160,7 @@ jwt:
             (answer(200, r#"{"issuer":"https://hub/"}"#), none.clone(), Code::DiscoveryMalformed, Severity::Error),
             (document("http://hub/keys"), none.clone(), Code::KeysNotHttps, Severity::Error),
             (here.clone(), gone(), Code::KeysUnreachable, Severity::Warning),
-            (here.clone(), untrusted(), Code::KeysUntrusted, Severity::Warning),
+            (here.clone(), untrusted(), Code::KeysUntrusted, Severity::Error),
             (here.clone(), answer(403, ""), Code::KeysNotServed, Severity::Error),
             (here.clone(), answer(200, "no"), Code::KeySetUndecodable, Severity::Error),
             (here.clone(), answer(200, r#"{"keys":[]}"#), Code::KeysEmpty, Severity::Error),
@@ -169,7 +173,7 @@ jwt:
     }
 
     #[test]
-    fn with_an_authority_of_its_own_distrust_is_an_error() {
+    fn distrust_says_by_which_authority() {
         let pem = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap().cert.pem();
         let file = FILE.replace("audiences: [a]", &format!("discoveryURL: https://d, certificateAuthority: {pem:?}, audiences: [a]"));
         let found = found(&file, Fetched::Untrusted("unknown".to_owned()), Fetched::NotTried);
