@@ -53,6 +53,12 @@ pub(super) async fn whoami_and_can_i(federation: Arc<Federation>) -> TestResult 
     let (code, text) = ask(&["whoami", "-o", "json", "--auth-config", &other]).await?;
     let answer: Value = serde_json::from_str(&text)?;
     assert_eq!((code, &answer["differences"]), (Some(1), &json!(["username"])), "{answer:#}");
+    let (code, text) = ask(&["whoami", "-o", "json", "--hub-name", "elsewhere"]).await?;
+    let answer: Value = serde_json::from_str(&text)?;
+    assert_eq!(
+        (code, &answer["differences"], &answer["problems"][0]["reason"]),
+        (Some(1), &json!(["prefix"]), &json!("IdentityUnexpected"))
+    );
     let (code, text) = ask(&["whoami", "--as", "apps:deployer"]).await?;
     assert!(code == Some(1) && text.contains("403"), "{text}");
     let impersonator = json!({
@@ -64,7 +70,8 @@ pub(super) async fn whoami_and_can_i(federation: Arc<Federation>) -> TestResult 
     assert_eq!(serde_json::from_str::<Value>(&answer)?["impersonated"]["username"], "system:serviceaccount:apps:deployer");
 
     let (code, text) = ask(&["can-i", "get", "pods", "--target-namespace", "default"]).await?;
-    assert!(code == Some(1) && text.starts_with("no"), "{text}");
+    let expected = format!("no: {USER} may not get pods in default at {}", it.target.url());
+    assert!(code == Some(1) && text.starts_with(&expected), "{text}");
     let folder = it.ground.folder().join("apply");
     std::fs::create_dir_all(&folder)?;
     std::fs::write(folder.join("objects.yaml"), OBJECTS)?;
@@ -74,6 +81,12 @@ pub(super) async fn whoami_and_can_i(federation: Arc<Federation>) -> TestResult 
     let answer: Value = serde_json::from_str(&text)?;
     assert_eq!((code, answer["undetermined"].as_array().map(Vec::len)), (Some(1), Some(1)), "{answer:#}");
     assert_eq!(answer["missing"].as_array().map(Vec::len), Some(16), "four verbs for each of four objects: {answer:#}");
+    let bindings = answer["bindings"].as_array().ok_or("no bindings")?;
+    assert!(
+        bindings.iter().all(|binding| binding["subjects"][0]["kind"] == "User" && binding["subjects"][0]["name"] == USER),
+        "{answer:#}"
+    );
+    assert_eq!(bindings.len(), answer["roles"].as_array().map_or(0, Vec::len));
     it.target.create_namespace("apps").await?;
     for role in answer["roles"].as_array().ok_or("no roles")? {
         let place = role["metadata"]["namespace"].as_str().map_or(String::new(), |namespace| format!("/namespaces/{namespace}"));

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use keyferry_integration::rbac::apply_manifests;
 use keyferry_integration::runner::{TestError, TestResult};
+use keyferry_integration::world::shipped;
 use serde_json::{Value, json};
 
 use super::cases::{Says, differs};
@@ -25,6 +27,7 @@ pub(super) async fn what_users_hold(federation: Arc<Federation>) -> TestResult {
     let documents = ["--discovery-url".to_owned(), it.discovery_url.clone(), "--discovery-ca".to_owned(), ca.clone()];
     let access = ["--config".to_owned(), config, "--discovery-ca".to_owned(), ca];
     let mut wrong = Vec::new();
+    let unlisted = ["--allow-unlisted-target".to_owned()];
     let as_nobody = ["--as".to_owned(), "tenant-a:nobody".to_owned()];
     for (start, further, says) in [
         ("access/a", &access[..], Says::Well),
@@ -36,6 +39,20 @@ pub(super) async fn what_users_hold(federation: Arc<Federation>) -> TestResult {
         ("secret/none", &documents[..], Says::Broken("Start", "StartUnread")),
         ("kustomization/by-secret", &documents[..], Says::Well),
         ("kustomization/by-map", &documents[..], Says::Well),
+        ("configmap/map", &documents[..], Says::Well),
+        ("cm/map", &documents[..], Says::Well),
+        ("tga/a", &access[..], Says::Well),
+        ("targetaccess/a", &access[..], Says::Well),
+        ("targetcluster/target", &documents[..], Says::Undetermined),
+        ("tgt/none", &documents[..], Says::Broken("Start", "StartUnread")),
+        // What a tenant can write is held against the TargetClusters: no token is issued or sent.
+        ("kustomization/silent", &documents[..], Says::Broken("Start", "FluxReferenceUnusable")),
+        ("kustomization/hubs", &documents[..], Says::Broken("Start", "AudienceIsHubs")),
+        ("kustomization/hubs", &[&documents[..], &unlisted].concat()[..], Says::Broken("Start", "AudienceIsHubs")),
+        ("kustomization/away", &documents[..], Says::Broken("Start", "TargetNotListed")),
+        ("kustomization/away", &[&documents[..], &unlisted].concat()[..], Says::Broken("Start", "TargetNotListed")),
+        ("secret/away", &documents[..], Says::Broken("Start", "TargetNotListed")),
+        ("kustomization/climbing", &documents[..], Says::Broken("Start", "FluxReferenceUnusable")),
         ("kustomization/with-path", &documents[..], Says::Broken("Start", "FluxReferenceUnusable")),
         ("kustomization/goner", &documents[..], Says::Broken("Token", "ServiceAccountChanged")),
         ("kustomization/impersonating", &documents[..], Says::Broken("Impersonation", "ImpersonationDenied")),
@@ -50,6 +67,11 @@ pub(super) async fn what_users_hold(federation: Arc<Federation>) -> TestResult {
         let arguments = [&[start.to_owned()][..], &hub, further].concat();
         let (code, report) = it.doctor(&arguments, "").await?;
         wrong.extend(differs(says, code, &report).map(|how| format!("{start}: {how}")));
+    }
+    for event in it.hub.audit_events()? {
+        if event["objectRef"]["subresource"] == "token" && event["objectRef"]["name"] == "victim" {
+            wrong.push(format!("a token was issued for what a tenant wrote: {event:#}"));
+        }
     }
     wrong.extend(what_a_kustomization_may_apply(it, &hub).await?);
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n\n").into()) }
@@ -124,6 +146,29 @@ async fn prepare(it: &Federation) -> Result<(), TestError> {
         put_secret(it, name, &kubeconfig.to_string()).await?;
     }
     put_secret(it, "odd", "apiVersion: v1\nkind: Config\n").await?;
+    let away = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "a",
+        "contexts": [{ "name": "a", "context": { "cluster": "c", "user": "u" } }],
+        "clusters": [{ "name": "c", "cluster": {
+            "server": it.documents.url(), "certificate-authority-data": STANDARD.encode(it.ground.ca().cert_pem()),
+        } }],
+        "users": [{ "name": "u", "user": { "token": good } }],
+    });
+    put_secret(it, "away", &away.to_string()).await?;
+    list_the_target(it).await?;
+    it.hub.create_service_account(TENANT, "victim").await?;
+    // What an attacker writes: no audience, the hub's own, an address of its own, a name that climbs to another namespace.
+    for (name, address, audiences) in [
+        ("silent", it.target.url(), "\n"),
+        ("hubs", it.target.url(), "https://hub.keyferry.test"),
+        ("away", it.documents.url().to_owned(), AUDIENCE),
+    ] {
+        let data = json!({
+            "provider": "generic", "address": address, "audiences": audiences, "serviceAccountName": "victim", "ca.crt": it.target.ca_pem(),
+        });
+        let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": data });
+        it.hub.admin().create(&format!("/api/v1/namespaces/{TENANT}/configmaps"), &map).await?;
+    }
     serve_flux_kind(it, "kustomize.toolkit.fluxcd.io", "v1", "Kustomization", KUSTOMIZATIONS).await?;
     serve_flux_kind(it, "helm.toolkit.fluxcd.io", "v2", "HelmRelease", HELM_RELEASES).await?;
     let plain = it.target.url();
@@ -159,6 +204,10 @@ async fn prepare(it: &Federation) -> Result<(), TestError> {
         ("goner", by_map("goner"), "", ""),
         ("impersonating", by_secret, "deployer", ""),
         ("gate-off", by_map("map"), "", gate),
+        ("silent", by_map("silent"), "", ""),
+        ("hubs", by_map("hubs"), "", ""),
+        ("away", by_map("away"), "", ""),
+        ("climbing", by_map("../../kube-system/configmaps/extension-apiserver-authentication"), "", ""),
     ] {
         let object = json!({
             "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": { "name": name },
@@ -167,6 +216,30 @@ async fn prepare(it: &Federation) -> Result<(), TestError> {
         });
         it.hub.admin().create(KUSTOMIZATIONS, &object).await?;
     }
+    Ok(())
+}
+
+/// The target as its admins list it: an object of the hub, its CA in a Secret of Keyferry's namespace.
+async fn list_the_target(it: &Federation) -> TestResult {
+    apply_manifests(&it.hub, &[&shipped("broker/crds/targetclusters.yaml")]).await?;
+    it.hub.create_namespace("keyferry-system").await?;
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "target-ca" }, "data": { "ca.crt": STANDARD.encode(it.target.ca_pem()) },
+    });
+    it.hub.admin().create("/api/v1/namespaces/keyferry-system/secrets", &secret).await?;
+    let path = "/apis/keyferry.dev/v1alpha1/targetclusters";
+    let limit = Instant::now() + Duration::from_secs(30);
+    while it.hub.admin().get(path).await.is_err() {
+        if Instant::now() > limit {
+            return Err("TargetClusters are not served".into());
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let target = json!({
+        "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": "target" },
+        "spec": { "address": it.target.url(), "audience": AUDIENCE, "certSecretRef": { "name": "target-ca" }, "allow": [] },
+    });
+    it.hub.admin().create(path, &target).await?;
     Ok(())
 }
 

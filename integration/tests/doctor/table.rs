@@ -64,7 +64,15 @@ pub(super) async fn tokens(federation: Arc<Federation>) -> TestResult {
             flags(&["--target-namespace", "default"]),
             everywhere("Rights", "NoRights"),
         ),
-        ("no rights are seen, nor where to look", it.token("rightless", &[AUDIENCE]).await?, vec![], [Undetermined; 3]),
+        // Authenticated and without rights: a warning, for nobody has said what is needed.
+        ("no rights are seen, nor where to look", it.token("rightless", &[AUDIENCE]).await?, vec![], [Well; 3]),
+        (
+            "the name begins with another hub's prefix",
+            good().await?,
+            flags(&["--hub-name", "elsewhere"]),
+            everywhere("Authentication", "IdentityUnexpected"),
+        ),
+        ("the name begins with the hub's prefix", good().await?, flags(&["--hub-name", "hub"]), [Well; 3]),
         ("a right is missing", good().await?, flags(&["--needs", "patch/deployments.apps"]), everywhere("Rights", "NoRights")),
         ("a right is there", good().await?, flags(&["--needs", "get/pods"]), [Well; 3]),
         ("impersonation denied", good().await?, flags(&["--as", "tenant-a:deployer"]), everywhere("Impersonation", "ImpersonationDenied")),
@@ -92,7 +100,42 @@ pub(super) async fn tokens(federation: Arc<Federation>) -> TestResult {
     // The TokenReview has the exact cause, and goes before the hash.
     wrong.extend(super::cases::differs(Broken(HIDDEN, "ClaimRuleFalse"), code, &report));
     wrong.extend(in_force(it).await?);
+    wrong.extend(bound_as_the_targets_own(it).await?);
     conclude(wrong)
+}
+
+/// A RoleBinding of kind ServiceAccount names an account of the target's own: the user of the hub has no right by it.
+async fn bound_as_the_targets_own(it: &Federation) -> Result<Vec<String>, TestError> {
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": { "name": "slip" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reader" },
+        "subjects": [{ "kind": "ServiceAccount", "namespace": "tenant-a", "name": "rightless" }],
+    });
+    it.target.admin().create("/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", &binding).await?;
+    let token = it.token("rightless", &[AUDIENCE]).await?;
+    let (file, kubeconfig) = (it.file("token", &token)?.display().to_string(), it.target.admin_kubeconfig().display().to_string());
+    let discovery_ca = it.file("discovery-ca.crt", it.ground.ca().cert_pem())?.display().to_string();
+    let further = [
+        "--target-token-file",
+        &file,
+        "--target-kubeconfig",
+        &kubeconfig,
+        "--target-namespace",
+        "default",
+        "--discovery-url",
+        &it.discovery_url,
+        "--discovery-ca",
+        &discovery_ca,
+    ];
+    let further = further.map(str::to_owned).to_vec();
+    let (code, report) = it.doctor(&[it.target_flags(&it.target)?, further].concat(), &token).await?;
+    let mut wrong: Vec<String> = super::cases::differs(Broken("Rights", "NoRights"), code, &report).into_iter().collect();
+    let said = report["broken"]["detail"].as_str().unwrap_or_default().to_owned();
+    let expected = "RoleBinding default/slip names kind ServiceAccount tenant-a/rightless";
+    if !said.contains(expected) || !said.contains("kind User, name hub:system:serviceaccount:tenant-a:rightless") {
+        wrong.push(format!("{expected}: {said}"));
+    }
+    Ok(wrong)
 }
 
 /// Whether the file is the one in force is compared by the target's metrics.
@@ -144,8 +187,12 @@ pub(super) async fn configurations(federation: Arc<Federation>) -> TestResult {
     let dead = document("dead", issuer, "https://127.0.0.1:1/keys");
     let (empty, odd) = (set("empty", &json!({ "keys": [] })), set("odd", &poisoned));
     let removed = document("removed", issuer, &format!("{}/removed/keys", it.documents.url()));
+    let prefix = it.configuration.replace("prefix: \"hub:\"", "prefix: \"\"");
+    assert!(prefix != it.configuration);
+    let nameless = [Broken("Authentication", "EmptyPrefix"), Broken(HIDDEN, "EmptyPrefix"), Broken("Authentication", "EmptyPrefix")];
     let uninitialized = [Undetermined, Broken("Discovery", "DiscoveryUntrusted"), Broken("TargetKeys", "AuthenticatorNotInitialized")];
     let rows: Vec<Row<'_>> = vec![
+        ("an empty prefix", prefix, (url, ours), nameless),
         ("a slash at the end of the issuer", slash, (url, ours), hidden("IssuerDiffers")),
         ("a claim that tokens do not have", mapping, (url, ours), hidden("UsernameClaimMissing")),
         ("the wrong CA in the file", with_ca(at(url), hubs), (url, ours), uninitialized),
@@ -160,15 +207,29 @@ pub(super) async fn configurations(federation: Arc<Federation>) -> TestResult {
     let mut wrong = Vec::new();
     for (name, configuration, discovery, says) in rows {
         it.target.restart_with_authentication_config(&configuration).await?;
-        if matches!(says[0], Undetermined) && !matches!(says[1], Broken("Discovery", _)) {
+        if matches!(says[0], Undetermined | Broken("Authentication", _)) && !matches!(says[1], Broken("Discovery", _)) {
             it.until_initialized().await?;
         }
         let token = it.token("reconciler", &[AUDIENCE]).await?;
         let case = Case { name, token, discovery, configuration: &configuration, flags: vec![], says };
         wrong.extend(case.check(it, &it.target).await?);
+        if name == "a slash at the end of the issuer" {
+            wrong.extend(not_restarted(it).await?);
+        }
     }
     it.target.restart_with_authentication_config(&it.configuration).await?;
     conclude(wrong)
+}
+
+/// A sound file that the target was not started with: it does not know the issuer, and the file does.
+async fn not_restarted(it: &Federation) -> Result<Vec<String>, TestError> {
+    let token = it.token("reconciler", &[AUDIENCE]).await?;
+    let kubeconfig = it.target.admin_kubeconfig().display().to_string();
+    let (file, sound) = (it.file("token", &token)?, it.file("sound.yaml", &it.configuration)?);
+    let (file, sound) = (file.display().to_string(), sound.display().to_string());
+    let further = ["--target-token-file", &file, "--auth-config", &sound, "--target-kubeconfig", &kubeconfig].map(str::to_owned).to_vec();
+    let (code, report) = it.doctor(&[it.target_flags(&it.target)?, further].concat(), &token).await?;
+    Ok(super::cases::differs(Broken(HIDDEN, "ConfigurationNotInForce"), code, &report).into_iter().collect())
 }
 
 /// Another cluster whose own issuer is the hub's, so that it can take no file that names the hub.
