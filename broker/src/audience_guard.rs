@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use keyferry_core::audience::Audience;
 use keyferry_core::authorise::HubView;
 use keyferry_core::bound_token::BoundToken;
@@ -34,7 +35,20 @@ struct Finding {
     until: Deadline,
 }
 
-/// Tries audiences by the canary.
+/// Whether the hub itself accepts an audience.
+pub trait AudienceTrial: Send + Sync {
+    /// Whether tokens may be minted for `audience`, as [`AudienceGuard::check`] finds it.
+    fn try_audience<'a>(&'a self, audience: &'a Audience) -> BoxFuture<'a, Result<(), Reason>>;
+}
+
+impl AudienceTrial for AudienceGuard {
+    fn try_audience<'a>(&'a self, audience: &'a Audience) -> BoxFuture<'a, Result<(), Reason>> {
+        Box::pin(self.check(audience))
+    }
+}
+
+/// Tries audiences by the canary. A clone shares what was found.
+#[derive(Clone)]
 pub struct AudienceGuard {
     hub: Arc<dyn Hub>,
     clock: Arc<dyn Clock>,

@@ -61,7 +61,8 @@ impl FenceWriter {
         FenceWriter::of(fence::LABELS)
     }
 
-    fn of(fence: Fence) -> FenceWriter {
+    /// Of any policy, which nobody has looked at.
+    pub fn of(fence: Fence) -> FenceWriter {
         FenceWriter(FenceReader(fence, Arc::new(ArcSwap::from_pointee(Standing::Unknown))))
     }
 

@@ -19,6 +19,13 @@ pub struct Flights<K, V> {
 #[error("the shared call ended without an answer")]
 pub struct Lost;
 
+/// A clone joins the same calls.
+impl<K, V> Clone for Flights<K, V> {
+    fn clone(&self) -> Flights<K, V> {
+        Flights { under_way: Arc::clone(&self.under_way) }
+    }
+}
+
 impl<K, V> Default for Flights<K, V> {
     fn default() -> Flights<K, V> {
         Flights { under_way: Arc::default() }

@@ -5,6 +5,7 @@ pub mod certificate_secret;
 pub mod client;
 mod endpoint_slice;
 pub mod hub;
+pub mod hub_facts;
 pub mod issuer_documents;
 pub mod issuer_keys;
 pub mod lease;

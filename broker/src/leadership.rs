@@ -10,10 +10,15 @@ use std::time::Duration;
 use keyferry_core::moment::Moment;
 use tokio::sync::watch;
 
+/// After how long without a leader that is said.
+const MISSING_AFTER: Duration = Duration::from_secs(60);
+
 /// Reads it.
 #[derive(Clone)]
 pub struct LeadershipReader {
     until: Arc<AtomicU64>,
+    /// When a replica was last seen to lead, by the monotonic clock.
+    seen: Arc<AtomicU64>,
     changed: watch::Receiver<bool>,
 }
 
@@ -26,7 +31,7 @@ pub struct LeadershipWriter {
 impl Default for LeadershipWriter {
     fn default() -> LeadershipWriter {
         let (leads, changed) = watch::channel(false);
-        LeadershipWriter { reader: LeadershipReader { until: Arc::default(), changed }, leads }
+        LeadershipWriter { reader: LeadershipReader { until: Arc::default(), seen: Arc::default(), changed }, leads }
     }
 }
 
@@ -44,7 +49,20 @@ impl LeadershipWriter {
     }
 }
 
+impl LeadershipWriter {
+    /// A replica, this one or another, was seen to lead then, by the monotonic clock.
+    pub fn set_seen(&self, at: Duration) {
+        self.reader.seen.store(u64::try_from(at.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
+    }
+}
+
 impl LeadershipReader {
+    /// Whether no replica has been seen to lead for a minute.
+    pub fn is_missing(&self, now: Moment) -> bool {
+        let since = now.mono.saturating_sub(Duration::from_millis(self.seen.load(Ordering::SeqCst)));
+        !self.leads(now) && since > MISSING_AFTER
+    }
+
     /// Whether this replica leads at this moment.
     pub fn leads(&self, now: Moment) -> bool {
         u64::try_from(now.mono.as_millis()).is_ok_and(|now| now < self.until.load(Ordering::SeqCst))

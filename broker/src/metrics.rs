@@ -48,6 +48,8 @@ pub struct Metrics {
     accesses: Accesses,
     connections: Connections,
     fences: Family<Labels, Gauge<i64, AtomicI64>>,
+    leads: Gauge<i64, AtomicI64>,
+    leader_missing: Gauge<i64, AtomicI64>,
     own_key_reads: Family<Labels, Counter<u64, AtomicU64>>,
     own_key_writes: Family<Labels, Counter<u64, AtomicU64>>,
     reloads: Family<Labels, Counter<u64, AtomicU64>>,
@@ -91,6 +93,14 @@ impl Default for Metrics {
         let connections = Connections::register(&mut registry);
         let fences = Family::default();
         registry.register("fence_in_force", "Whether an admission policy of the hub that Keyferry rests on is in force", fences.clone());
+        let leads = Gauge::default();
+        registry.register(
+            "leads",
+            "Whether this replica leads: only one writes deliveries, statuses and the AudiencePairing",
+            leads.clone(),
+        );
+        let leader_missing = Gauge::default();
+        registry.register("leader_missing", "Whether this replica has seen no leader for a minute", leader_missing.clone());
         let key_alarms = Family::default();
         registry.register("key_alarms", "What no rotation makes of the hub's keys or of their record, by reason", key_alarms.clone());
         let own_key_reads = Family::default();
@@ -121,6 +131,8 @@ impl Default for Metrics {
             accesses,
             connections,
             fences,
+            leads,
+            leader_missing,
             reloads,
             key_alarms,
             own_key_reads,
@@ -250,6 +262,12 @@ impl Metrics {
     /// Whether an admission policy is in force, by its name.
     pub fn fence(&self, name: &'static str, in_force: bool) {
         self.fences.get_or_create(&vec![("fence", name)]).set(i64::from(in_force));
+    }
+
+    /// Whether this replica leads, and whether none was seen to lead for a minute.
+    pub fn leader(&self, leads: bool, missing: bool) {
+        self.leads.set(i64::from(leads));
+        self.leader_missing.set(i64::from(missing));
     }
 
     /// The configuration file was read again.

@@ -2,7 +2,7 @@
 
 mod listing;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -215,7 +215,7 @@ impl ObjectStore {
     }
 
     /// The audiences of all targets, as written.
-    pub fn audiences(&self) -> Vec<String> {
+    pub fn audiences(&self) -> BTreeSet<String> {
         self.objects().audiences()
     }
 

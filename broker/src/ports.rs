@@ -200,6 +200,15 @@ pub struct StoredKeys {
     pub rotation_request: Option<String>,
 }
 
+/// What the hub says of itself.
+pub trait HubFacts: Send + Sync {
+    /// The audiences that its apiserver gives a token for which none was asked: all that it accepts.
+    fn api_audiences(&self) -> BoxFuture<'_, Result<Vec<String>, HubError>>;
+
+    /// As whom it knows Keyferry.
+    fn own_username(&self) -> BoxFuture<'_, Result<String, HubError>>;
+}
+
 /// The hub's objects, as the controller reads and writes them. Every write names what it is to meet.
 pub trait HubObjects: Send + Sync {
     /// The object at a path, if there is one. A kind that the hub does not have is no object.

@@ -1,36 +1,131 @@
-//! Whether an admission policy of `examples/fences` is in force: as shipped, and bound to everything.
+//! Whether an admission policy of `examples/fences` is on the hub as shipped, and bound to everything.
 //!
 //! Without `keyferry-author`, whoever may write a TargetAccess mints by it; without `keyferry-pairing`, whoever may create tokens mints for
-//! every target; without `keyferry-labels`, whoever may edit a namespace has a selector hold it. An object of that name proves nothing: validations can be emptied, conditions
-//! added, namespaces left out. So the whole spec is compared, and what is not known counts as a gap. What no object can show stays open:
-//! an apiserver that runs without its ValidatingAdmissionPolicy plugin, and accesses that were written while a policy was not there.
+//! every target; without `keyferry-labels`, whoever may edit a namespace has a selector hold it; each of the others has its own meaning below.
+//! An object of that name proves nothing: validations can be emptied, conditions added, namespaces left out. So the whole spec is compared, and
+//! what is not known counts as a gap. Two lists of a policy are the hub's own: `hubAudiences`, which has to hold every audience that the hub
+//! is known to have, and `callerAudience`. What no object can show stays open: an apiserver that runs without its ValidatingAdmissionPolicy
+//! plugin, and accesses that were written while a policy was not there.
+
+mod fill;
+
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// A policy and the binding of its name, as they are shipped.
+pub use self::fill::{FillError, manifests};
+
+/// A policy and one of its bindings, as they are shipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fence {
+    /// Of the binding.
     name: &'static str,
+    policy_name: &'static str,
     policy: &'static str,
     binding: &'static str,
+    meaning: &'static str,
 }
 
-const AUTHOR_MANIFEST: &str = include_str!("../../../examples/fences/author.yaml");
+impl Fence {
+    /// A policy with the binding of its name, both in one file.
+    const fn of(name: &'static str, manifest: &'static str, meaning: &'static str) -> Fence {
+        Fence { name, policy_name: name, policy: manifest, binding: manifest, meaning }
+    }
+}
 
-const LABELS_MANIFEST: &str = include_str!("../../../examples/fences/labels.yaml");
+const PAIRING_MANIFEST: &str = include_str!("../../../examples/fences/pairing.yaml");
+const PAIRING_BINDINGS: &str = include_str!("../../../examples/fences/pairing-binding.yaml");
+const SELF_MANIFEST: &str = include_str!("../../../examples/fences/self.yaml");
 
 /// Who writes a TargetAccess may mint for its ServiceAccount.
-pub const AUTHOR: Fence = Fence { name: "keyferry-author", policy: AUTHOR_MANIFEST, binding: AUTHOR_MANIFEST };
+pub const AUTHOR: Fence =
+    Fence::of("keyferry-author", include_str!("../../../examples/fences/author.yaml"), "no token is written to an object");
 
 /// A target's audience is for its pairs alone, whoever mints.
 pub const PAIRING: Fence = Fence {
     name: "keyferry-pairing",
-    policy: include_str!("../../../examples/fences/pairing.yaml"),
-    binding: include_str!("../../../examples/fences/pairing-binding.yaml"),
+    policy_name: "keyferry-pairing",
+    policy: PAIRING_MANIFEST,
+    binding: PAIRING_BINDINGS,
+    meaning: "whoever may create tokens may mint for the targets' audiences",
+};
+
+/// The same in namespaces that their admin closed, also without the AudiencePairing.
+pub const PAIRING_CLOSED: Fence = Fence {
+    name: "keyferry-pairing-closed",
+    meaning: "namespaces labelled access.keyferry.dev/closed are open while the AudiencePairing is missing",
+    ..PAIRING
 };
 
 /// Labels by which a TargetCluster selects namespaces are changed by whoever has the verb for it.
-pub const LABELS: Fence = Fence { name: "keyferry-labels", policy: LABELS_MANIFEST, binding: LABELS_MANIFEST };
+pub const LABELS: Fence = Fence::of(
+    "keyferry-labels",
+    include_str!("../../../examples/fences/labels.yaml"),
+    "whoever may edit a namespace may have a namespaceSelector hold it",
+);
+
+/// No TargetCluster takes an audience of the hub, and another one only by the verb `claim`.
+pub const AUDIENCE: Fence = Fence::of(
+    "keyferry-audience",
+    include_str!("../../../examples/fences/audience.yaml"),
+    "whoever may create TargetClusters may take an audience that others on the hub need",
+);
+
+/// Tokens go elsewhere by the verb `retarget` alone.
+pub const RETARGET: Fence = Fence::of(
+    "keyferry-retarget",
+    include_str!("../../../examples/fences/retarget.yaml"),
+    "whoever may edit a TargetCluster may redirect its tokens",
+);
+
+/// What Keyferry's own account may ask of the hub.
+pub const OWN_ACCOUNT: Fence =
+    Fence::of("keyferry-self", SELF_MANIFEST, "Keyferry's own account may ask for credentials of the hub, where RBAC lets it mint");
+
+/// Which Secrets Keyferry's own account may write.
+pub const OWN_SECRETS: Fence = Fence::of(
+    "keyferry-self-secrets",
+    SELF_MANIFEST,
+    "Keyferry's own account may write Secrets that the hub fills with a token that does not end",
+);
+
+/// The AudiencePairing and its definition stay.
+pub const KEPT: Fence = Fence::of(
+    "keyferry-kept",
+    include_str!("../../../examples/fences/kept.yaml"),
+    "the AudiencePairing and its definition can be deleted, and keyferry-pairing holds nobody then",
+);
+
+/// All that are shipped.
+pub const ALL: [Fence; 9] = [AUTHOR, PAIRING, PAIRING_CLOSED, LABELS, AUDIENCE, RETARGET, OWN_ACCOUNT, OWN_SECRETS, KEPT];
+
+/// What the shipped manifests leave to each hub.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HubSite {
+    /// Keyferry's own namespace.
+    pub namespace: String,
+    /// The name of its rightless ServiceAccount there.
+    pub canary: String,
+    /// As whom the hub knows Keyferry.
+    pub username: String,
+    /// The audience of tokens for Keyferry itself.
+    pub caller_audience: String,
+    /// The audiences that the hub is known to accept, and its issuer.
+    pub hub_audiences: BTreeSet<String>,
+}
+
+impl HubSite {
+    /// Keyferry as the shipped manifests have it, on a hub of which nothing is known.
+    pub fn shipped() -> HubSite {
+        HubSite {
+            namespace: fill::NAMESPACE.to_owned(),
+            canary: fill::CANARY.to_owned(),
+            username: fill::USERNAME.to_owned(),
+            caller_audience: fill::CALLER_AUDIENCE.to_owned(),
+            hub_audiences: BTreeSet::new(),
+        }
+    }
+}
 
 /// Deeper than anything that the API knows in a policy.
 const DEEPEST: usize = 12;
@@ -75,6 +170,19 @@ pub enum FenceGap {
     /// The binding audits or warns, and lets pass.
     #[error("spec.validationActions of the ValidatingAdmissionPolicyBinding {0} do not hold Deny")]
     NotDenied(&'static str),
+    /// `hubAudiences` is no plain list of texts.
+    #[error("hubAudiences of the ValidatingAdmissionPolicy {0} is not a list of quoted texts")]
+    HubAudiencesUnread(&'static str),
+    /// `hubAudiences` lacks what the hub accepts.
+    #[error(
+        "hubAudiences of the ValidatingAdmissionPolicy {name} lacks {missing}, which this hub uses itself; keyferry admission-policies prints it filled in"
+    )]
+    HubAudiencesIncomplete {
+        /// The name of the policy.
+        name: &'static str,
+        /// What it lacks, at most the first three.
+        missing: String,
+    },
     /// The manifest in this program is broken, which a test excludes.
     #[error("the shipped manifest of {0} cannot be read")]
     Unreadable(&'static str),
@@ -84,44 +192,101 @@ const POLICY: &str = "ValidatingAdmissionPolicy";
 const BINDING: &str = "ValidatingAdmissionPolicyBinding";
 
 impl Fence {
-    /// The name of the policy, and of its binding.
+    /// The name of the binding, which is that of the policy but for a second binding of one.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
+    /// The name of the policy.
+    pub fn policy_name(&self) -> &'static str {
+        self.policy_name
+    }
+
+    /// What is open without it.
+    pub fn meaning(&self) -> &'static str {
+        self.meaning
+    }
+
     /// Compares the two objects as the API gives them (`admissionregistration.k8s.io/v1`), or `null` where there is none, with the shipped
-    /// ones. Metadata, texts of refusals and what the apiserver fills in make no difference.
+    /// ones. Metadata, texts of refusals and what the apiserver fills in make no difference, nor which audiences `hubAudiences` lists: for
+    /// that see [`Fence::check_hub_audiences`].
     ///
     /// # Errors
     /// [`FenceGap`] names the first thing that is missing or different.
-    pub fn check(&self, policy: &Value, binding: &Value) -> Result<(), FenceGap> {
-        let name = self.name;
-        for (kind, found, manifest) in [(POLICY, policy, self.policy), (BINDING, binding, self.binding)] {
-            let expected = shipped(kind, name, manifest).ok_or(FenceGap::Unreadable(name))?;
-            self.present(kind, found)?;
+    pub fn check(&self, policy: &Value, binding: &Value, site: &HubSite) -> Result<(), FenceGap> {
+        let wanted = [(POLICY, self.policy_name, policy, self.policy), (BINDING, self.name, binding, self.binding)];
+        for (kind, name, found, manifest) in wanted {
+            let mut expected = shipped(kind, name, &fill::for_site(manifest, site)).ok_or(FenceGap::Unreadable(name))?;
+            present(kind, name, found)?;
+            // Its own texts stand there on each hub.
+            if let (Some(list), Some(own)) = (hub_audiences(found), expected_hub_audiences(&mut expected)) {
+                *own = list.clone();
+            }
             if let Some(field) = difference("spec", &expected["spec"], &found["spec"], 0) {
                 return Err(FenceGap::Differs { kind, name, field });
             }
         }
+        if hub_audiences(policy).is_some() {
+            self.listed_hub_audiences(policy)?;
+        }
         let actions = binding["spec"]["validationActions"].as_array();
-        if actions.is_some_and(|actions| actions.iter().any(|action| action == "Deny")) { Ok(()) } else { Err(FenceGap::NotDenied(name)) }
+        if actions.is_some_and(|actions| actions.iter().any(|action| action == "Deny")) {
+            Ok(())
+        } else {
+            Err(FenceGap::NotDenied(self.name))
+        }
     }
 
-    fn present(&self, kind: &'static str, found: &Value) -> Result<(), FenceGap> {
-        let name = self.name;
-        if found.is_null() {
-            return Err(FenceGap::Missing { kind, name });
+    /// Whether `hubAudiences` of the policy has all that the hub is known to use itself; a policy without that list has nothing to lack.
+    ///
+    /// # Errors
+    /// [`FenceGap::HubAudiencesIncomplete`], [`FenceGap::HubAudiencesUnread`].
+    pub fn check_hub_audiences(&self, policy: &Value, site: &HubSite) -> Result<(), FenceGap> {
+        if hub_audiences(policy).is_none() {
+            return Ok(());
         }
-        if found["metadata"]["name"] != name || found.get("kind").is_some_and(|found| found != kind) {
-            return Err(FenceGap::OtherName { kind, name });
+        let listed = self.listed_hub_audiences(policy)?;
+        let missing: Vec<&str> = site.hub_audiences.iter().filter(|known| !listed.contains(*known)).map(String::as_str).take(3).collect();
+        if missing.is_empty() {
+            return Ok(());
         }
-        if found["metadata"]["deletionTimestamp"].is_null() { Ok(()) } else { Err(FenceGap::BeingDeleted { kind, name }) }
+        Err(FenceGap::HubAudiencesIncomplete { name: self.policy_name, missing: missing.join(", ") })
     }
+
+    /// The texts of `hubAudiences`.
+    ///
+    /// # Errors
+    /// [`FenceGap::HubAudiencesUnread`] if it is something else than a list of them, also where there is none.
+    pub fn listed_hub_audiences(&self, policy: &Value) -> Result<BTreeSet<String>, FenceGap> {
+        let unread = FenceGap::HubAudiencesUnread(self.policy_name);
+        hub_audiences(policy).and_then(Value::as_str).and_then(fill::texts).ok_or(unread)
+    }
+}
+
+fn present(kind: &'static str, name: &'static str, found: &Value) -> Result<(), FenceGap> {
+    if found.is_null() {
+        return Err(FenceGap::Missing { kind, name });
+    }
+    if found["metadata"]["name"] != name || found.get("kind").is_some_and(|found| found != kind) {
+        return Err(FenceGap::OtherName { kind, name });
+    }
+    if found["metadata"]["deletionTimestamp"].is_null() { Ok(()) } else { Err(FenceGap::BeingDeleted { kind, name }) }
 }
 
 fn shipped(kind: &str, name: &str, manifest: &str) -> Option<Value> {
     let objects: Vec<Value> = serde_saphyr::from_multiple(manifest).ok()?;
     objects.into_iter().find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
+}
+
+/// The expression of the variable `hubAudiences`.
+fn hub_audiences(policy: &Value) -> Option<&Value> {
+    let variables = policy["spec"]["variables"].as_array()?;
+    variables.iter().find(|variable| variable["name"] == "hubAudiences")?.get("expression")
+}
+
+fn expected_hub_audiences(policy: &mut Value) -> Option<&mut Value> {
+    let variables = policy.pointer_mut("/spec/variables")?.as_array_mut()?;
+    variables.iter_mut().find(|variable| variable["name"] == "hubAudiences")?.get_mut("expression")
 }
 
 /// The path of the first difference. The shipped value leads, so a deep foreign one costs nothing.
@@ -171,12 +336,14 @@ fn is_nothing(name: &str, value: &Value, depth: usize) -> bool {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{AUTHOR, BINDING, Fence, FenceGap, LABELS, PAIRING, POLICY, shipped};
+    use super::{
+        ALL, AUDIENCE, AUTHOR, BINDING, Fence, FenceGap, HubSite, LABELS, OWN_ACCOUNT, PAIRING, PAIRING_CLOSED, POLICY, RETARGET, shipped,
+    };
 
     const NAME: &str = "keyferry-author";
 
     fn check(policy: &Value, binding: &Value) -> Result<(), FenceGap> {
-        AUTHOR.check(policy, binding)
+        AUTHOR.check(policy, binding, &HubSite::shipped())
     }
 
     fn installed() -> (Value, Value) {
@@ -185,7 +352,7 @@ mod tests {
 
     /// The two objects as an apiserver gives them back.
     fn installed_of(fence: &Fence) -> (Value, Value) {
-        let mut policy = shipped(POLICY, fence.name, fence.policy).unwrap();
+        let mut policy = shipped(POLICY, fence.policy_name, fence.policy).unwrap();
         let mut binding = shipped(BINDING, fence.name, fence.binding).unwrap();
         let constraints = &mut policy["spec"]["matchConstraints"];
         constraints["matchPolicy"] = json!("Equivalent");
@@ -300,28 +467,93 @@ mod tests {
     #[test]
     fn the_labels_fence_watches_every_way_to_a_label() {
         let (policy, binding) = installed_of(&LABELS);
-        assert_eq!(LABELS.check(&policy, &binding), Ok(()));
+        assert_eq!(LABELS.check(&policy, &binding, &HubSite::shipped()), Ok(()));
         let fewer = with(&policy, "/spec/matchConstraints/resourceRules/0/resources", json!(["namespaces"]));
-        assert!(matches!(LABELS.check(&fewer, &binding), Err(FenceGap::Differs { kind: POLICY, name: "keyferry-labels", .. })));
-        assert_eq!(LABELS.check(&Value::Null, &binding), Err(FenceGap::Missing { kind: POLICY, name: "keyferry-labels" }));
+        assert!(matches!(
+            LABELS.check(&fewer, &binding, &HubSite::shipped()),
+            Err(FenceGap::Differs { kind: POLICY, name: "keyferry-labels", .. })
+        ));
+        assert_eq!(
+            LABELS.check(&Value::Null, &binding, &HubSite::shipped()),
+            Err(FenceGap::Missing { kind: POLICY, name: "keyferry-labels" })
+        );
     }
 
     #[test]
     fn the_pairing_is_bound_to_everything_by_the_binding_of_its_name() {
         let (policy, binding) = installed_of(&PAIRING);
-        assert_eq!(PAIRING.check(&policy, &binding), Ok(()));
+        assert_eq!(PAIRING.check(&policy, &binding, &HubSite::shipped()), Ok(()));
         let cases = [
             ("/spec/matchResources", json!({ "namespaceSelector": { "matchLabels": { "access.keyferry.dev/closed": "true" } } })),
             ("/spec/paramRef", json!({ "name": "other", "parameterNotFoundAction": "Allow" })),
             ("/spec/paramRef", json!({ "selector": {}, "parameterNotFoundAction": "Allow" })),
         ];
         for (pointer, value) in cases {
-            let gap = PAIRING.check(&policy, &with(&binding, pointer, value.clone()));
+            let gap = PAIRING.check(&policy, &with(&binding, pointer, value.clone()), &HubSite::shipped());
             assert!(matches!(&gap, Err(FenceGap::Differs { kind: BINDING, name: "keyferry-pairing", .. })), "{pointer} = {value}: {gap:?}");
         }
-        let gap = PAIRING.check(&with(&policy, "/spec/matchConditions", json!([{ "name": "none", "expression": "false" }])), &binding);
+        let gap = with(&policy, "/spec/matchConditions", json!([{ "name": "none", "expression": "false" }]));
+        let gap = PAIRING.check(&gap, &binding, &HubSite::shipped());
         assert!(matches!(&gap, Err(FenceGap::Differs { kind: POLICY, .. })), "{gap:?}");
         let (other, _) = installed();
-        assert_eq!(PAIRING.check(&other, &binding), Err(FenceGap::OtherName { kind: POLICY, name: "keyferry-pairing" }));
+        assert_eq!(
+            PAIRING.check(&other, &binding, &HubSite::shipped()),
+            Err(FenceGap::OtherName { kind: POLICY, name: "keyferry-pairing" })
+        );
+    }
+
+    #[test]
+    fn every_shipped_policy_is_compared_and_is_no_gap() {
+        for fence in ALL {
+            let (policy, binding) = installed_of(&fence);
+            assert_eq!(fence.check(&policy, &binding, &HubSite::shipped()), Ok(()), "{}", fence.name());
+            assert!(fence.check(&Value::Null, &binding, &HubSite::shipped()).is_err(), "{}", fence.name());
+            assert!(fence.check(&policy, &Value::Null, &HubSite::shipped()).is_err(), "{}", fence.name());
+            let hollow = with(&policy, "/spec/validations", json!([{ "expression": "true" }]));
+            assert!(fence.check(&hollow, &binding, &HubSite::shipped()).is_err(), "{}", fence.name());
+        }
+    }
+
+    #[test]
+    fn a_hubs_own_audiences_are_a_list_that_holds_all_of_them() {
+        let with_list = |policy: &Value, list: &str| {
+            let mut policy = policy.clone();
+            let variables = policy["spec"]["variables"].as_array_mut().unwrap();
+            let own = variables.iter_mut().find(|variable| variable["name"] == "hubAudiences").unwrap();
+            own["expression"] = json!(list);
+            policy
+        };
+        let site = HubSite { hub_audiences: ["https://hub.example.com".to_owned()].into(), ..HubSite::shipped() };
+        for fence in [PAIRING, PAIRING_CLOSED, AUDIENCE, OWN_ACCOUNT] {
+            let (policy, binding) = installed_of(&fence);
+            let gap = fence.check_hub_audiences(&policy, &site).unwrap_err();
+            assert!(gap.to_string().contains("lacks https://hub.example.com"), "as shipped, it is a placeholder: {gap}");
+            let filled = with_list(&policy, "[\n 'https://hub.example.com', \"x\" ]");
+            assert_eq!(fence.check_hub_audiences(&filled, &site), Ok(()));
+            assert_eq!(fence.check(&filled, &binding, &site), Ok(()));
+            for no_list in
+                ["[] + ['https://hub.example.com']", "['https://hub.example.com'", "params.list", "['\\x41']", "['a' 'b']", "['a']['b']"]
+            {
+                let hidden = with_list(&policy, no_list);
+                assert!(fence.check(&hidden, &binding, &site).is_err(), "{no_list}");
+                assert!(fence.check_hub_audiences(&hidden, &site).is_err(), "{no_list}");
+            }
+        }
+        assert_eq!(LABELS.check_hub_audiences(&installed_of(&LABELS).0, &site), Ok(()), "it has no such list");
+    }
+
+    #[test]
+    fn the_policies_are_about_the_account_and_the_audience_of_this_keyferry() {
+        let (policy, binding) = installed_of(&OWN_ACCOUNT);
+        let elsewhere = HubSite { username: "system:serviceaccount:other:keyferry".to_owned(), ..HubSite::shipped() };
+        assert!(matches!(OWN_ACCOUNT.check(&policy, &binding, &elsewhere), Err(FenceGap::Differs { .. })), "it holds another account");
+        let (policy, binding) = installed_of(&PAIRING);
+        let another = HubSite { caller_audience: "callers.example.com".to_owned(), ..HubSite::shipped() };
+        assert!(matches!(PAIRING.check(&policy, &binding, &another), Err(FenceGap::Differs { .. })));
+        assert_eq!(
+            RETARGET.check(&installed_of(&RETARGET).0, &installed_of(&RETARGET).1, &another),
+            Ok(()),
+            "an API group of the same name"
+        );
     }
 }

@@ -27,6 +27,8 @@ macro_rules! reasons {
 }
 
 reasons! {
+    /// An admission policy of the hub is missing or differs, or does not know all audiences of the hub; the message says which.
+    AdmissionPolicyIncomplete,
     /// An older target has the same audience.
     AudienceConflict,
     /// The target's audience is one that the hub's own apiserver accepts: a token for it would open the hub.
@@ -107,6 +109,8 @@ reasons! {
     KeySettling,
     /// The admission policy that guards the labels of a selector is missing or weakened: whoever may edit a namespace may have it selected.
     LabelsUnfenced,
+    /// No replica has led for a minute, so nothing is delivered or withdrawn.
+    LeaderMissing,
     /// The hub could not carry out the TokenRequest.
     MintFailed,
     /// The hub refuses Keyferry the TokenRequest.

@@ -1,23 +1,28 @@
-//! The admission policies that Keyferry rests on, looked at again and again. Without `keyferry-author` no token is written to an object;
-//! without `keyferry-pairing` others may mint for a target's audience, and without `keyferry-labels` tenants may have themselves selected,
-//! which the targets' statuses tell.
+//! Compares the hub's admission policies with the shipped ones, again and again. Without `keyferry-author` no token is written to an object.
+//! What is open without each of the others stands in the statuses of the targets, the metrics and the log; nothing else is taken away.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use keyferry_core::delivery::ReadObject;
-use keyferry_core::fence::Fence;
+use keyferry_core::fence::{self, Fence, HubSite};
 use keyferry_core::reason::Reason;
 use serde_json::Value;
 
 use crate::clock::Clock;
 use crate::controller::pairing_trial::PairingTrial;
-use crate::fence::{FenceWriter, Standing};
+use crate::fence::{FenceReader, FenceWriter, Standing};
 use crate::leadership::LeadershipReader;
 use crate::metrics::Metrics;
-use crate::ports::{HubError, HubObjects};
+use crate::ports::{HubError, HubFacts, HubObjects};
+use crate::publication::PublicationReader;
 
 const INTERVAL: Duration = Duration::from_secs(20);
+/// How often the policies are compared on which no delivery rests.
+const OTHERS: Duration = Duration::from_secs(60);
+/// How often the hub is asked for its audiences: they change with a restart of its apiserver.
+const FACTS: Duration = Duration::from_secs(3600);
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 
 /// What it goes by.
@@ -28,16 +33,79 @@ pub struct Fences {
     pub pairing: FenceWriter,
     /// Of `keyferry-labels`.
     pub labels: FenceWriter,
+    /// Of all the others.
+    pub others: OtherFences,
     /// Tries what `keyferry-pairing` does.
     pub trial: PairingTrial,
     /// Reads the policies.
     pub objects: Arc<dyn HubObjects>,
+    /// What this hub puts in the place of the shipped placeholders.
+    pub facts: KnownSite,
     /// Whether this replica leads: only the leader tries.
     pub leadership: LeadershipReader,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Metrics.
     pub metrics: Metrics,
+}
+
+/// Those of the policies that have no part of their own in the statuses.
+pub struct OtherFences {
+    fences: Vec<FenceWriter>,
+    /// Whether `keyferry-pairing` spares all audiences of the hub; that it holds the others is the concern of its own writer.
+    spared: FenceWriter,
+    due: Duration,
+}
+
+impl Default for OtherFences {
+    fn default() -> OtherFences {
+        let known = [fence::AUTHOR, fence::PAIRING, fence::LABELS];
+        let fences = fence::ALL.into_iter().filter(|fence| !known.contains(fence)).map(FenceWriter::of).collect();
+        OtherFences { fences, spared: FenceWriter::pairing(), due: Duration::ZERO }
+    }
+}
+
+impl OtherFences {
+    /// The reading halves.
+    pub fn readers(&self) -> Vec<FenceReader> {
+        self.fences.iter().chain([&self.spared]).map(FenceWriter::reader).collect()
+    }
+}
+
+/// What is known of the hub, and asked for where it is not.
+pub struct KnownSite {
+    /// Asks.
+    pub source: Arc<dyn HubFacts>,
+    /// The hub's issuer.
+    pub published: PublicationReader,
+    /// As far as it is known.
+    pub site: HubSite,
+    /// The hub's audiences as last read.
+    pub audiences: BTreeSet<String>,
+    /// When to ask again, by the monotonic clock.
+    pub due: Duration,
+}
+
+impl KnownSite {
+    async fn current(&mut self, now: Duration) -> &HubSite {
+        if now >= self.due {
+            let user = self.source.own_username().await;
+            let audiences = self.source.api_audiences().await;
+            // What could not be read stays as it was, and is asked for at the next look.
+            if user.is_ok() && audiences.is_ok() {
+                self.due = now + FACTS;
+            }
+            if let Ok(user) = user {
+                self.site.username = user;
+            }
+            if let Ok(audiences) = audiences {
+                self.audiences = audiences.into_iter().collect();
+            }
+        }
+        self.site.hub_audiences = self.audiences.clone();
+        self.site.hub_audiences.extend(self.published.current().map(|published| published.issuer.as_str().to_owned()));
+        &self.site
+    }
 }
 
 /// Looks until the task is dropped.
@@ -50,52 +118,79 @@ pub async fn follow(mut fences: Fences) {
 
 impl Fences {
     async fn look(&mut self) {
-        if let Some(found) = compared(&*self.objects, self.author.fence()).await {
-            self.take(&self.author, found, Reason::AuthorUnchecked, "no token is written to an object");
-        }
-        if let Some(found) = compared(&*self.objects, self.labels.fence()).await {
-            self.take(&self.labels, found, Reason::LabelsUnfenced, "whoever may edit a namespace may have a namespaceSelector hold it");
-        }
-        let mut found = compared(&*self.objects, self.pairing.fence()).await;
         let now = self.clock.now();
+        let site = self.facts.current(now.mono).await.clone();
+        if let Some((found, _)) = self.compared(self.author.fence(), &site).await {
+            self.take(&self.author, found, Reason::AuthorUnchecked);
+        }
+        if let Some((found, _)) = self.compared(self.labels.fence(), &site).await {
+            self.take(&self.labels, found, Reason::LabelsUnfenced);
+        }
+        let compared = self.compared(self.pairing.fence(), &site).await;
+        let mut found = compared.as_ref().map(|(found, _)| found.clone());
         if found == Some(Standing::InForce) && self.leadership.leads(now) {
             found = self.trial.standing(&*self.objects, now.mono).await;
         } else {
             self.trial.forget();
         }
         if let Some(found) = found {
-            self.take(&self.pairing, found, Reason::PairingUnfenced, "whoever may create tokens may mint for the targets' audiences");
+            self.take(&self.pairing, found, Reason::PairingUnfenced);
+        }
+        if let Some((_, spared)) = compared {
+            if spared != Standing::InForce {
+                self.metrics.fence(self.pairing.fence().name(), false);
+            }
+            report(&self.others.spared, spared, Reason::AdmissionPolicyIncomplete, "a mistake in the AudiencePairing could stop every Pod");
+        }
+        if now.mono >= self.others.due {
+            self.others.due = now.mono + OTHERS;
+            for writer in &self.others.fences {
+                let Some((found, spared)) = self.compared(writer.fence(), &site).await else { continue };
+                // Both bindings of keyferry-pairing have one policy, whose list is spoken of once.
+                let with_list = *writer.fence() != fence::PAIRING_CLOSED && found == Standing::InForce;
+                self.take(writer, if with_list { spared } else { found }, Reason::AdmissionPolicyIncomplete);
+            }
         }
     }
 
-    fn take(&self, fence: &FenceWriter, found: Standing, reason: Reason, meaning: &'static str) {
-        let name = fence.fence().name();
-        self.metrics.fence(name, found == Standing::InForce);
-        if fence.set(found.clone()) {
-            match found {
-                Standing::InForce => tracing::info!(fence = name, "the admission policy of the hub is in force"),
-                Standing::Gap(gap) => tracing::warn!(fence = name, %reason, gap, "{meaning}"),
-                Standing::Unknown => {}
+    fn take(&self, writer: &FenceWriter, found: Standing, reason: Reason) {
+        self.metrics.fence(writer.fence().name(), found == Standing::InForce);
+        report(writer, found, reason, writer.fence().meaning());
+    }
+
+    /// What a policy and its binding say, and what its list of the hub's audiences does. A hub that does not answer takes nothing away: it
+    /// would not admit anything either.
+    async fn compared(&self, fence: &Fence, site: &HubSite) -> Option<(Standing, Standing)> {
+        match read(&*self.objects, fence).await {
+            Ok((policy, binding)) => {
+                let standing = |outcome: Result<(), fence::FenceGap>| {
+                    outcome.map_or_else(|gap| Standing::Gap(gap.to_string()), |()| Standing::InForce)
+                };
+                Some((standing(fence.check(&policy, &binding, site)), standing(fence.check_hub_audiences(&policy, site))))
+            }
+            Err(error) if error.proves_unreachable() || error == HubError::Busy => None,
+            Err(error) => {
+                let gap = Standing::Gap(format!("the admission policy {} could not be read: {error}", fence.name()));
+                Some((gap, Standing::InForce))
             }
         }
     }
 }
 
-/// What the policy and its binding say. A hub that does not answer takes nothing away: it would not admit anything either.
-async fn compared(objects: &dyn HubObjects, fence: &Fence) -> Option<Standing> {
-    match read(objects, fence).await {
-        Ok((policy, binding)) => Some(match fence.check(&policy, &binding) {
-            Ok(()) => Standing::InForce,
-            Err(gap) => Standing::Gap(gap.to_string()),
-        }),
-        Err(error) if error.proves_unreachable() || error == HubError::Busy => None,
-        Err(error) => Some(Standing::Gap(format!("the admission policy {} could not be read: {error}", fence.name()))),
+fn report(writer: &FenceWriter, found: Standing, reason: Reason, meaning: &'static str) {
+    let name = writer.fence().name();
+    if writer.set(found.clone()) {
+        match found {
+            Standing::InForce => tracing::info!(policy = name, "the admission policy of the hub is as shipped"),
+            Standing::Gap(gap) => tracing::warn!(policy = name, %reason, gap, "{meaning}"),
+            Standing::Unknown => {}
+        }
     }
 }
 
 async fn read(objects: &dyn HubObjects, fence: &Fence) -> Result<(Value, Value), HubError> {
     let value = |read: Option<ReadObject>| read.map(|read| read.value().clone()).unwrap_or(Value::Null);
-    let policy = objects.get(&format!("{GROUP}/validatingadmissionpolicies/{}", fence.name())).await?;
+    let policy = objects.get(&format!("{GROUP}/validatingadmissionpolicies/{}", fence.policy_name())).await?;
     let binding = objects.get(&format!("{GROUP}/validatingadmissionpolicybindings/{}", fence.name())).await?;
     Ok((value(policy), value(binding)))
 }

@@ -1,24 +1,57 @@
 //! The AudiencePairing that the hub's admission policy reads, kept to what policy allows. Only the leader writes it.
+//!
+//! Every audience that is listed is refused to everybody else on the hub. So one is listed only after the canary has found that the hub does
+//! not accept it itself: an audience of the hub in that object would stop every Pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+use keyferry_core::audience::Audience;
+use keyferry_core::own_issuer::INERT_AUDIENCE;
 use keyferry_core::pairing;
+use keyferry_core::reason::Reason;
 use keyferry_core::service_account::ServiceAccount;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
+use crate::audience_guard::AudienceTrial;
 use crate::clock::Clock;
 use crate::leadership::LeadershipReader;
 use crate::live::LiveObjects;
 use crate::object_store::ObjectStore;
 use crate::policy_store::PolicyReader;
 use crate::ports::{HubError, HubObjects};
+use crate::publication::PublicationReader;
 
 /// How often it is seen whether a ServiceAccount or a Namespace has changed the pairs.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How often the object is read though the pairs are the same: somebody may have changed it.
 const READ_AGAIN: Duration = Duration::from_secs(60);
+/// How often an audience is tried again. The guard answers from memory for an hour: a hub's flags change with a restart.
+const TRY_EVERY: Duration = Duration::from_secs(600);
+/// How soon after a try that decided nothing.
+const TRY_AGAIN: Duration = Duration::from_secs(10);
+/// Audiences that are tried at once.
+const AT_ONCE: usize = 8;
+
+/// Audiences of targets that the AudiencePairing does not list, each with the reason. The hub refuses nobody a token for them.
+#[derive(Clone, Default)]
+pub struct UnlistedAudiences(Arc<ArcSwap<BTreeMap<String, String>>>);
+
+impl UnlistedAudiences {
+    /// Why this one is not listed, where that was seen.
+    pub fn why(&self, audience: &Audience) -> Option<String> {
+        self.0.load().get(audience.as_str()).cloned()
+    }
+
+    pub(super) fn set(&self, unlisted: BTreeMap<String, String>) {
+        if **self.0.load() != unlisted {
+            self.0.store(Arc::new(unlisted));
+        }
+    }
+}
 
 /// What it is made of.
 pub struct PairingParts {
@@ -30,6 +63,14 @@ pub struct PairingParts {
     pub live: Arc<LiveObjects>,
     /// Reads and writes.
     pub objects: Arc<dyn HubObjects>,
+    /// Finds out whether an audience is the hub's.
+    pub trial: Arc<dyn AudienceTrial>,
+    /// The hub's issuer, which is never listed.
+    pub published: PublicationReader,
+    /// Keyferry's own audience, which is never listed.
+    pub caller_audience: Audience,
+    /// What is left out, for the targets' statuses.
+    pub unlisted: UnlistedAudiences,
     /// Whether this replica leads.
     pub leadership: LeadershipReader,
     /// Time.
@@ -41,34 +82,177 @@ pub struct PairingParts {
 /// Keeps it until the task is dropped.
 pub async fn follow(parts: PairingParts) {
     let mut changes = parts.policy.changes();
-    let (mut written, mut read_at, mut told) = (None, Duration::ZERO, false);
+    let mut pairing = Pairing::new(parts);
     loop {
-        let now = parts.clock.now();
-        if parts.leadership.leads(now) && parts.live.is_complete() {
-            let pairs = pairing::pairs(&parts.policy.current(), &*parts.live, parts.store.audiences(), &parts.canary);
-            if written.as_ref() != Some(&pairs) || now.mono.saturating_sub(read_at) > READ_AGAIN {
-                match write(&parts, &pairs).await {
-                    Ok(()) => (written, read_at, told) = (Some(pairs), now.mono, false),
-                    Err(error) => {
-                        written = None;
-                        if !std::mem::replace(&mut told, true) {
-                            tracing::warn!(%error, "the AudiencePairing could not be written; the admission policy goes by an older one or by none");
-                        }
-                    }
-                }
-            }
-        } else {
-            written = None;
-        }
+        pairing.reconcile().await;
         tokio::select! {
             () = tokio::time::sleep(INTERVAL) => {}
             changed = changes.changed() => if changed.is_err() { return },
+            () = pairing.tried() => {}
         }
     }
 }
 
+/// What tries of an audience came to.
+#[derive(Default)]
+struct Tried {
+    /// The last answer that decided: whether it is good for a target.
+    decided: Option<bool>,
+    /// Why the last try decided nothing.
+    failed: Option<Reason>,
+    again: Duration,
+    under_way: bool,
+}
+
+struct Pairing {
+    parts: PairingParts,
+    written: Option<BTreeMap<String, BTreeSet<String>>>,
+    read_at: Duration,
+    warned: bool,
+    /// What the object listed when this replica began to lead: a process that restarts opens no audience meanwhile.
+    listed_before: Option<BTreeSet<String>>,
+    tried: BTreeMap<String, Tried>,
+    tries: JoinSet<(String, Result<(), Reason>)>,
+}
+
+impl Pairing {
+    fn new(parts: PairingParts) -> Pairing {
+        Pairing {
+            parts,
+            written: None,
+            read_at: Duration::ZERO,
+            warned: false,
+            listed_before: None,
+            tried: BTreeMap::new(),
+            tries: JoinSet::new(),
+        }
+    }
+
+    /// Waits for the end of a try; for ever where none is under way.
+    async fn tried(&mut self) {
+        match self.tries.join_next().await {
+            Some(ended) => self.note(ended.ok()),
+            None => std::future::pending().await,
+        }
+    }
+
+    fn note(&mut self, ended: Option<(String, Result<(), Reason>)>) {
+        // A task that died says nothing of which audience it was; its retry is due soon.
+        let Some((audience, outcome)) = ended else { return };
+        let now = self.parts.clock.now().mono;
+        let Some(tried) = self.tried.get_mut(&audience) else { return };
+        tried.under_way = false;
+        tried.failed = None;
+        tried.again = now + TRY_EVERY;
+        match outcome {
+            Ok(()) => tried.decided = Some(true),
+            Err(Reason::AudienceIsHubs) => tried.decided = Some(false),
+            Err(reason) => {
+                tried.failed = Some(reason);
+                tried.again = now + TRY_AGAIN;
+            }
+        }
+    }
+
+    async fn reconcile(&mut self) {
+        while let Some(ended) = self.tries.try_join_next() {
+            self.note(ended.ok());
+        }
+        let now = self.parts.clock.now();
+        if !(self.parts.leadership.leads(now) && self.parts.live.is_complete()) {
+            (self.written, self.listed_before) = (None, None);
+            return;
+        }
+        if self.listed_before.is_none() {
+            match self.parts.objects.get(&path()).await {
+                Ok(read) => self.listed_before = Some(read.map(|read| listed(read.value())).unwrap_or_default()),
+                Err(error) => return self.warn(&error),
+            }
+        }
+        let audiences = self.parts.store.audiences();
+        self.start_tries(&audiences, now.mono);
+        let (listed, unlisted) = self.sort(audiences);
+        self.parts.unlisted.set(unlisted);
+        let pairs = pairing::pairs(&self.parts.policy.current(), &*self.parts.live, listed, &self.parts.canary);
+        if self.written.as_ref() == Some(&pairs) && now.mono.saturating_sub(self.read_at) <= READ_AGAIN {
+            return;
+        }
+        match write(&self.parts, &pairs).await {
+            Ok(()) => (self.written, self.read_at, self.warned) = (Some(pairs), now.mono, false),
+            Err(error) => {
+                self.written = None;
+                self.warn(&error);
+            }
+        }
+    }
+
+    fn warn(&mut self, error: &HubError) {
+        if !std::mem::replace(&mut self.warned, true) {
+            tracing::warn!(%error, "the AudiencePairing could not be written; the admission policy goes by an older one or by none");
+        }
+    }
+
+    fn start_tries(&mut self, audiences: &BTreeSet<String>, now: Duration) {
+        self.tried.retain(|audience, tried| tried.under_way || audiences.contains(audience));
+        for audience in audiences {
+            if self.tries.len() >= AT_ONCE {
+                return;
+            }
+            let tried = self.tried.entry(audience.clone()).or_default();
+            // One whose task died is due again as well.
+            if now < tried.again {
+                continue;
+            }
+            let Ok(named) = Audience::new(audience.as_str()) else { continue };
+            (tried.under_way, tried.again) = (true, now + TRY_EVERY);
+            let (trial, audience) = (Arc::clone(&self.parts.trial), audience.clone());
+            self.tries.spawn(async move {
+                let outcome = trial.try_audience(&named).await;
+                (audience, outcome)
+            });
+        }
+    }
+
+    /// Which audiences are listed, and why the others are not, where there is something to be said.
+    fn sort(&self, audiences: BTreeSet<String>) -> (BTreeSet<String>, BTreeMap<String, String>) {
+        let published = self.parts.published.current();
+        let (mut listed, mut unlisted) = (BTreeSet::new(), BTreeMap::new());
+        for audience in audiences {
+            let tried = self.tried.get(&audience);
+            let is_before = || self.listed_before.as_ref().is_some_and(|before| before.contains(&audience));
+            let why = if audience == self.parts.caller_audience.as_str() || audience == INERT_AUDIENCE {
+                Some("it is Keyferry's own".to_owned())
+            } else if published.as_ref().is_some_and(|published| published.issuer.as_str() == audience) {
+                Some("it is the hub's issuer".to_owned())
+            } else {
+                match tried.map(|tried| (tried.decided, tried.failed)) {
+                    Some((Some(true), _)) => None,
+                    Some((Some(false), _)) => Some("the hub itself accepts it".to_owned()),
+                    _ if is_before() => None,
+                    Some((None, Some(reason))) => Some(format!("whether the hub itself accepts it could not be found out ({reason})")),
+                    // It is being tried at this moment.
+                    Some((None, None)) | None => continue,
+                }
+            };
+            match why {
+                Some(why) => drop(unlisted.insert(audience, why)),
+                None => drop(listed.insert(audience)),
+            }
+        }
+        (listed, unlisted)
+    }
+}
+
+fn path() -> String {
+    format!("{}/{}", pairing::COLLECTION, pairing::NAME)
+}
+
+fn listed(object: &Value) -> BTreeSet<String> {
+    object.get("pairs").and_then(Value::as_object).into_iter().flatten().map(|(audience, _)| audience.clone()).collect()
+}
+
 async fn write(parts: &PairingParts, pairs: &BTreeMap<String, BTreeSet<String>>) -> Result<(), HubError> {
-    let path = format!("{}/{}", pairing::COLLECTION, pairing::NAME);
+    let path = path();
     let Some(read) = parts.objects.get(&path).await? else {
         return parts.objects.post(pairing::COLLECTION, &pairing::object(pairs, None)).await;
     };
@@ -81,3 +265,6 @@ async fn write(parts: &PairingParts, pairs: &BTreeMap<String, BTreeSet<String>>)
     }
     parts.objects.put(&path, &pairing::object(pairs, version)).await
 }
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests;

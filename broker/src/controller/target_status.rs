@@ -14,11 +14,12 @@ use keyferry_core::config::{CertificateSource, Generation, Record, TargetCluster
 use keyferry_core::name::ObjectName;
 use keyferry_core::reason::Reason;
 use keyferry_core::summary;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::audience_guard::AudienceGuard;
 use crate::clock::Clock;
+use crate::controller::pairing::UnlistedAudiences;
 use crate::event::{self, Subject};
 use crate::fence::FenceReader;
 use crate::leadership::LeadershipReader;
@@ -61,6 +62,10 @@ pub struct TargetStatusParts {
     pub pairing: FenceReader,
     /// Whether the labels are guarded by which targets select namespaces.
     pub labels: FenceReader,
+    /// Whether the other admission policies of the hub are as shipped.
+    pub policies: Vec<FenceReader>,
+    /// Audiences that the hub refuses to nobody.
+    pub unlisted: UnlistedAudiences,
     /// Whether this replica leads.
     pub leadership: LeadershipReader,
     /// Time.
@@ -98,6 +103,8 @@ pub async fn follow(parts: TargetStatusParts) {
             }
             tried.retain(|name, _| parts.store.target(name).is_some());
             start_tries(&parts, &mut tried, &mut tries);
+        } else if parts.leadership.is_missing(parts.clock.now()) {
+            note_missing_leader(&parts).await;
         }
         while let Some(Ok((name, outcome))) = tries.try_join_next() {
             tried.insert(name, outcome);
@@ -153,8 +160,9 @@ async fn bring(parts: &TargetStatusParts, name: &ObjectName, tried: &HashMap<Obj
         Some(target) if ready.holds() => lets_in_anybody(target, tried),
         _ => None,
     };
-    let unpaired = target.and_then(|target| unfenced::others_may_mint(&parts.pairing, target));
+    let unpaired = target.and_then(|target| unfenced::others_may_mint(&parts.pairing, &parts.unlisted, target));
     let unguarded = target.and_then(|target| unfenced::others_may_be_selected(&parts.labels, target));
+    let incomplete = unfenced::policies_are_incomplete(&parts.policies);
     let optional = [
         ("Stalled", &stalled),
         ("AudienceConflict", &conflict),
@@ -162,11 +170,34 @@ async fn bring(parts: &TargetStatusParts, name: &ObjectName, tried: &HashMap<Obj
         ("TargetNotFenced", &open),
         ("PairingUnfenced", &unpaired),
         ("LabelsUnfenced", &unguarded),
+        ("AdmissionPolicyIncomplete", &incomplete),
     ];
     let mut findings = vec![("Ready", &ready)];
     findings.extend(optional.into_iter().filter_map(|(kind, finding)| Some((kind, finding.as_ref()?))));
     let summary = summary::of_target(&ready, &findings);
     write(parts, name, &record, target, &findings, summary).await
+}
+
+/// Says at each target that no replica leads. It is the one status that a replica writes that does not lead; the next leader takes it away.
+async fn note_missing_leader(parts: &TargetStatusParts) {
+    let message = "no replica of Keyferry has led for a minute: deliveries and withdrawals wait, and statuses are old; see who holds the Lease \
+                   keyferry in Keyferry's namespace";
+    let finding = Finding::so(Reason::LeaderMissing, message);
+    for name in parts.store.target_names() {
+        let Some(record) = parts.store.target(&name).filter(|record| record.deleting.is_none()) else { continue };
+        if standing(&record.status, "LeaderMissing").is_some() {
+            continue;
+        }
+        let mut all = record.status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+        let added = conditions(&record.status, record.generation, parts.clock.now().wall, &[("LeaderMissing", &finding)]);
+        all.extend(added.as_array().cloned().unwrap_or_default());
+        let metadata = json!({ "uid": record.uid.as_str(), "resourceVersion": record.version });
+        let path = format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}/status");
+        if let Err(error) = parts.objects.patch(&path, &json!({ "metadata": metadata, "status": { "conditions": all } })).await {
+            tracing::debug!(target_cluster = %name, %error, "that no replica leads could not be written to a TargetCluster");
+            return;
+        }
+    }
 }
 
 fn readiness(parts: &TargetStatusParts, target: &TargetCluster) -> Finding {
@@ -259,7 +290,7 @@ async fn write(
         let truth = if finding.holds() { "True" } else { "False" };
         let news = standing(&record.status, kind) != Some((truth, finding.reason.as_str()));
         // A fence of the hub concerns every target at once; the log tells of it.
-        if news && !matches!(*kind, "Stalled" | "PairingUnfenced" | "LabelsUnfenced") {
+        if news && !matches!(*kind, "Stalled" | "PairingUnfenced" | "LabelsUnfenced" | "AdmissionPolicyIncomplete") {
             let subject = Subject::target(name, record.uid.as_str());
             event::tell(&parts.objects, &*parts.random, &subject, finding, now).await;
         }

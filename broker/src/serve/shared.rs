@@ -57,6 +57,7 @@ pub(super) struct Shared {
     pub(super) background: JoinSet<()>,
     pub(super) own_issuers: OwnIssuers,
     own_keys: OwnKeys,
+    guard: AudienceGuard,
     leadership: LeadershipReader,
     objects: Option<OnHub>,
     client: HubClient,
@@ -117,7 +118,7 @@ impl Shared {
         background.spawn(key_records::follow(publisher.clone()));
         let leadership = LeadershipWriter::default();
         let leadership_reader = leadership.reader();
-        background.spawn(lead::follow(lease, publisher.clone(), leadership, Arc::clone(&clock)));
+        background.spawn(lead::follow(lease, publisher.clone(), leadership, Arc::clone(&clock), metrics.clone()));
         background.spawn(publish::follow(publisher.clone(), Arc::clone(&clock), metrics.clone(), read_again()));
         background.spawn(certificates::follow(policy_reader.clone(), secrets, targets, Arc::clone(&clock), read_again()));
         let file = |policy| config_file::follow(options.config.clone(), server.clone(), policy, metrics.clone(), read_again());
@@ -155,7 +156,10 @@ impl Shared {
         }
         let hub: Arc<dyn Hub> = Arc::new(KubeHub::new(client.clone(), Arc::clone(&clock)));
         let hub: Arc<dyn Hub> = Arc::new(TimedHub::new(hub, Arc::clone(&clock), metrics.clone()));
+        let canary = ServiceAccount { namespace: server.cluster_resource_namespace.clone(), name: server.canary_service_account.clone() };
+        let guard = AudienceGuard::new(Arc::clone(&hub), Arc::clone(&clock), Arc::clone(&live), publisher.clone(), canary);
         Ok(Shared {
+            guard,
             leadership: leadership_reader,
             objects,
             client,
@@ -182,11 +186,9 @@ impl Shared {
         }
     }
 
-    /// What tries audiences.
+    /// What tries audiences. All parts share what was found.
     pub(super) fn guard(&self) -> AudienceGuard {
-        let namespace = self.server.cluster_resource_namespace.clone();
-        let canary = ServiceAccount { namespace, name: self.server.canary_service_account.clone() };
-        AudienceGuard::new(Arc::clone(&self.hub), Arc::clone(&self.clock), Arc::clone(&self.live), self.publisher.clone(), canary)
+        self.guard.clone()
     }
 
     /// The broker, and the renewal of what it holds.

@@ -267,9 +267,10 @@ impl StoredObjects {
             let owner = owners.get(&target.audience).filter(|owner| *owner != name);
             let fault = match (&target.read, owner) {
                 (Err(mistakes), _) => invalid(mistakes, &target.record),
-                (Ok(_), Some(owner)) => {
+                // Not which one: whoever reads this target need not be allowed to learn of the other.
+                (Ok(_), Some(_)) => {
                     self.lost.insert(generation);
-                    lost(&format!("TargetCluster/{owner}, which is older, has this audience"), &target.record)
+                    lost("an older TargetCluster has this audience", &target.record)
                 }
                 (Ok(_), None) if target.has_lost() || self.lost.contains(&generation) => {
                     lost("another TargetCluster had this audience", &target.record)
@@ -301,9 +302,11 @@ impl StoredObjects {
         self.targets.get(name)?.draining()
     }
 
-    /// The audiences of all targets, as written; of those that are being deleted too, which stay as long as somebody's finalizer does.
-    pub fn audiences(&self) -> Vec<String> {
-        self.targets.values().map(|target| target.audience.clone()).filter(|audience| !audience.is_empty()).collect()
+    /// The audiences of all targets, as written; of those that are being deleted only while they drain, which ends within a day. A finalizer of
+    /// somebody else could hold an audience for ever, and an object without finalizers leaves just as suddenly.
+    pub fn audiences(&self) -> BTreeSet<String> {
+        let there = self.targets.values().filter(|target| target.record.deleting.is_none() || target.draining().is_some());
+        there.map(|target| target.audience.clone()).filter(|audience| !audience.is_empty()).collect()
     }
 
     /// Who has each audience: the oldest that is not being deleted.

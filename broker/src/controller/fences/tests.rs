@@ -51,12 +51,33 @@ impl Hub for OneAnswer {
     }
 }
 
+/// A hub that says this of itself.
+struct Facts(Mutex<Result<Vec<String>, HubError>>);
+
+impl Default for Facts {
+    fn default() -> Facts {
+        Facts(Mutex::new(Ok(vec!["https://kubernetes.default.svc".to_owned()])))
+    }
+}
+
+impl HubFacts for Facts {
+    fn api_audiences(&self) -> BoxFuture<'_, Result<Vec<String>, HubError>> {
+        let answer = self.0.lock().unwrap().clone();
+        Box::pin(async { answer })
+    }
+
+    fn own_username(&self) -> BoxFuture<'_, Result<String, HubError>> {
+        Box::pin(async { Ok(HubSite::shipped().username) })
+    }
+}
+
 struct Bench {
     hub: Arc<OneAnswer>,
     objects: Arc<FakeObjects>,
     clock: Arc<FakeClock>,
     leadership: LeadershipWriter,
     pairing: FenceReader,
+    others: Vec<FenceReader>,
     metrics: Metrics,
     fences: Fences,
 }
@@ -68,24 +89,47 @@ impl Bench {
         let fence = |text: &str| serde_saphyr::from_multiple::<Value>(text).unwrap().remove(0);
         objects.put_foreign(POLICY, fence(include_str!("../../../../examples/fences/pairing.yaml")));
         objects.put_foreign(BINDING, fence(include_str!("../../../../examples/fences/pairing-binding.yaml")));
+        for text in [
+            include_str!("../../../../examples/fences/audience.yaml"),
+            include_str!("../../../../examples/fences/kept.yaml"),
+            include_str!("../../../../examples/fences/pairing-binding.yaml"),
+            include_str!("../../../../examples/fences/retarget.yaml"),
+            include_str!("../../../../examples/fences/self.yaml"),
+        ] {
+            for object in serde_saphyr::from_multiple::<Value>(text).unwrap() {
+                let plural = if object["kind"] == "ValidatingAdmissionPolicy" { "policies" } else { "policybindings" };
+                let path = format!("{GROUP}/validatingadmission{plural}/{}", object["metadata"]["name"].as_str().unwrap());
+                objects.put_foreign(&path, object);
+            }
+        }
         objects.put_foreign(OBJECT, json!({ "metadata": { "name": "keyferry" }, "pairs": { pairing::NOBODYS: [] } }));
         let hub = Arc::new(OneAnswer { refusal: Mutex::new(Some(HubError::Forbidden(REFUSAL.to_owned()))), asked: Mutex::default() });
         let (live, canary) = (Arc::new(LiveObjects::default()), account_of("keyferry-system", "keyferry-canary"));
         live.set_service_account(canary.clone(), Some(Uid::new("uid-canary").unwrap()));
         leadership.set(Some(Duration::from_secs(1_000_000)));
         let (author, pairing, metrics) = (FenceWriter::author(), FenceWriter::pairing(), Metrics::default());
-        let reader = pairing.reader();
+        let (reader, others) = (pairing.reader(), OtherFences::default());
+        let other_readers = others.readers();
+        let facts = KnownSite {
+            source: Arc::<Facts>::default(),
+            published: PublicationReader::default(),
+            site: HubSite::shipped(),
+            audiences: BTreeSet::new(),
+            due: Duration::ZERO,
+        };
         let fences = Fences {
             author,
             pairing,
             labels: FenceWriter::labels(),
+            others,
+            facts,
             trial: PairingTrial::new(Arc::<OneAnswer>::clone(&hub), live, canary),
             objects: Arc::<FakeObjects>::clone(&objects),
             leadership: leadership.reader(),
             clock: Arc::<FakeClock>::clone(&clock),
             metrics: metrics.clone(),
         };
-        Bench { hub, objects, clock, leadership, pairing: reader, metrics, fences }
+        Bench { hub, objects, clock, leadership, pairing: reader, others: other_readers, metrics, fences }
     }
 
     async fn looks(&mut self, times: usize) {
@@ -97,6 +141,10 @@ impl Bench {
 
     fn asked(&self) -> usize {
         self.hub.asked.lock().unwrap().len()
+    }
+
+    fn gaps(&self) -> Vec<String> {
+        self.others.iter().filter_map(FenceReader::gap).collect()
     }
 
     fn told(&self) -> bool {
@@ -163,4 +211,46 @@ async fn another_refusal_or_none_is_no_alarm() {
         bench.looks(5).await;
         assert_eq!(bench.pairing.gap(), None);
     }
+}
+
+#[tokio::test]
+async fn every_policy_that_is_missing_or_changed_is_named() {
+    for name in
+        ["keyferry-audience", "keyferry-kept", "keyferry-pairing-closed", "keyferry-retarget", "keyferry-self", "keyferry-self-secrets"]
+    {
+        let mut bench = Bench::start();
+        bench.looks(1).await;
+        assert_eq!(bench.gaps(), Vec::<String>::new(), "{name}");
+        bench.objects.edit(&format!("{GROUP}/validatingadmissionpolicybindings/{name}"), |binding| {
+            binding["spec"]["validationActions"] = json!(["Audit"]);
+        });
+        bench.looks(3).await;
+        assert!(matches!(&bench.gaps()[..], [gap] if gap.contains(name)), "{name}: {:?}", bench.gaps());
+        assert!(bench.metrics.exposition().contains(&format!("keyferry_fence_in_force{{fence=\"{name}\"}} 0")), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_lacks_an_audience_of_the_hub_is_named_and_holds_the_pairs_all_the_same() {
+    let mut bench = Bench::start();
+    let facts = Arc::new(Facts(Mutex::new(Ok(vec!["https://hub.example.com".to_owned()]))));
+    bench.fences.facts.source = Arc::<Facts>::clone(&facts);
+    bench.looks(1).await;
+    for name in ["keyferry-audience", "keyferry-pairing", "keyferry-self"] {
+        assert!(bench.gaps().iter().any(|gap| gap.contains(name) && gap.contains("https://hub.example.com")), "{name}: {:?}", bench.gaps());
+        assert!(bench.metrics.exposition().contains(&format!("keyferry_fence_in_force{{fence=\"{name}\"}} 0")), "{name}");
+    }
+    assert_eq!((bench.pairing.checked(), bench.gaps().len()), (Ok(()), 3), "the pairs are held, whatever the list lacks");
+    *facts.0.lock().unwrap() = Err(HubError::Unreachable("away".to_owned()));
+    bench.clock.advance(FACTS);
+    bench.looks(1).await;
+    assert_eq!(bench.gaps().len(), 3, "what was known of the hub stays known");
+    bench.objects.edit(POLICY, |policy| {
+        let variables = policy["spec"]["variables"].as_array_mut().unwrap();
+        variables.iter_mut().find(|variable| variable["name"] == "hubAudiences").unwrap()["expression"] =
+            json!("['https://hub.example.com']");
+    });
+    bench.looks(1).await;
+    assert!(!bench.gaps().iter().any(|gap| gap.contains("keyferry-pairing")), "{:?}", bench.gaps());
+    assert!(!bench.told());
 }

@@ -4,13 +4,26 @@ use keyferry_core::condition::Finding;
 use keyferry_core::config::{AllowRule, TargetCluster, TokenIssuer};
 use keyferry_core::reason::Reason;
 
+use crate::controller::pairing::UnlistedAudiences;
 use crate::fence::FenceReader;
 
 /// A finding if nothing on the hub keeps the target's audience for its pairs. It is no matter where the target trusts another issuer.
-pub(super) fn others_may_mint(pairing: &FenceReader, target: &TargetCluster) -> Option<Finding> {
-    let gap = pairing.gap().filter(|_| target.issuer == TokenIssuer::Hub)?;
+pub(super) fn others_may_mint(pairing: &FenceReader, unlisted: &UnlistedAudiences, target: &TargetCluster) -> Option<Finding> {
+    let not_listed = || unlisted.why(&target.audience).map(|why| format!("the AudiencePairing does not list it, because {why}"));
+    let gap = pairing.gap().or_else(not_listed).filter(|_| target.issuer == TokenIssuer::Hub)?;
     let message = format!("whoever may create tokens on the hub may have one for this target's audience, past allow[]: {gap}");
     Some(Finding::so(Reason::PairingUnfenced, message))
+}
+
+/// A finding if another admission policy of the hub is missing, differs, or does not know the hub's audiences. It names all of them: they
+/// concern every target alike.
+pub(super) fn policies_are_incomplete(policies: &[FenceReader]) -> Option<Finding> {
+    let gaps: Vec<String> = policies.iter().filter_map(FenceReader::gap).collect();
+    if gaps.is_empty() {
+        return None;
+    }
+    let message: String = format!("{}; keyferry admission-policies --check names each", gaps.join("; ")).chars().take(1000).collect();
+    Some(Finding::so(Reason::AdmissionPolicyIncomplete, message))
 }
 
 /// A finding if a selector of the target goes by labels that nothing on the hub is known to guard.
@@ -23,8 +36,8 @@ pub(super) fn others_may_be_selected(labels: &FenceReader, target: &TargetCluste
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use keyferry_core::config;
     use keyferry_core::reason::Reason;
+    use keyferry_core::{config, fence};
 
     use super::*;
     use crate::fence::{FenceWriter, Standing};
@@ -47,13 +60,41 @@ mod tests {
     #[test]
     fn a_missing_pairing_concerns_who_trusts_the_hubs_issuer() {
         let fence = FenceWriter::pairing();
-        let of = |target: &TargetCluster| others_may_mint(&fence.reader(), target).map(|finding| (finding.holds(), finding.reason));
+        let of = |target: &TargetCluster| {
+            others_may_mint(&fence.reader(), &UnlistedAudiences::default(), target).map(|finding| (finding.holds(), finding.reason))
+        };
         assert_eq!(of(&target("")), None, "nobody has looked yet");
         fence.set(Standing::Gap("it is gone".to_owned()));
         assert_eq!(of(&target("")), Some((true, Reason::PairingUnfenced)));
         assert_eq!(of(&target("  issuer: Keyferry\n")), None);
         fence.set(Standing::InForce);
         assert_eq!(of(&target("")), None);
+    }
+
+    #[test]
+    fn an_audience_that_is_not_listed_is_open_to_others() {
+        let (fence, unlisted) = (FenceWriter::pairing(), UnlistedAudiences::default());
+        fence.set(Standing::InForce);
+        unlisted.set([("prod".to_owned(), "it is the hub's issuer".to_owned())].into());
+        let finding = others_may_mint(&fence.reader(), &unlisted, &target("")).unwrap();
+        assert!(finding.message.contains("does not list it, because it is the hub's issuer"), "{}", finding.message);
+        assert!(others_may_mint(&fence.reader(), &unlisted, &target("  issuer: Keyferry\n")).is_none());
+        unlisted.set([("other".to_owned(), "it is the hub's issuer".to_owned())].into());
+        assert!(others_may_mint(&fence.reader(), &unlisted, &target("")).is_none());
+    }
+
+    #[test]
+    fn every_incomplete_policy_is_named() {
+        let writers = [fence::RETARGET, fence::OWN_ACCOUNT, fence::KEPT].map(FenceWriter::of);
+        let readers = writers.each_ref().map(FenceWriter::reader);
+        assert!(policies_are_incomplete(&readers).is_none(), "nobody has looked yet");
+        for (writer, standing) in writers.iter().zip([Standing::Gap("one".to_owned()), Standing::InForce, Standing::Gap("two".to_owned())])
+        {
+            writer.set(standing);
+        }
+        let finding = policies_are_incomplete(&readers).unwrap();
+        assert_eq!((finding.holds(), finding.reason), (true, Reason::AdmissionPolicyIncomplete));
+        assert!(finding.message.starts_with("one; two; "), "{}", finding.message);
     }
 
     #[test]

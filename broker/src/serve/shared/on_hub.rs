@@ -1,18 +1,22 @@
 //! The controller's part of the server: what brings deliveries, statuses and the pairing object to what the hub's objects say.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
+use keyferry_core::fence::HubSite;
 use keyferry_core::lifetime;
 use keyferry_core::service_account::ServiceAccount;
 
 use super::Shared;
 use crate::controller::deliver::{self, DeliverParts};
-use crate::controller::fences::{self, Fences};
-use crate::controller::pairing::{self, PairingParts};
+use crate::controller::fences::{self, Fences, KnownSite, OtherFences};
+use crate::controller::pairing::{self, PairingParts, UnlistedAudiences};
 use crate::controller::pairing_trial::PairingTrial;
 use crate::controller::target_status::{self, TargetStatusParts};
 use crate::delivery::{Deliveries, DeliveryParts};
 use crate::fence::FenceWriter;
+use crate::kube::hub_facts::KubeHubFacts;
 use crate::kube::objects::KubeObjects;
 use crate::mint::Mint;
 use crate::object_store::{Faults, ObjectStore};
@@ -67,10 +71,28 @@ impl Shared {
         };
         let canary =
             ServiceAccount { namespace: self.server.cluster_resource_namespace.clone(), name: self.server.canary_service_account.clone() };
+        let others = OtherFences::default();
+        let (other_readers, unlisted) = (others.readers(), UnlistedAudiences::default());
+        let site = HubSite {
+            namespace: self.server.cluster_resource_namespace.to_string(),
+            canary: self.server.canary_service_account.to_string(),
+            username: format!("system:serviceaccount:{}:keyferry", self.server.cluster_resource_namespace),
+            caller_audience: self.server.caller_audience.to_string(),
+            ..HubSite::shipped()
+        };
+        let facts = KnownSite {
+            source: Arc::new(KubeHubFacts::new(self.client.clone(), canary.clone())),
+            published: self.publisher.reader(),
+            site,
+            audiences: BTreeSet::new(),
+            due: Duration::ZERO,
+        };
         let fences = Fences {
             author,
             pairing: pairing_fence,
             labels,
+            others,
+            facts,
             trial: PairingTrial::new(Arc::clone(&self.hub), live(), canary.clone()),
             objects: Arc::clone(&objects),
             leadership: self.leadership.clone(),
@@ -82,6 +104,10 @@ impl Shared {
             store: store(),
             live: live(),
             objects: Arc::clone(&objects),
+            trial: Arc::new(self.guard()),
+            published: self.publisher.reader(),
+            caller_audience: self.server.caller_audience.clone(),
+            unlisted: unlisted.clone(),
             leadership: self.leadership.clone(),
             clock: clock(),
             canary,
@@ -98,6 +124,8 @@ impl Shared {
             guard: self.guard(),
             pairing: pairing_reader,
             labels: labels_reader,
+            policies: other_readers,
+            unlisted,
             leadership: self.leadership.clone(),
             clock: clock(),
             random,

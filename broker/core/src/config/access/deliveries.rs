@@ -114,8 +114,8 @@ fn argo_cd(spec: Option<ArgoCdSpec>, delivery_type: DeliveryType, path: &str, ch
         }
         (None, _) => None,
         (Some(ArgoCdSpec { project, form }), DeliveryType::ArgoCDSecret) => {
-            let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-            if project.is_empty() || project.len() > 253 || !project.bytes().all(plain) {
+            // An AppProject is named as any object: lower case, no underscore.
+            if ObjectName::new(project.as_str()).is_err() {
                 check.wrong(&format!("{path}.argoCD.project"), "is not the name of an AppProject", "write its name");
             }
             let form = match form.as_deref() {

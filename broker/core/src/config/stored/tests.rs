@@ -157,10 +157,16 @@ fn a_change_of_others_finalizers_is_seen_though_none_is_kept() {
 }
 
 #[test]
-fn an_audience_is_held_as_long_as_its_target_is_there() {
+fn a_foreign_finalizer_holds_no_audience() {
     let mut going = target("a", EARLY, "x");
+    going["metadata"]["finalizers"] = json!(["example.com/stays"]);
+    assert_eq!(objects(&[going.clone()]).audiences(), ["x".to_owned()].into());
     going["metadata"]["deletionTimestamp"] = json!(LATE);
-    assert_eq!(objects(&[going]).audiences(), ["x"], "a finalizer keeps it, and its apiserver trusts the hub as before");
+    assert!(objects(&[going.clone()]).audiences().is_empty());
+    let mut drains = going.clone();
+    drains["metadata"]["finalizers"] = json!(["example.com/stays", super::FINALIZER]);
+    assert_eq!(objects(&[drains]).audiences(), ["x".to_owned()].into(), "Keyferry's own ends within a day");
+    assert_eq!(objects(&[going, target("b", LATE, "x")]).audiences(), ["x".to_owned()].into(), "another target has it");
 }
 
 #[test]
