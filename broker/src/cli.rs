@@ -1,6 +1,7 @@
 //! The command line. Flag names are kubectl's; a flag that says where something is can be a `KEYFERRY_*` variable too.
 
 mod access;
+mod admission_policies;
 mod agent;
 mod can_i;
 mod client_config;
@@ -83,6 +84,8 @@ enum Command {
     Trust(Box<trust::TrustArgs>),
     /// Print the CustomResourceDefinitions that the hub needs, or their reference. Offline.
     Crds(crds::CrdsArgs),
+    /// Print the hub's admission policies filled in for this hub, or check that they are there and refuse.
+    AdmissionPolicies(admission_policies::AdmissionPoliciesArgs),
     /// Print a completion script for a shell.
     Completion(completion::CompletionArgs),
     /// Explain a reason code or a message: cause and fix. Offline.
@@ -209,6 +212,7 @@ async fn online(command: Command) -> ExitCode {
         Command::Whoami(args) => whoami::run(*args).await,
         Command::CanI(args) => can_i::run(*args).await,
         Command::Export(args) => export::run(args).await,
+        Command::AdmissionPolicies(args) => admission_policies::run(args).await,
         #[cfg(feature = "embedded")]
         Command::Demo(args) => demo::run(args).await,
         command => offline(&command).unwrap_or(ExitCode::FAILURE),

@@ -1,5 +1,6 @@
 //! The other side of the token API, and the way without a server: what `keyferry token`, `kubeconfig` and `exec` are made of.
 
+pub mod admission_policies;
 pub mod caller_token;
 pub mod checked_mint;
 pub mod client_file;

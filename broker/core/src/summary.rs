@@ -39,6 +39,7 @@ pub fn of_target(ready: &Finding, further: &[(&str, &Finding)]) -> String {
         (Reason::TargetNotFenced, "ready, but the target lets in users that none of its rules names"),
         (Reason::PairingUnfenced, "ready, but others can mint for its audience: see PairingUnfenced"),
         (Reason::LabelsUnfenced, "ready, but others can set the labels of allow[]: see LabelsUnfenced"),
+        (Reason::AdmissionPolicyIncomplete, "ready; admission policies differ: see AdmissionPolicyIncomplete"),
         (Reason::ClientCertificateIgnored, "ready; the client certificate beside its CA is ignored"),
     ];
     let warning = warnings.iter().find(|(reason, _)| holds(*reason)).map(|(_, line)| *line);
