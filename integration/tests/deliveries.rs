@@ -74,6 +74,7 @@ fn main() -> ExitCode {
         .test("a_foreign_cluster_profile_stays_and_ours_carries_the_way", profile::a_foreign_profile_stays_and_ours_carries_the_way)
         .test_alone("without_the_author_policy_no_token_is_written", leader::without_the_author_policy_no_token_is_written)
         .test_alone("without_its_fences_a_target_says_so", leader::without_its_fences_a_target_says_so)
+        .test_alone("one_target_cannot_shut_the_hub", leader::one_target_cannot_shut_the_hub)
         .test_alone("a_leader_that_wakes_too_late_writes_nothing", leader::a_leader_that_wakes_too_late_writes_nothing)
         .test_alone("a_lease_that_is_deleted_or_edited", lease::a_lease_that_is_deleted_or_edited)
         .test_alone("killed_again_and_again_it_leaves_nothing_half_done", killed::killed_again_and_again_it_leaves_nothing_half_done)

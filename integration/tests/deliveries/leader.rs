@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 
 use crate::tenant::{EVERY_SHAPE, Tenant};
 
+const PAIRING: &str = "/apis/keyferry.dev/v1alpha1/audiencepairings/keyferry";
+/// The hub's issuer, and so its own audience.
+const ISSUER: &str = "https://hub.keyferry.test";
 pub(crate) const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/keyferry-system/leases/keyferry";
 
 pub(crate) async fn without_the_author_policy_no_token_is_written(world: Arc<OnHub>) -> TestResult {
@@ -54,6 +57,65 @@ pub(crate) async fn without_its_fences_a_target_says_so(world: Arc<OnHub>) -> Te
     }
     let path = "/apis/keyferry.dev/v1alpha1/targetclusters/unpaired";
     world.until(path, "fenced again", |object| !object["status"].to_string().contains("Unfenced")).await?;
+    Ok(())
+}
+
+/// A TargetCluster with the hub's own audience, where no admission policy keeps it away: the hub goes on, and says what is missing. A target that
+/// somebody's finalizer keeps holds its audience no longer.
+pub(crate) async fn one_target_cannot_shut_the_hub(world: Arc<OnHub>) -> TestResult {
+    let hub = &world.hub;
+    let tenant = Tenant::new(&world, "greedy", &EVERY_SHAPE).await?;
+    world.until_target("greedy", "Ready", "True", "Ready").await?;
+    let mut spec = world.target_spec(1);
+    spec["audience"] = json!(ISSUER);
+    spec["allow"] = json!([{ "namespaces": [tenant.name], "serviceAccounts": ["reconciler"] }]);
+    world.put_target("the-hubs", &spec).await?;
+    world.until_target("the-hubs", "Ready", "False", "AudienceIsHubs").await?;
+    let listed = async || -> Result<Vec<String>, TestError> {
+        let object = hub.admin().get(PAIRING).await?;
+        Ok(object["pairs"].as_object().into_iter().flatten().map(|(audience, _)| audience.clone()).collect())
+    };
+    // What was made later is listed, so the leader has looked since.
+    spec["audience"] = json!("https://kept.keyferry.test");
+    world.put_target("kept-by-another", &spec).await?;
+    world.until(PAIRING, "with the later target", |object| object["pairs"].get("https://kept.keyferry.test").is_some()).await?;
+    assert!(!listed().await?.contains(&ISSUER.to_owned()), "{:?}", listed().await?);
+    for audiences in [&[] as &[&str], &[ISSUER], &["keyferry.dev"]] {
+        hub.token_request(&tenant.name, "reconciler", audiences, 600).await?;
+    }
+    // Somebody else's finalizer.
+    let path = "/apis/keyferry.dev/v1alpha1/targetclusters/kept-by-another";
+    hub.admin().patch(path, &json!({ "metadata": { "finalizers": ["example.com/stays"] } })).await?;
+    hub.admin().delete(path).await?;
+    world.until(PAIRING, "without it", |object| object["pairs"].get("https://kept.keyferry.test").is_none()).await?;
+    assert!(world.is_there(path).await?);
+    hub.admin().patch(path, &json!({ "metadata": { "finalizers": null } })).await?;
+    // The policies are installed as they are shipped, and do not know this hub's audience.
+    let said = world.until_target("greedy", "AdmissionPolicyIncomplete", "True", "AdmissionPolicyIncomplete").await?;
+    for name in ["keyferry-pairing", "keyferry-audience", "keyferry-self"] {
+        let wanted = format!("hubAudiences of the ValidatingAdmissionPolicy {name} lacks {ISSUER}");
+        assert!(said["status"].to_string().contains(&wanted), "{wanted}: {}", said["status"]);
+    }
+    hub.admin().delete("/apis/keyferry.dev/v1alpha1/targetclusters/the-hubs").await?;
+    let kubeconfig = hub.admin_kubeconfig().display().to_string();
+    let printed = world.ground.binary().run(&["admission-policies", "--kubeconfig", &kubeconfig], &[]).await?;
+    assert!(printed.status.success(), "{printed:?}");
+    let file = world.ground.folder().join("admission-policies.yaml");
+    std::fs::write(&file, &printed.stdout)?;
+    let applied = hub.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", &file.display().to_string()]).await?;
+    assert!(applied.status.success(), "{applied:?}");
+    let path = "/apis/keyferry.dev/v1alpha1/targetclusters/greedy";
+    world.until(path, "complete", |object| !object["status"].to_string().contains("AdmissionPolicyIncomplete")).await?;
+    // And each that goes is named.
+    let binding = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/keyferry-retarget";
+    hub.admin().delete(binding).await?;
+    world
+        .until(path, "incomplete", |object| {
+            object["status"].to_string().contains("there is no ValidatingAdmissionPolicyBinding keyferry-retarget")
+        })
+        .await?;
+    let applied = hub.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", &file.display().to_string()]).await?;
+    assert!(applied.status.success(), "{applied:?}");
     Ok(())
 }
 

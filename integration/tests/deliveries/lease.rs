@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use crate::leader::{LEASE, holder};
 use crate::tenant::{EVERY_SHAPE, Tenant};
 
-/// A deleted Lease is taken again. In an edited one somebody else leads: until its time is over nothing is written, and then all of it is.
+/// A deleted Lease is taken again. In an edited one somebody else leads: for a minute nothing is written, whatever
+/// it says, and then all of it is.
 pub(crate) async fn a_lease_that_is_deleted_or_edited(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "leased", &EVERY_SHAPE).await?;
     let secret = || json!([{ "name": "s", "type": "KubeConfigSecret" }]);
@@ -22,11 +23,10 @@ pub(crate) async fn a_lease_that_is_deleted_or_edited(world: Arc<OnHub>) -> Test
     tenant.until_ready("deleted").await?;
 
     let lease: Value = world.hub.admin().get(LEASE).await?;
-    let change =
-        json!({ "metadata": { "resourceVersion": lease["metadata"]["resourceVersion"] }, "spec": { "holderIdentity": "somebody" } });
+    let change = json!({ "metadata": { "resourceVersion": lease["metadata"]["resourceVersion"] }, "spec": somebody() });
     if world.hub.admin().patch(LEASE, &change).await.is_err() {
         // It was renewed in between, and is not for another ten seconds.
-        world.hub.admin().patch(LEASE, &json!({ "spec": { "holderIdentity": "somebody" } })).await?;
+        world.hub.admin().patch(LEASE, &json!({ "spec": somebody() })).await?;
     }
     // The leader has seen it by now, or, where its calls failed, does not lead without knowing.
     tokio::time::sleep(Duration::from_secs(21)).await;
@@ -43,6 +43,11 @@ pub(crate) async fn a_lease_that_is_deleted_or_edited(world: Arc<OnHub>) -> Test
     // On a machine under load a renewal may come too late, and then it is another term that brings it.
     tenant.until_ready("edited").await?;
     Ok(())
+}
+
+/// For 68 years, by what it says. It is believed for a minute.
+fn somebody() -> Value {
+    json!({ "holderIdentity": "somebody", "leaseDurationSeconds": i32::MAX })
 }
 
 /// Waits until somebody like that holds the Lease.

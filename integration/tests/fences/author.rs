@@ -80,7 +80,7 @@ pub(super) async fn known(stage: Arc<Stage>) -> TestResult {
         let binding_path = format!("{ADMISSION}/validatingadmissionpolicybindings/{POLICY}");
         let keyferry = people::keyferry(hub).await?;
         let (policy, binding) = (keyferry.get(&policy_path).await?, keyferry.get(&binding_path).await?);
-        fence::AUTHOR.check(&policy, &binding)?;
+        fence::AUTHOR.check(&policy, &binding, &fence::HubSite::shipped())?;
         // As the apiserver would store them.
         let hollow = [
             json!({ "spec": { "validations": [{ "expression": "true" }] } }),
@@ -92,7 +92,7 @@ pub(super) async fn known(stage: Arc<Stage>) -> TestResult {
         ];
         for change in hollow {
             let policy = hub.admin().patch(&format!("{policy_path}?dryRun=All"), &change).await?;
-            assert!(fence::AUTHOR.check(&policy, &binding).is_err(), "{change} on {}", hub.name());
+            assert!(fence::AUTHOR.check(&policy, &binding, &fence::HubSite::shipped()).is_err(), "{change} on {}", hub.name());
         }
         let unbound = [
             json!({ "spec": { "validationActions": ["Audit"] } }),
@@ -104,7 +104,7 @@ pub(super) async fn known(stage: Arc<Stage>) -> TestResult {
         ];
         for change in unbound {
             let binding = hub.admin().patch(&format!("{binding_path}?dryRun=All"), &change).await?;
-            assert!(fence::AUTHOR.check(&policy, &binding).is_err(), "{change} on {}", hub.name());
+            assert!(fence::AUTHOR.check(&policy, &binding, &fence::HubSite::shipped()).is_err(), "{change} on {}", hub.name());
         }
     }
     Ok(())

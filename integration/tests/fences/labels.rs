@@ -26,7 +26,7 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
         // As Keyferry sees it.
         let keyferry = people::keyferry(hub).await?;
         let found = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"].map(|kind| format!("{ADMISSION}/{kind}/{POLICY}"));
-        fence::LABELS.check(&keyferry.get(&found[0]).await?, &keyferry.get(&found[1]).await?)?;
+        fence::LABELS.check(&keyferry.get(&found[0]).await?, &keyferry.get(&found[1]).await?, &fence::HubSite::shipped())?;
 
         must_be_denied("creation", editor.create(path, &namespace("mine", json!({ GUARDED: "a" }))).await, POLICY)?;
         let mut unnamed = namespace("", json!({ GUARDED: "a" }));

@@ -47,7 +47,7 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
         must_be_denied("nobody's", mint(keyferry, "keyferry-system", "keyferry-canary", &[NOBODYS]).await, POLICY)?;
         let paths = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"].map(|kind| format!("{ADMISSION}/{kind}/{POLICY}"));
         let (policy, binding) = (keyferry.get(&paths[0]).await?, keyferry.get(&paths[1]).await?);
-        fence::PAIRING.check(&policy, &binding)?;
+        fence::PAIRING.check(&policy, &binding, &fence::HubSite::shipped())?;
         must_pass("the canary", mint(root, "keyferry-system", "keyferry-canary", &[AUDIENCE]).await)?;
     }
     Ok(())

@@ -14,7 +14,10 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
     for hub in &stage.hubs {
         let path = format!("{KEYFERRY}/targetclusters");
         let verbs = json!(["get", "list", "create", "update", "patch", "delete"]);
-        let rules = json!([{ "apiGroups": ["keyferry.dev"], "resources": ["targetclusters", "targetclusters/status"], "verbs": verbs }]);
+        let rules = json!([
+            { "apiGroups": ["keyferry.dev"], "resources": ["targetclusters", "targetclusters/status"], "verbs": verbs },
+            { "apiGroups": ["keyferry.dev"], "resources": ["audiences"], "verbs": ["claim"] },
+        ]);
         let editor = people::with_cluster_rules(hub, "target-editor", rules).await?;
         let platform = people::account(hub, "people", "platform").await?;
         hub.bind_user_to_cluster_role("system:serviceaccount:people:platform", "keyferry-platform").await?;
@@ -28,6 +31,8 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
             json!({ "address": "https://prod.example.com:6444" }),
             json!({ "tlsServerName": "evil.example.com" }),
             json!({ "proxyURL": "http://evil.example.com:3128" }),
+            json!({ "issuer": "Keyferry" }),
+            json!({ "targetIssuer": "https://evil.example.com" }),
             json!({ "certSecretRef": { "name": "evil" } }),
             json!({ "certSecretRef": null }),
             json!({ "certSecretRef": null, "caBundle": "-----BEGIN CERTIFICATE-----" }),

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use keyferry_core::pairing;
 use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
 use keyferry_integration::fleet::{Fleet, FleetSpec};
+use keyferry_integration::keyferry_process::KeyferryBinary;
 use keyferry_integration::parts::Minor;
 use keyferry_integration::rbac::apply_manifests;
 use keyferry_integration::rest::{RestClient, RestError};
@@ -23,7 +24,7 @@ pub(super) const KEYFERRY: &str = "/apis/keyferry.dev/v1alpha1";
 /// The one pairing.
 pub(super) const PAIRING: &str = "/apis/keyferry.dev/v1alpha1/audiencepairings/keyferry";
 /// The policies without their prefix.
-pub(super) const FENCES: [&str; 6] = ["pairing", "author", "retarget", "labels", "self", "kept"];
+pub(super) const FENCES: [&str; 7] = ["pairing", "author", "audience", "retarget", "labels", "self", "kept"];
 /// A listed audience: `tenant-a/reconciler` and the canary may have it.
 pub(super) const AUDIENCE: &str = "https://prod.keyferry.test";
 /// Another, of the same account.
@@ -32,6 +33,8 @@ pub(super) const SECOND: &str = "https://stage.keyferry.test";
 /// See the module.
 pub(super) struct Stage {
     pub(super) hubs: Vec<Arc<ControlPlane>>,
+    /// The command line.
+    pub(super) binary: KeyferryBinary,
     fleet: Fleet,
 }
 
@@ -54,7 +57,7 @@ impl Stage {
     async fn build(fleet: Fleet) -> Result<Stage, TestError> {
         let hubs: Vec<Arc<ControlPlane>> = fleet.control_planes().cloned().collect();
         futures::future::try_join_all(hubs.iter().map(|hub| prepare(hub))).await?;
-        Ok(Stage { hubs, fleet })
+        Ok(Stage { hubs, binary: KeyferryBinary::build().await?, fleet })
     }
 }
 
@@ -70,8 +73,10 @@ async fn prepare(hub: &ControlPlane) -> Result<(), TestError> {
 /// The CRDs, the rights, the pairing and the fences, each seen to hold.
 async fn install(hub: &ControlPlane) -> Result<(), TestError> {
     define(hub).await?;
-    let mut files = vec![shipped("examples/fences/rights.yaml"), own_audiences_in(hub)?];
-    files.extend(FENCES.iter().filter(|name| **name != "self").map(|name| fence(name)));
+    let mut files = vec![shipped("examples/fences/rights.yaml")];
+    for name in FENCES {
+        files.push(own_audiences_in(hub, name)?);
+    }
     files.push(fence("pairing-binding"));
     apply_manifests(hub, &files.iter().map(PathBuf::as_path).collect::<Vec<_>>()).await?;
     // Here nobody waits a minute between the two, so tokens may be refused at first: see the binding's comment.
@@ -87,15 +92,15 @@ pub(super) async fn define(hub: &ControlPlane) -> Result<(), TestError> {
     write_pairing(hub, &[]).await
 }
 
-/// `self.yaml` as its comment asks an admin to edit it.
-fn own_audiences_in(hub: &ControlPlane) -> Result<PathBuf, TestError> {
-    let text = std::fs::read_to_string(shipped("examples/fences/self.yaml"))?;
+/// A file as its comment asks an admin to edit it.
+fn own_audiences_in(hub: &ControlPlane, name: &str) -> Result<PathBuf, TestError> {
+    let text = std::fs::read_to_string(fence(name))?;
     let own = format!("['https://{}.keyferry.test', 'https://kubernetes.default.svc',", hub.name());
     let edited = text.replace("['https://kubernetes.default.svc',", &own);
-    if edited == text {
-        return Err("examples/fences/self.yaml has no list of the hub's audiences".into());
+    if (edited == text) == text.contains("name: hubAudiences") {
+        return Err(format!("examples/fences/{name}.yaml has no list of the hub's audiences that could be edited").into());
     }
-    let file = hub.folder().join("self.yaml");
+    let file = hub.folder().join(format!("{name}.yaml"));
     std::fs::write(&file, edited)?;
     Ok(file)
 }
@@ -130,6 +135,12 @@ pub(super) async fn until_in_force(hub: &ControlPlane) -> Result<(), TestError> 
     let keyferry = people::keyferry(hub).await?;
     until("self holds", || async { denied_by(mint(&keyferry, "tenant-a", "reconciler", &["a", "b"]).await, "keyferry-self") }).await?;
     let crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/audiencepairings.keyferry.dev?dryRun=All";
+    let greedy = json!({
+        "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": "greedy" },
+        "spec": { "address": "https://prod.example.com", "audience": "api" },
+    });
+    let targets = format!("{KEYFERRY}/targetclusters?dryRun=All");
+    until("audience holds", || async { denied_by(nobody.create(&targets, &greedy).await, "keyferry-audience") }).await?;
     until("kept holds", || async { denied_by(nobody.delete(crd).await, "keyferry-kept") }).await
 }
 

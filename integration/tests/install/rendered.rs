@@ -212,10 +212,18 @@ pub(crate) async fn fences_are_rendered_for_the_release(hubs: Arc<Hubs>) -> Test
             assert_eq!(found, Some(object.to_string().replace(NAMESPACE, "elsewhere")), "{kind} {name}");
         }
     }
+    // The hub's own audiences and Keyferry's, where they are given.
+    let own = "fences.hubAudiences={https://hub.example.com,api},config.callerAudience=callers.example.com";
+    render.extend(["--set", own]);
+    let filled = helm(hubs.fleet(), None, &render).await?.success()?;
+    assert_eq!(filled.matches("['https://hub.example.com', 'api']").count(), 3, "{filled}");
+    assert_eq!(filled.matches("\"'callers.example.com'\"").count(), 2, "{filled}");
+    assert!(!filled.contains("'k3s'"), "{filled}");
     for (set, expected) in [
         ("crds.enabled=true,crds.keep=false", "needs crds.keep"),
         ("clusterResourceNamespace=state", "one namespace"),
         ("config.canaryServiceAccount=canary", "keyferry-canary"),
+        ("fences.hubAudiences={a'b}", "hubAudiences"),
     ] {
         let said = template(hubs.fleet(), &["-f", &minimal, "--set", "fences.enabled=true", "--set", set, served[0], served[1]]).await?;
         assert!(!said.good && said.stderr.contains(expected), "{set}: {}", said.stderr);
