@@ -216,6 +216,9 @@ impl AdmissionPolicies {
             fence::OWN_ACCOUNT => match self.bound_namespace().await {
                 Ok(Some(namespace)) => {
                     let answer = post(&self.as_keyferry, &token(&namespace, "default"), &token_request(&TWO_INERT)).await;
+                    if matches!(answer, Err(HubError::NotFound(_))) {
+                        return Trial::NotTried("the namespace that was chosen has no ServiceAccount default");
+                    }
                     ("a token with two audiences, by Keyferry", answer)
                 }
                 Ok(None) => return Trial::NotTried("no RoleBinding lets Keyferry mint anywhere yet"),
