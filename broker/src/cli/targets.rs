@@ -16,7 +16,7 @@ use crate::kube::client::HubClient;
 
 #[derive(Args)]
 pub(super) struct TargetsArgs {
-    /// Keyferry's configuration file; where it says `objects: CustomResources`, the objects of the hub are listed.
+    /// Keyferry's configuration file: where it says `objects: CustomResources`, the objects of the hub are listed.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: PathBuf,
     /// Namespace on the hub: only accesses in it.
