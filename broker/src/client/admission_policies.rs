@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use keyferry_core::audience::Audience;
 use keyferry_core::fence::{self, Fence, FillError, HubSite};
+use keyferry_core::name::{Namespace, ObjectName};
+use keyferry_core::own_issuer::INERT_AUDIENCE;
 use keyferry_core::pairing;
 use keyferry_core::service_account::ServiceAccount;
 use serde::Deserialize;
@@ -12,7 +15,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use crate::kube::client::{ClientError, HubAccess, HubClient};
-use crate::kube::hub_facts::KubeHubFacts;
+use crate::kube::token_request;
 use crate::ports::HubError;
 
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
@@ -24,7 +27,7 @@ const KIND_KNOWN_AFTER: Duration = Duration::from_secs(60);
 /// The name of what a trial would create.
 const TRIAL: &str = "keyferry-admission-check";
 /// Two audiences that nobody trusts, for a request that must be refused because it has two.
-const TWO_INERT: [&str; 2] = ["keyferry.dev/inert", "keyferry.dev/inert/2"];
+const TWO_INERT: [&str; 2] = [INERT_AUDIENCE, "keyferry.dev/inert/2"];
 
 /// Why the policies cannot be printed or tried.
 #[derive(Debug, thiserror::Error)]
@@ -119,7 +122,7 @@ impl AdmissionPolicies {
         let mut hub_now = now;
         if site.hub_audiences.is_empty() {
             let discovery: Result<Discovery, HubError> = client.get_object("/.well-known/openid-configuration", "discovery document").await;
-            let asked = KubeHubFacts::new(client.clone(), canary.clone()).own_audiences().await;
+            let asked = token_request::own_audiences(&client, &canary).await;
             let asked = asked.map_err(|error| PoliciesError::Audiences(canary.clone(), error))?;
             hub_now = asked.now;
             site.hub_audiences.insert(discovery.map_err(PoliciesError::Issuer)?.issuer);
@@ -182,11 +185,15 @@ impl AdmissionPolicies {
 
     async fn try_it(&self, fence: &Fence) -> Trial {
         const YOURS: &str = "it refuses whoever lacks a right, and a dry run has yours";
-        let token = |namespace: &str, name: &str| format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token?dryRun=All");
+        let (Ok(nobodys), Ok(inert), Ok(beside)) =
+            (Audience::new(pairing::NOBODYS), Audience::new(TWO_INERT[0]), Audience::new(TWO_INERT[1]))
+        else {
+            return Trial::Failed("an audience of this program is none".to_owned());
+        };
         let (what, answer) = match *fence {
             fence::PAIRING => {
-                let path = token(self.canary.namespace.as_str(), self.canary.name.as_str());
-                ("a token for keyferry.dev/nobody", post(&self.client, &path, &token_request(&[pairing::NOBODYS])).await)
+                let answer = token_request::dry_run(&self.client, &self.canary, &nobodys, None).await;
+                ("a token for keyferry.dev/nobody", answer)
             }
             fence::AUDIENCE => {
                 let audience = self.site.hub_audiences.first().map(String::as_str).unwrap_or_default();
@@ -213,9 +220,9 @@ impl AdmissionPolicies {
                 let path = format!("/api/v1/namespaces/{}/secrets?dryRun=All", self.site.namespace);
                 ("a Secret that the hub fills with a token, by Keyferry", post(&self.as_keyferry, &path, &object).await)
             }
-            fence::OWN_ACCOUNT => match self.bound_namespace().await {
-                Ok(Some(namespace)) => {
-                    let answer = post(&self.as_keyferry, &token(&namespace, "default"), &token_request(&TWO_INERT)).await;
+            fence::OWN_ACCOUNT => match self.bound_account().await {
+                Ok(Some(account)) => {
+                    let answer = token_request::dry_run(&self.as_keyferry, &account, &inert, Some(&beside)).await;
                     if matches!(answer, Err(HubError::NotFound(_))) {
                         return Trial::NotTried("the namespace that was chosen has no ServiceAccount default");
                     }
@@ -230,8 +237,8 @@ impl AdmissionPolicies {
         judge(fence, what, answer)
     }
 
-    /// A namespace in which a RoleBinding lets Keyferry mint.
-    async fn bound_namespace(&self) -> Result<Option<String>, HubError> {
+    /// The ServiceAccount `default` of a namespace in which a RoleBinding lets Keyferry mint.
+    async fn bound_account(&self) -> Result<Option<ServiceAccount>, HubError> {
         let all: Value = self.client.get_object("/apis/rbac.authorization.k8s.io/v1/rolebindings?limit=500", "RoleBindings").await?;
         let name = self.site.username.rsplit(':').next().unwrap_or_default();
         let is_ours = |subject: &Value| {
@@ -240,7 +247,10 @@ impl AdmissionPolicies {
         let bound = all["items"].as_array().into_iter().flatten().find(|binding| {
             binding["roleRef"]["name"] == "keyferry-minter" && binding["subjects"].as_array().into_iter().flatten().any(is_ours)
         });
-        Ok(bound.and_then(|binding| binding["metadata"]["namespace"].as_str()).map(str::to_owned))
+        let namespace = bound.and_then(|binding| binding["metadata"]["namespace"].as_str());
+        Ok(namespace.and_then(|namespace| {
+            Some(ServiceAccount { namespace: Namespace::new(namespace).ok()?, name: ObjectName::new("default").ok()? })
+        }))
     }
 
     async fn read(&self, path: &str) -> Result<Value, HubError> {
@@ -259,13 +269,6 @@ fn wait(definition: &Value, now: Timestamp) -> Option<Duration> {
     let since: Option<Timestamp> = established.and_then(|condition| condition["lastTransitionTime"].as_str()?.parse().ok());
     let known_for = since.map_or(Duration::ZERO, |since| now.duration_since(since).try_into().unwrap_or_default());
     KIND_KNOWN_AFTER.checked_sub(known_for).filter(|wait| !wait.is_zero())
-}
-
-fn token_request(audiences: &[&str]) -> Value {
-    json!({
-        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-        "spec": { "audiences": audiences, "expirationSeconds": 600 },
-    })
 }
 
 /// What comes back is not read: it can hold a token.

@@ -1,14 +1,17 @@
 //! TokenRequest (authentication.k8s.io/v1), for exactly one audience. Every token that Keyferry asks for, server and commands, is asked
-//! for here.
+//! for here. Two requests are of another form, and give nobody a token: what the hub fills in where no audience is named, and a dry run by
+//! which an admission policy is tried.
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use keyferry_core::audience::Audience;
 use keyferry_core::bound_token::MintAnswer;
 use keyferry_core::service_account::{ServiceAccount, Uid};
 use secrecy::SecretString;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::client::HubClient;
 use crate::ports::HubError;
@@ -81,4 +84,64 @@ struct Answer {
 struct Status {
     token: SecretString,
     expiration_timestamp: Timestamp,
+}
+
+/// The shortest life that the API allows, in seconds.
+const SHORTEST: i64 = 600;
+
+/// What the hub says of itself in the answer to a TokenRequest without audiences.
+#[derive(Clone, Debug)]
+pub struct OwnAudiences {
+    /// All that it accepts.
+    pub audiences: Vec<String>,
+    /// Its clock.
+    pub now: Timestamp,
+}
+
+/// A TokenRequest as it comes back, without its token: what is not read cannot leave.
+#[derive(Deserialize)]
+struct Filled {
+    spec: FilledSpec,
+    status: FilledStatus,
+}
+
+#[derive(Deserialize)]
+struct FilledSpec {
+    audiences: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct FilledStatus {
+    expiration_timestamp: Timestamp,
+}
+
+/// Asks for the hub's own audiences. It is the one TokenRequest without an audience: kube-apiserver fills in all of its own
+/// (pkg/registry/core/serviceaccount/storage/token.go). `canary` is to be a ServiceAccount without rights, and the token is not read.
+///
+/// # Errors
+/// [`HubError`].
+pub async fn own_audiences(client: &HubClient, canary: &ServiceAccount) -> Result<OwnAudiences, HubError> {
+    let filled: Filled = client.create(&path(canary), &object(&[]), "TokenRequest").await?;
+    let now = filled.status.expiration_timestamp.saturating_sub(SignedDuration::from_secs(SHORTEST));
+    Ok(OwnAudiences { audiences: filled.spec.audiences, now: now.map_err(|_| HubError::Unreadable("TokenRequest"))? })
+}
+
+/// Whether the hub would grant a token for this audience, or for it and another one. A dry run issues one all the same, which is not read.
+///
+/// # Errors
+/// [`HubError`]: that it would not.
+pub async fn dry_run(client: &HubClient, account: &ServiceAccount, audience: &Audience, beside: Option<&Audience>) -> Result<(), HubError> {
+    let audiences: Vec<&str> = [Some(audience), beside].into_iter().flatten().map(Audience::as_str).collect();
+    let path = format!("{}?dryRun=All", path(account));
+    client.create::<_, IgnoredAny>(&path, &object(&audiences), "TokenRequest").await.map(drop)
+}
+
+fn path(account: &ServiceAccount) -> String {
+    format!("/api/v1/namespaces/{}/serviceaccounts/{}/token", account.namespace, account.name)
+}
+
+fn object(audiences: &[&str]) -> Value {
+    let spec = json!({ "audiences": audiences, "expirationSeconds": SHORTEST });
+    json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec })
 }
