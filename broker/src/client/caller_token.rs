@@ -141,9 +141,9 @@ fn subject(claims: &serde_json::Map<String, Value>) -> String {
 fn duration(seconds: i64) -> String {
     match seconds {
         ..120 => format!("{seconds} s"),
-        ..7200 => format!("{} min", seconds / 60),
-        ..172_800 => format!("{} h", seconds / 3600),
-        _ => format!("{} days", seconds / 86_400),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        172_800.. => format!("{} days", seconds / 86_400),
     }
 }
 
