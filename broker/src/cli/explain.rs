@@ -69,7 +69,7 @@ pub(super) fn run(args: &ExplainArgs) -> ExitCode {
 
 /// The first codes of the document's parts, in its order, and what the part is about.
 const PARTS: [(&str, &str); 5] = [
-    ("AudienceConflict", "Keyferry, the hub and deliveries"),
+    ("AdmissionPolicyIncomplete", "Keyferry, the hub and deliveries"),
     ("EmptyFile", "The target's AuthenticationConfiguration"),
     ("NotCompact", "A token at the target"),
     ("ConfigurationRefused", "What verify and lint cannot know, and traps that they see"),

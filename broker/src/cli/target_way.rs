@@ -101,7 +101,7 @@ pub(super) struct WayArgs {
     /// The token for the target.
     #[arg(long, value_name = "FILE", help_heading = TARGET)]
     target_token_file: Option<PathBuf>,
-    /// The hub's name, with which every user name at a target begins; without it, that of --config.
+    /// The hub's name: every user name at the target must begin with it and a colon. Without it, that of --config counts.
     #[arg(long, value_name = "NAME", help_heading = TARGET)]
     hub_name: Option<String>,
     /// Issue and send tokens also where a tenant's Secret or ConfigMap leads to a target that is no listed TargetCluster.

@@ -193,7 +193,7 @@ mod tests {
         assert!(gate.enter(source(4)).ok().unwrap().done().is_ok());
         let text = gate.metrics.exposition();
         for reason in ["handshakes_full", "connections_full"] {
-            let sample = format!("keyferry_connections_refused_total{{listener=\"api\",reason=\"{reason}\"}} 1");
+            let sample = format!("keyferry_connections_refused_total{{listener=\"api\",cause=\"{reason}\"}} 1");
             assert!(text.contains(&sample), "{sample} in {text}");
         }
         assert!(text.contains("keyferry_connections_open{listener=\"api\"} 0"), "{text}");

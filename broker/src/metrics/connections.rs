@@ -24,7 +24,7 @@ impl Connections {
         let open = Family::default();
         registry.register("connections_open", "Connections that are open, by listener", open.clone());
         let refused = Family::default();
-        registry.register("connections_refused", "Connections that were not served, by listener and reason", refused.clone());
+        registry.register("connections_refused", "Connections that were not served, by listener and cause", refused.clone());
         let ended = Family::default();
         registry.register(
             "connections_ended",
@@ -46,12 +46,12 @@ impl Connections {
         Connections { open, refused, ended, reloads, not_after }
     }
 
-    pub(super) fn refused(&self, listener: &'static str, reason: &'static str) {
-        self.refused.get_or_create(&vec![("listener", listener), ("reason", reason)]).inc();
+    pub(super) fn refused(&self, listener: &'static str, cause: &'static str) {
+        self.refused.get_or_create(&vec![("listener", listener), ("cause", cause)]).inc();
     }
 
-    pub(super) fn ended(&self, listener: &'static str, reason: &'static str) {
-        self.ended.get_or_create(&vec![("listener", listener), ("reason", reason)]).inc();
+    pub(super) fn ended(&self, listener: &'static str, cause: &'static str) {
+        self.ended.get_or_create(&vec![("listener", listener), ("cause", cause)]).inc();
     }
 
     pub(super) fn opened(&self, listener: &'static str) {

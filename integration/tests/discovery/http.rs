@@ -207,15 +207,15 @@ pub(super) async fn clients_that_hold_on_keep_nobody_out(world: Arc<World>) -> T
     for _ in 0..300 {
         half_open.push(tokio::net::TcpStream::connect(&address).await?);
     }
-    let refused = "keyferry_connections_refused_total{listener=\"discovery\",reason=\"address_limit\"}";
+    let refused = "keyferry_connections_refused_total{listener=\"discovery\",cause=\"address_limit\"}";
     until_at_least(&broker, refused, 1.0).await?;
     assert_eq!(from(2)?.get(&keys).send().await?.status(), 200, "another address is served");
     // A handshake has 3 s, whoever else comes.
-    until_at_least(&broker, "keyferry_connections_refused_total{listener=\"discovery\",reason=\"handshake_failed\"}", 256.0).await?;
+    until_at_least(&broker, "keyferry_connections_refused_total{listener=\"discovery\",cause=\"handshake_failed\"}", 256.0).await?;
     assert_eq!(from(1)?.get(&keys).send().await?.status(), 200, "and the same one, when it has let go");
     drop(half_open);
 
-    until_at_least(&broker, "keyferry_connections_ended_total{listener=\"discovery\",reason=\"unread\"}", 1.0).await?;
+    until_at_least(&broker, "keyferry_connections_ended_total{listener=\"discovery\",cause=\"unread\"}", 1.0).await?;
     assert!(begun.elapsed() >= Duration::from_secs(30), "a slow client has its time");
     drop(held);
     Ok(())

@@ -77,7 +77,7 @@ impl Stage {
 
     async fn ended(&self, reason: &str) {
         let listener = if self.ca_pem.is_empty() { "health" } else { "discovery" };
-        self.until(&format!("keyferry_connections_ended_total{{listener=\"{listener}\",reason=\"{reason}\"}} 1")).await;
+        self.until(&format!("keyferry_connections_ended_total{{listener=\"{listener}\",cause=\"{reason}\"}} 1")).await;
         self.until(&format!("keyferry_connections_open{{listener=\"{listener}\"}} 0")).await;
     }
 
@@ -182,11 +182,11 @@ async fn half_open_connections_of_one_address_keep_nobody_else_out() {
     for _ in 0..20 {
         half_open.push(TcpStream::connect(stage.address).await.unwrap());
     }
-    stage.until("keyferry_connections_refused_total{listener=\"discovery\",reason=\"address_limit\"} 16").await;
+    stage.until("keyferry_connections_refused_total{listener=\"discovery\",cause=\"address_limit\"} 16").await;
     assert_eq!(stage.get_from([127, 0, 0, 2]).await.unwrap(), 200);
     assert!(stage.get_from([127, 0, 0, 1]).await.is_err(), "it has as many as it may have");
     drop(half_open);
-    stage.until("keyferry_connections_refused_total{listener=\"discovery\",reason=\"handshake_failed\"} 4").await;
+    stage.until("keyferry_connections_refused_total{listener=\"discovery\",cause=\"handshake_failed\"} 4").await;
     assert_eq!(stage.get_from([127, 0, 0, 1]).await.unwrap(), 200);
 }
 
@@ -198,7 +198,7 @@ async fn handshakes_take_no_place_of_a_connection_and_have_a_deadline() {
         half_open.push(TcpStream::connect(stage.address).await.unwrap());
     }
     assert_eq!(stage.get_from([127, 0, 0, 1]).await.unwrap(), 200, "two of three are half open, and none is a connection");
-    stage.until("keyferry_connections_refused_total{listener=\"discovery\",reason=\"handshake_failed\"} 2").await;
+    stage.until("keyferry_connections_refused_total{listener=\"discovery\",cause=\"handshake_failed\"} 2").await;
     for mut stream in half_open {
         let mut byte = [0];
         assert!(matches!(stream.read(&mut byte).await, Ok(0) | Err(_)), "it was closed");
