@@ -11,6 +11,8 @@ mod credential;
 #[cfg(feature = "embedded")]
 mod demo;
 mod doctor;
+#[cfg(test)]
+mod documented;
 mod exec;
 mod explain;
 mod export;

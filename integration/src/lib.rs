@@ -12,6 +12,7 @@ pub mod control_plane;
 pub mod controller_manager;
 pub mod differential;
 pub mod document_server;
+pub mod documents;
 pub mod etcd;
 pub mod fleet;
 pub mod flux;

@@ -153,6 +153,21 @@ impl OnHub {
         }
     }
 
+    /// Applies an object of a kind that the hub has been given a moment ago.
+    ///
+    /// # Errors
+    /// The hub did not take it within 100 s.
+    pub async fn until_served(&self, path: &str, object: &Value) -> Result<(), TestError> {
+        let limit = Instant::now() + PATIENCE;
+        while let Err(error) = self.hub.admin().apply(path, object).await {
+            if Instant::now() > limit {
+                return Err(error.into());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
+    }
+
     /// Waits until there is no object at a path.
     ///
     /// # Errors

@@ -51,7 +51,7 @@ pub(super) async fn kubectl(stage: Arc<Stage>) -> TestResult {
         plane.admin().patch(&format!("{accesses}/columns/status"), &status).await?;
         let table = kubectl_says(plane, &["get", "tga", "-n", NAMESPACE, "columns"]).await?;
         let (head, row) = table.split_once('\n').ok_or("kubectl printed no table")?;
-        assert_eq!(head.split_whitespace().collect::<Vec<_>>(), ["NAME", "READY", "TARGET", "EXPIRES", "STATUS", "AGE"]);
+        assert_eq!(head.split_whitespace().collect::<Vec<_>>(), ["NAME", "READY", "TARGET", "TARGET-OK", "EXPIRES", "STATUS", "AGE"]);
         for cell in ["columns", "False", "prod", "2026-01-02T04:04:05Z", "no such grant"] {
             assert!(row.contains(cell), "{cell} is not in {row:?} on {}", plane.name());
         }

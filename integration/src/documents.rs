@@ -1,0 +1,249 @@
+//! The commands that the README and the documents show, so that tests can hold them.
+//!
+//! A block of commands says in its info string how it is held: `sh run=offline` and `sh run=hub` are run by
+//! `integration/tests/walk.rs`; `sh run=no` is one that no test can run, and its commands are parsed only.
+
+use std::path::{Path, PathBuf};
+
+/// How a block of commands is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Run {
+    /// By running it without a cluster.
+    Offline,
+    /// By running it with a hub and its targets.
+    Hub,
+    /// By parsing its commands: what it needs is not on a test machine.
+    No,
+}
+
+/// A fenced block of commands.
+#[derive(Debug, Clone)]
+pub struct CommandBlock {
+    /// The document, relative to the repository.
+    pub document: String,
+    /// The line of its first fence, from 1.
+    pub line: usize,
+    /// How it is held; `None` where the info string does not say.
+    pub run: Option<Run>,
+    /// Its text, without the fences.
+    pub text: String,
+}
+
+/// A line of a shell, as one command of a pipeline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShellCommand {
+    /// Its words, without redirections.
+    pub words: Vec<String>,
+}
+
+/// The repository's root.
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Every document that shows commands: the README, `docs/*.md`, and the READMEs of examples and auth-configs.
+///
+/// # Errors
+/// A folder or a file that cannot be read.
+pub fn documents() -> std::io::Result<Vec<PathBuf>> {
+    let root = repository();
+    let mut found = vec![root.join("README.md"), root.join("CONTRIBUTING.md"), root.join("auth-configs/README.md")];
+    for entry in std::fs::read_dir(root.join("docs"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "md") {
+            found.push(path);
+        }
+    }
+    for entry in std::fs::read_dir(root.join("examples"))? {
+        let path = entry?.path().join("README.md");
+        if path.exists() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The fenced blocks of a document that hold a command of Keyferry, kubectl, helm, cargo or curl.
+///
+/// # Errors
+/// A file that cannot be read.
+pub fn command_blocks(document: &Path) -> std::io::Result<Vec<CommandBlock>> {
+    let text = std::fs::read_to_string(document)?;
+    let name = document.strip_prefix(repository()).unwrap_or(document).display().to_string();
+    let mut blocks = Vec::new();
+    let mut open: Option<(usize, String, Vec<&str>)> = None;
+    for (index, line) in text.lines().enumerate() {
+        match (line.trim_start().strip_prefix("```"), open.take()) {
+            (Some(info), None) => open = Some((index + 1, info.trim().to_owned(), Vec::new())),
+            (Some(_), Some((line, info, lines))) => {
+                let block = CommandBlock { document: name.clone(), line, run: run_of(&info), text: dedent(&lines) };
+                if is_shell(&info) && shell_commands(&block.text).iter().any(ShellCommand::is_known) {
+                    blocks.push(block);
+                }
+            }
+            (None, Some((start, info, mut lines))) => {
+                lines.push(line);
+                open = Some((start, info, lines));
+            }
+            (None, None) => {}
+        }
+    }
+    Ok(blocks)
+}
+
+/// The commands between single backticks outside of fenced blocks, with the number of their line.
+///
+/// # Errors
+/// A file that cannot be read.
+pub fn inline_commands(document: &Path) -> std::io::Result<Vec<(usize, ShellCommand)>> {
+    let text = std::fs::read_to_string(document)?;
+    let mut fenced = false;
+    let mut commands = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+            continue;
+        }
+        if fenced {
+            continue;
+        }
+        for code in line.split('`').skip(1).step_by(2) {
+            commands.extend(shell_commands(code).into_iter().map(|command| (index + 1, command)));
+        }
+    }
+    Ok(commands)
+}
+
+impl ShellCommand {
+    /// The arguments after `keyferry` or `kubectl keyferry`; `None` for another program.
+    pub fn keyferry_arguments(&self) -> Option<&[String]> {
+        match self.words.as_slice() {
+            [program, rest @ ..] if program == "keyferry" => Some(rest),
+            [program, plugin, rest @ ..] if program == "kubectl" && plugin == "keyferry" => Some(rest),
+            _ => None,
+        }
+    }
+
+    fn is_known(&self) -> bool {
+        let program = self.words.first().map(String::as_str);
+        matches!(program, Some("keyferry" | "kubectl" | "helm" | "cargo" | "curl"))
+    }
+}
+
+fn is_shell(info: &str) -> bool {
+    matches!(info.split_whitespace().next(), None | Some("sh" | "console"))
+}
+
+fn run_of(info: &str) -> Option<Run> {
+    info.split_whitespace().find_map(|word| match word {
+        "run=offline" => Some(Run::Offline),
+        "run=hub" => Some(Run::Hub),
+        "run=no" => Some(Run::No),
+        _ => None,
+    })
+}
+
+/// Without the indentation that all lines share: a block in a list is indented as the list is.
+fn dedent(lines: &[&str]) -> String {
+    let blank = |line: &&&str| !line.trim().is_empty();
+    let indent = lines.iter().filter(blank).map(|line| line.len() - line.trim_start().len()).min().unwrap_or(0);
+    let mut text = String::new();
+    for line in lines {
+        text.push_str(line.get(indent..).unwrap_or(""));
+        text.push('\n');
+    }
+    text
+}
+
+/// The commands of a shell text: continued lines joined, comments and redirections taken off, pipelines and lists taken apart. The text of
+/// a here-document is skipped.
+pub fn shell_commands(text: &str) -> Vec<ShellCommand> {
+    let mut commands = Vec::new();
+    let mut end_of_document: Option<String> = None;
+    for line in text.replace("\\\n", " ").lines() {
+        if let Some(end) = &end_of_document {
+            if line.trim() == end {
+                end_of_document = None;
+            }
+            continue;
+        }
+        let words = words(line);
+        if let Some(marker) = words.iter().find_map(|word| word.strip_prefix("<<")) {
+            end_of_document = Some(marker.trim_matches(|character| "'\"-".contains(character)).to_owned());
+        }
+        let mut current = Vec::new();
+        let mut skip = false;
+        for word in words {
+            match word.as_str() {
+                "|" | "&&" | "||" | ";" => commands.extend(command(std::mem::take(&mut current))),
+                ">" | ">>" | "<" | "2>" => skip = true,
+                _ if std::mem::take(&mut skip) || word.starts_with("<<") => {}
+                _ => current.push(word),
+            }
+        }
+        commands.extend(command(current));
+    }
+    commands
+}
+
+fn command(words: Vec<String>) -> Option<ShellCommand> {
+    (!words.is_empty()).then_some(ShellCommand { words })
+}
+
+/// Words as a shell splits them, up to a comment. Operators that stand alone are words.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for character in line.chars() {
+        match (quote, character) {
+            (Some(open), _) if open == character => quote = None,
+            (Some(_), _) => word.get_or_insert_default().push(character),
+            (None, '\'' | '"') => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            (None, '#') if word.is_none() => return words,
+            (None, _) if character.is_whitespace() => words.extend(word.take()),
+            (None, _) => word.get_or_insert_default().push(character),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(text: &str) -> Vec<Vec<String>> {
+        shell_commands(text).into_iter().map(|command| command.words).collect()
+    }
+
+    #[test]
+    fn a_shell_text_falls_into_its_commands() {
+        assert_eq!(
+            split("keyferry token a/b \\\n  --server https://x > out  # why\nkubectl get x | keyferry import - --audience 'a b'"),
+            [
+                vec!["keyferry", "token", "a/b", "--server", "https://x"],
+                vec!["kubectl", "get", "x"],
+                vec!["keyferry", "import", "-", "--audience", "a b"]
+            ]
+        );
+    }
+
+    #[test]
+    fn a_here_document_is_no_command() {
+        assert_eq!(
+            split("kubectl apply -f - <<END\nkeyferry nonsense\nEND\nkeyferry keys"),
+            [vec!["kubectl", "apply", "-f", "-"], vec!["keyferry", "keys"]]
+        );
+    }
+
+    #[test]
+    fn the_readme_shows_commands() {
+        let blocks = command_blocks(&repository().join("README.md")).expect("the README");
+        assert!(blocks.iter().any(|block| block.text.contains("cargo test")));
+    }
+}
