@@ -101,7 +101,8 @@ fn the_hub_is_found_as_kubectl_finds_it() {
     let default = [("HOME", home)];
     let variable = [("HOME", home), ("KUBECONFIG", missing_first.as_str())];
     let own = [("HOME", home), ("KUBECONFIG", by_variable), ("KEYFERRY_KUBECONFIG", by_flag)];
-    let cases: [(&[&str], &[(&str, &str)], &str); 5] = [
+    type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str);
+    let cases: [Case<'_>; 5] = [
         (&["keys"], &default, "connection refused at 127.0.0.1:1"),
         (&["keys"], &variable, "connection refused at 127.0.0.1:2"),
         (&["keys"], &own, "connection refused at 127.0.0.1:3"),

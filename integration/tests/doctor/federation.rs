@@ -40,7 +40,7 @@ impl Federation {
     }
 
     async fn build(ground: Ground) -> Result<Federation, TestError> {
-        let hub = ground.hub(ControlPlaneSpec::named("hub")).await?;
+        let hub = ground.hub(ControlPlaneSpec { audit_log: true, ..ControlPlaneSpec::named("hub") }).await?;
         for account in ["rightless", "stranger"] {
             hub.create_service_account(TENANT, account).await?;
         }

@@ -114,7 +114,7 @@ impl Answered {
         let names = [Code::EmptyPrefix.into(), Code::SystemPrefix.into(), Reason::IdentityUnexpected.into()];
         let mut differences: Vec<&'static str> = wrong(&names).then_some("prefix").into_iter().collect();
         differences.extend(wrong(&[Code::ImpersonationIgnored.into()]).then_some("impersonated"));
-        match self.from_prediction() {
+        match self.unlike_predicted() {
             Some(more) => differences.extend(more),
             None if differences.is_empty() => return None,
             None => {}
@@ -122,7 +122,7 @@ impl Answered {
         Some(differences)
     }
 
-    fn from_prediction(&self) -> Option<Vec<&'static str>> {
+    fn unlike_predicted(&self) -> Option<Vec<&'static str>> {
         match (self.predicted.as_ref()?, &self.user) {
             (Prediction::Undetermined(..), _) | (_, Err(Identity::Failed(_) | Identity::NotAsked)) => None,
             (Prediction::Accepted(user), Ok(answer)) => {

@@ -40,10 +40,12 @@ impl Checker<'_> {
         if self.minor == Minor::V1_30 && matches!(name, "optional_type" | "optional") {
             self.beyond = Some("the name of the optional type in 1.30".to_owned());
         }
+        // Up to 1.31 the bare name has the type itself, and from 1.32 on the type of that type.
+        let bare = |t: Type| if self.minor <= Minor::V1_31 { t } else { Type::Of(Some(Arc::new(t))) };
         let (meaning, t) = match (name, type_name(name)) {
             (_, Some((runtime, t))) => (Name::Type(runtime), t),
-            ("timestamp", None) => (Name::Undefined("timestamp"), Type::Of(Some(Arc::new(Type::Timestamp)))),
-            ("duration", None) => (Name::Undefined("duration"), Type::Of(Some(Arc::new(Type::Duration)))),
+            ("timestamp", None) => (Name::Undefined("timestamp"), bare(Type::Timestamp)),
+            ("duration", None) => (Name::Undefined("duration"), bare(Type::Duration)),
             _ => return self.undeclared(e, written),
         };
         self.found.names.insert(e.id, meaning);
