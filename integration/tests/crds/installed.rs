@@ -45,8 +45,8 @@ pub(super) async fn kubectl(stage: Arc<Stage>) -> TestResult {
         let accesses = format!("/apis/keyferry.dev/v1alpha1/namespaces/{NAMESPACE}/targetaccesses");
         plane.admin().create(&accesses, &named(case::access(), "columns")).await?;
         let status = json!({ "status": {
-            "conditions": [{ "type": "Ready", "status": "False", "reason": "TargetNotGranted", "message": "no such grant", "lastTransitionTime": "2026-01-02T03:04:05Z" }],
-            "exposureUntil": "2026-01-02T04:04:05Z",
+            "conditions": [{ "type": "Ready", "status": "False", "reason": "TargetNotGranted", "message": "the whole text", "lastTransitionTime": "2026-01-02T03:04:05Z" }],
+            "exposureUntil": "2026-01-02T04:04:05Z", "summary": "no such grant",
         } });
         plane.admin().patch(&format!("{accesses}/columns/status"), &status).await?;
         let table = kubectl_says(plane, &["get", "tga", "-n", NAMESPACE, "columns"]).await?;

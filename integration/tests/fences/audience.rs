@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use keyferry_integration::runner::TestResult;
-use keyferry_integration::world::on_hub::bind_minter;
 use keyferry_integration::world::{Subject, let_mint};
 use serde_json::{Value, json};
 
@@ -82,7 +81,6 @@ pub(super) async fn the_command_checks_what_it_prints(stage: Arc<Stage>) -> Test
         // A tenant as the shipped RoleBinding makes it, with the ServiceAccount that a controller-manager makes everywhere.
         hub.create_namespace_with_service_account("tenant-a", "default").await?;
         let_mint(hub, "default-too", Subject::ServiceAccount("keyferry-system", "keyferry"), "tenant-a", &["default"]).await?;
-        bind_minter(hub, "tenant-a").await?;
         let kubeconfig = hub.admin_kubeconfig().display().to_string();
         let run = async |arguments: &[&str]| {
             let arguments: Vec<&str> = ["admission-policies", "--kubeconfig", &kubeconfig].iter().chain(arguments).copied().collect();

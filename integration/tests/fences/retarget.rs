@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use keyferry_integration::control_plane::Whom;
 use keyferry_integration::runner::TestResult;
 use serde_json::{Value, json};
 
@@ -53,6 +54,20 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
             must_pass(&change.to_string(), editor.patch(&format!("{there}?dryRun=All"), &json!({ "spec": change })).await)?;
         }
         // Keyferry's own account needs the right to patch it for its finalizer, which RBAC cannot limit to that.
+        let rbac = "/apis/rbac.authorization.k8s.io/v1";
+        let rule = json!({ "apiGroups": ["keyferry.dev"], "resources": ["targetclusters"], "verbs": ["patch"] });
+        let role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "keyferry-finalizer" },
+            "rules": [rule],
+        });
+        hub.admin().apply(&format!("{rbac}/clusterroles/keyferry-finalizer"), &role).await?;
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "keyferry-finalizer" },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "keyferry-finalizer" },
+            "subjects": [{ "kind": "ServiceAccount", "namespace": "keyferry-system", "name": "keyferry" }],
+        });
+        hub.admin().apply(&format!("{rbac}/clusterrolebindings/keyferry-finalizer"), &binding).await?;
+        hub.until_it_counts(Whom::User("system:serviceaccount:keyferry-system:keyferry"), "", &rule).await?;
         let own = people::keyferry(hub).await?;
         for change in [json!({ "allow": [] }), json!({ "suspend": true }), json!({ "address": "https://evil.example.com" })] {
             must_be_denied(&change.to_string(), own.patch(&format!("{there}?dryRun=All"), &json!({ "spec": change })).await, POLICY)?;
