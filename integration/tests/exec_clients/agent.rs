@@ -50,7 +50,10 @@ pub(crate) async fn an_agent_writes_and_keeps_what_it_wrote(world: Arc<World>) -
     assert!(!said.contains(token.rsplit('.').next().unwrap_or_default()), "a token in the log");
 
     // A server that says no costs nothing that is there.
-    std::fs::write(home.path().join("caller"), token)?;
+    let caller = std::fs::read_to_string(home.path().join("caller"))?;
+    let (signed, signature) = caller.rsplit_once('.').ok_or("a JWT")?;
+    let other = if signature.starts_with('A') { "B" } else { "A" };
+    std::fs::write(home.path().join("caller"), format!("{signed}.{other}{}", signature.get(1..).unwrap_or_default()))?;
     let refused = run(home.keyferry(&world, &arguments).arg("--once")).await?;
     assert_eq!(refused.status.code(), Some(1));
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();

@@ -120,8 +120,7 @@ pub(super) async fn the_command_checks_what_it_prints(stage: Arc<Stage>) -> Test
         let (code, found, said) = run(&["--check"]).await?;
         assert_eq!(code, Some(1), "{found}");
         assert!(found.contains(&format!("lacks {own}")) && said.contains("keyferry-labels, keyferry-self\n"), "{found}{said}");
-        super::stage::apply(hub, &file).await?;
-        super::stage::until_in_force(hub).await?;
+        super::stage::restore(hub).await?;
     }
     Ok(())
 }

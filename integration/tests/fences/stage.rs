@@ -84,6 +84,15 @@ async fn install(hub: &ControlPlane) -> Result<(), TestError> {
     until_in_force(hub).await
 }
 
+/// The policies as the suite installed them, after a test that changed them.
+pub(super) async fn restore(hub: &ControlPlane) -> Result<(), TestError> {
+    for name in FENCES {
+        apply(hub, &own_audiences_in(hub, name)?).await?;
+    }
+    apply(hub, &fence("pairing-binding")).await?;
+    until_in_force(hub).await
+}
+
 /// The definitions, served, and the pairing.
 pub(super) async fn define(hub: &ControlPlane) -> Result<(), TestError> {
     let crds = ["targetclusters", "targetaccesses", "audiencepairings"].map(|plural| shipped("broker/crds").join(format!("{plural}.yaml")));

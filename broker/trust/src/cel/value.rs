@@ -48,6 +48,15 @@ impl Val {
         Self::Err(message.into().into())
     }
 
+    /// What cel-go's `Value()` gives as a Go string.
+    pub(super) fn go_text(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Str(text) | Self::Type(text) => Some(Arc::clone(text)),
+            Self::Optional(Some(inner)) => inner.go_text(),
+            _ => None,
+        }
+    }
+
     /// The error of an operator or function that does not take what it was given.
     pub(super) fn no_overload() -> Self {
         Self::error("no such overload")

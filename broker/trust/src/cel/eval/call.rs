@@ -30,6 +30,13 @@ impl Runner<'_> {
         if !lenient && let Some(error) = args.iter().find(|a| a.is_error()) {
             return Ok(error.clone());
         }
+        // With a constant pattern cel-go looks at the Go value of the subject alone: a type is its name, and a value in an optional is there.
+        if call.pattern.is_some()
+            && let Some(first) = args.first_mut()
+            && let Some(text) = first.go_text()
+        {
+            *first = Val::Str(text);
+        }
         // Lists are copied when they grow, which cel-go spares itself; texts are copied faster.
         let sizes = args.iter().map(|a| if matches!(a, Val::List(_) | Val::Map(_)) { a.cost_size() } else { a.cost_size() / 16 });
         self.tracker.step(sizes.fold(0, u64::saturating_add))?;
