@@ -174,7 +174,7 @@ fn distributed(random: &mut Random, claims: &mut Node) {
 const OTHER_CLAIMS: &[(&str, &[&str])] = &[
     ("groups", &["[\"a\",\"b\"]", "[\"tenant-a\"]", "[]", "\"one\"", "[\"b\",\"a\",\"\"]"]),
     ("email", &["\"a@b.test\"", "\"jane@example.org\""]),
-    ("email_verified", &["true", "true", "true", "false"]),
+    ("email_verified", &["true", "true", "true", "false", "\"true\""]),
     ("n", &["1", "5", "3.0", "0", "1e3"]),
     ("big", &["9007199254740993", "1234567890123", "1e21", "12345678901234567890"]),
     ("neg", &["-7", "-1.5", "-3", "-7", "-1.5", "-100", "-2.25", "-1", "-7", "-5", "-0.5", "-9007199254740993", "-0"]),
