@@ -239,7 +239,7 @@ fn requirements(bounds: Bounds, host: Option<&str>) -> Requirements {
 /// Checks the serving certificate of a listener, without opening it.
 ///
 /// # Errors
-/// [`ServingCertificateError`].
+/// The certificate cannot be used.
 pub fn check_certificate(listener: &Listener, bounds: Bounds, host: Option<&str>) -> Result<(), ServingCertificateError> {
     read(listener, bounds, host).map(|_| ())
 }
