@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::ClientError;
+use super::checked_mint::issuer_of;
 use crate::kube::client::HubClient;
 use crate::ports::HubError;
 
@@ -62,8 +63,12 @@ pub async fn with_objects(mut configuration: Configuration, client: &HubClient, 
 pub async fn with_all_objects(mut configuration: Configuration, client: &HubClient) -> Result<Configuration, ClientError> {
     if configuration.server.objects == ObjectSource::CustomResources {
         let mut objects = all_objects(&configuration.server, client).await?;
-        let stated = &mut configuration.server.hub_issuer;
-        *stated = stated.take().or_else(|| published_issuer(&objects));
+        if configuration.server.hub_issuer.is_none() {
+            // A status has it only once the controller has looked at its target; a reader without the right to the hub's discovery
+            // document has nothing but the statuses.
+            let own = issuer_of(client).await.and_then(|issuer| Issuer::new(issuer).ok());
+            configuration.server.hub_issuer = own.or_else(|| published_issuer(&objects));
+        }
         configuration.policy = objects.assemble(&configuration.server.cluster_resource_namespace).policy;
     }
     Ok(configuration)

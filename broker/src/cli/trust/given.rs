@@ -38,7 +38,11 @@ pub(super) fn read(args: &TrustArgs, configuration: Option<&Configuration>) -> R
     let issuer = match (&args.issuer, found.and_then(|(configuration, _)| configuration.server.hub_issuer.as_ref())) {
         (Some(issuer), _) => Issuer::new(issuer.as_str()).map_err(|error| format!("reading --issuer {issuer:?}: {error}"))?,
         (None, Some(issuer)) => issuer.clone(),
-        (None, None) => return Err("finding the hub's issuer: give --issuer, or hub.issuer in the configuration".to_owned()),
+        (None, None) => return Err(
+            "finding the hub's issuer: neither the configuration, the hub's discovery document nor the TargetClusters' statuses say it; \
+                 fix: give --issuer, or hub.issuer in the configuration"
+                .to_owned(),
+        ),
     };
     if issuer.is_cluster_default() {
         notes.push(format!(
