@@ -154,7 +154,7 @@ impl Publisher {
     /// Notes that a token signed by `kid` was handed out and lives until `expires`.
     pub fn signed(&self, kid: &str, expires: jiff::Timestamp) {
         if let Some(book) = self.lock().as_mut() {
-            book.signed(kid, expires);
+            book.signed(kid, self.parts.clock.now().wall, expires);
         }
     }
 

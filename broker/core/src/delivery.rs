@@ -6,6 +6,7 @@
 mod argo_cd;
 mod body;
 mod cluster_profile;
+mod delivered_token;
 mod express;
 mod flux;
 mod form;

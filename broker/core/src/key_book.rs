@@ -170,9 +170,10 @@ impl KeyBook {
         self.entries.values().any(|entry| !entry.recorded)
     }
 
-    /// Notes that a token signed by `kid` was verified and lives until `expires`.
-    pub fn signed(&mut self, kid: &str, expires: Timestamp) {
+    /// Notes that a token signed by `kid` was verified at `seen` and expires at `expires`.
+    pub fn signed(&mut self, kid: &str, seen: Timestamp, expires: Timestamp) {
         if let Some(entry) = self.entries.get_mut(kid) {
+            entry.record.signed_since.get_or_insert(seen);
             entry.record.signed_until = entry.record.signed_until.max(Some(expires));
         }
     }
@@ -206,8 +207,15 @@ impl KeyBook {
     fn insert(&mut self, key: PublicKey, in_first_set: bool, now: Moment) {
         let first = in_first_set && self.nothing_before && self.sequence == 0 && self.revoked.is_empty();
         self.retired.remove(key.kid());
-        let record =
-            KeyRecord { published_at: now.wall, first, confirmed_at: now.wall, signed_until: None, withdrawn_at: None, key: key.clone() };
+        let record = KeyRecord {
+            published_at: now.wall,
+            first,
+            confirmed_at: now.wall,
+            signed_since: None,
+            signed_until: None,
+            withdrawn_at: None,
+            key: key.clone(),
+        };
         let entry = Entry {
             record,
             in_first_set,

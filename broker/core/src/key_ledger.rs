@@ -41,6 +41,8 @@ pub struct KeyRecord {
     pub first: bool,
     /// When a replica last saw it at the hub, to the hour.
     pub confirmed_at: Timestamp,
+    /// When a replica first verified a token signed with it; none if there was none.
+    pub signed_since: Option<Timestamp>,
     /// The latest expiry among the tokens signed with it that were verified here; none if there was none.
     pub signed_until: Option<Timestamp>,
     /// Since when no endpoint of the hub lists it.

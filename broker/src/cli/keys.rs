@@ -66,6 +66,7 @@ struct Row {
     algorithm: &'static str,
     state: &'static str,
     signs: Signs,
+    signs_since: Option<Timestamp>,
     published_at: Timestamp,
     settled_at: Timestamp,
     confirmed_at: Timestamp,
@@ -194,6 +195,7 @@ fn rows(ledger: &KeyLedger, settle: Duration, delivered: Option<&BTreeMap<String
             algorithm: record.key.algorithm().as_str(),
             state,
             signs,
+            signs_since: record.signed_since,
             published_at: record.published_at,
             settled_at,
             confirmed_at: record.confirmed_at,
@@ -239,7 +241,11 @@ fn table(rows: &[Row], ledger: &KeyLedger, now: Timestamp) -> Vec<Vec<String>> {
             Some(at) => when(at, now),
             None => dash(),
         };
-        let mut cells = vec![row.kid.clone(), row.algorithm.to_owned(), row.state.to_owned(), row.signs.as_str().to_owned()];
+        let signs = match (row.signs, row.signs_since) {
+            (Signs::LastSeen, Some(since)) => format!("since {}", when(since, now)),
+            (signs, _) => signs.as_str().to_owned(),
+        };
+        let mut cells = vec![row.kid.clone(), row.algorithm.to_owned(), row.state.to_owned(), signs];
         cells.extend([
             when(row.published_at, now),
             when(row.settled_at, now),
@@ -269,6 +275,9 @@ fn timeline(rows: &[Row], ledger: &KeyLedger, now: Timestamp) -> String {
             |at: Timestamp, past: &str, future: &str| events.push((at, format!("{} {past}", row.kid), format!("{} {future}", row.kid)));
         event(row.published_at, "published", "will be published");
         event(row.settled_at, "settled: its tokens may leave", "settles: its tokens may leave then");
+        if let Some(at) = row.signs_since {
+            event(at, "first seen to sign a token", "will be seen to sign a token");
+        }
         if let Some(at) = row.withdrawn_at {
             event(at, "withdrawn by the hub", "will be withdrawn by the hub");
         }

@@ -106,7 +106,7 @@ impl Deliveries {
         let found = delivery::found(read.as_ref().map(delivery::ReadObject::value), owner);
         if let delivery::Found::Ours(held) = &found {
             progress.holds(token_report(held));
-            progress.key_revoked = delivery.holds_token() && self.is_revoked(held.key_id(), Some(target));
+            progress.key_revoked = delivery.holds_token() && self.is_revoked(held.key_id().as_deref(), Some(target));
         }
         let usable = self.usable(round, target, delivery, probe);
         if let (Err(_), delivery::Found::Ours(held)) = (&usable, &found)
@@ -294,7 +294,7 @@ pub(super) fn token_report(held: &Held<'_>) -> Option<TokenReport> {
     let (expires_at, renew_at) = (held.expires_at()?, held.renew_at()?);
     let bounded = |text: &str, most: usize| text.chars().take(most).collect::<String>();
     let token_id = bounded(held.token_id().unwrap_or_default(), 128);
-    Some(TokenReport { token_id, key_id: held.key_id().map(|key_id| bounded(key_id, MAX_KID_BYTES)), expires_at, renew_at })
+    Some(TokenReport { token_id, key_id: held.key_id().map(|key_id| bounded(&key_id, MAX_KID_BYTES)), expires_at, renew_at })
 }
 
 /// What the hub's refusal of an object means. Quotas and namespaces that go answer 403 as well.

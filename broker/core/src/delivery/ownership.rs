@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::delivered_token;
 use crate::service_account::Uid;
 
 /// The field manager of everything that the controller writes.
@@ -68,9 +69,9 @@ impl<'a> Held<'a> {
         self.annotation(TOKEN_ID)
     }
 
-    /// The `kid` of the key that signed its token, by its annotation. Objects that were written before there was one have none.
-    pub fn key_id(&self) -> Option<&'a str> {
-        self.annotation(KEY_ID)
+    /// The `kid` of the key that signed its token, by the token itself; by its annotation where no token can be read from it.
+    pub fn key_id(&self) -> Option<String> {
+        delivered_token::key_id(self.object).or_else(|| self.annotation(KEY_ID).map(str::to_owned))
     }
 
     pub(super) fn digest(&self) -> Option<&'a str> {

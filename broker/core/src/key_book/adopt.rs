@@ -27,6 +27,11 @@ fn apart(one: Timestamp, other: Timestamp) -> Duration {
     one.duration_since(other).unsigned_abs()
 }
 
+/// The earlier of two times that may be unknown.
+fn earliest(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+    one.into_iter().chain(other).min()
+}
+
 /// How a record was come by.
 #[derive(Clone, Copy)]
 struct Reading {
@@ -149,6 +154,7 @@ impl KeyBook {
         } else if !listed {
             own.record.withdrawn_at = own.record.withdrawn_at.or(stored.withdrawn_at);
         }
+        own.record.signed_since = earliest(own.record.signed_since, stored.signed_since);
         own.record.signed_until = own.record.signed_until.max(stored.signed_until);
         if apart(own.record.published_at, stored.published_at) > SKEW {
             events.push(KeyEvent::RecordTampered("it gives a key another time of publication"));
@@ -163,8 +169,8 @@ impl KeyBook {
     fn insert_stored(&mut self, kid: &str, stored: &KeyRecord, found: Reading, now: Moment, events: &mut Vec<KeyEvent>) {
         let sealed = found.origin == Origin::Sealed;
         // A replica may have published it before this process saw it, but not before this process last saw it missing.
-        let earliest = found.before.filter(|_| sealed).map_or(Timestamp::MIN, |read| read.wall);
-        let dated_back = found.before.is_some() && stored.published_at < earliest && apart(stored.published_at, earliest) > SKEW;
+        let not_before = found.before.filter(|_| sealed).map_or(Timestamp::MIN, |read| read.wall);
+        let dated_back = found.before.is_some() && stored.published_at < not_before && apart(stored.published_at, not_before) > SKEW;
         let dated_on = stored.published_at > now.wall && apart(stored.published_at, now.wall) > SKEW;
         let impossible = dated_back || dated_on;
         if impossible {
@@ -175,13 +181,14 @@ impl KeyBook {
         // Or a replica was faster with the first set of all, which this process had in hand too, or nothing yet.
         let beaten = self.nothing_before && own.as_ref().is_some_and(|own| own.record.first);
         let first = stored.first && (found.before.is_none() || beaten || found.blank) && !impossible;
-        let age = Duration::try_from(now.wall.duration_since(published_at.max(earliest))).unwrap_or_default();
+        let age = Duration::try_from(now.wall.duration_since(published_at.max(not_before))).unwrap_or_default();
         let confirmed = self.listed.get(kid) == Some(&stored.key);
         let confirmed_at = stored.confirmed_at.min(now.wall);
         let record = KeyRecord {
             published_at,
             first,
             confirmed_at: own.as_ref().map_or(confirmed_at, |own| own.record.confirmed_at.max(confirmed_at)),
+            signed_since: earliest(stored.signed_since, own.as_ref().and_then(|own| own.record.signed_since)),
             signed_until: stored.signed_until.max(own.as_ref().and_then(|own| own.record.signed_until)),
             withdrawn_at: stored.withdrawn_at.filter(|_| !self.is_listed(kid, now)),
             key: stored.key.clone(),

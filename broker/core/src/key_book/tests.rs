@@ -121,7 +121,7 @@ fn a_key_that_flashes_up_once_is_never_published() {
 #[test]
 fn a_lagging_endpoint_makes_nothing_flap() {
     let (mut book, _) = settled_world();
-    book.signed("RS256", at(5000).wall);
+    book.signed("RS256", at(100).wall, at(5000).wall);
     for round in 0_u64..10 {
         book.observe(&reading(&[&[Rs256], &[Es256]]), true, at(100 + 15 * round));
     }
@@ -131,7 +131,7 @@ fn a_lagging_endpoint_makes_nothing_flap() {
 #[test]
 fn a_withdrawn_key_is_held_while_a_token_lives_and_not_longer() {
     let (mut book, mut stored) = settled_world();
-    book.signed("RS256", at(4000).wall);
+    book.signed("RS256", at(100).wall, at(4000).wall);
     let without = reading(&[&[Es256]]);
     assert_eq!(book.observe(&without, false, at(100)), vec![], "who does not lead withdraws nothing");
     assert_eq!(book.observe(&without, true, at(115)), vec![KeyEvent::Published("ES256".to_owned())]);
@@ -339,17 +339,20 @@ fn what_was_retired_is_not_brought_back_by_the_record() {
 #[test]
 fn a_held_key_is_held_for_its_tokens_and_no_longer_however_often_the_record_is_written() {
     let (mut book, mut stored) = settled_world();
-    book.signed("RS256", at(4000).wall);
+    book.signed("RS256", at(100).wall, at(4000).wall);
     for second in [100, 115, 175] {
         book.observe(&reading(&[&[Es256]]), true, at(second));
     }
     for round in 0_u64..60 {
         let now = at(200 + 600 * round);
-        book.signed("ES256", at(200 + 600 * round + 3600).wall);
+        book.signed("ES256", now.wall, at(200 + 600 * round + 3600).wall);
         store(&mut book, &mut stored, now);
         book.adopt(stored.as_ref().unwrap(), Origin::Sealed, now);
     }
-    assert_eq!(stored.unwrap().keys["RS256"].signed_until, Some(at(4600).wall), "rounded up once");
+    let stored = stored.unwrap();
+    assert_eq!(stored.keys["RS256"].signed_until, Some(at(4600).wall), "rounded up once");
+    assert_eq!(stored.keys["RS256"].signed_since, Some(at(100).wall));
+    assert_eq!(stored.keys["ES256"].signed_since, Some(at(200).wall), "the first token counts, in whatever replica it was seen");
     assert_eq!(kids(&book, at(4600)), ["ES256"]);
 }
 

@@ -58,6 +58,8 @@ struct StoredKey {
     first: bool,
     confirmed_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    signed_since: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     signed_until: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     withdrawn_at: Option<Timestamp>,
@@ -83,6 +85,7 @@ impl KeyLedger {
             published_at: record.published_at,
             first: record.first,
             confirmed_at: record.confirmed_at,
+            signed_since: record.signed_since,
             signed_until: record.signed_until,
             withdrawn_at: record.withdrawn_at,
         };
@@ -119,6 +122,7 @@ impl KeyLedger {
                 published_at: stored.published_at,
                 first: stored.first,
                 confirmed_at: stored.confirmed_at,
+                signed_since: stored.signed_since,
                 signed_until: stored.signed_until,
                 withdrawn_at: stored.withdrawn_at,
                 key,

@@ -23,6 +23,7 @@ fn ledger() -> KeyLedger {
             published_at: at(10),
             first: withdrawn_at.is_none(),
             confirmed_at: at(20),
+            signed_since: withdrawn_at.map(|_| at(15)),
             signed_until: withdrawn_at.map(|_| at(40)),
             withdrawn_at,
         };

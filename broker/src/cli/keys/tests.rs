@@ -15,8 +15,16 @@ fn at(second: i64) -> Timestamp {
 /// A key of P-256, whose `kid` follows from it.
 fn record(point: &[u8], published: i64, signed_until: Option<i64>) -> KeyRecord {
     let key = PublicKey::es256(point).unwrap();
-    let signed_until = signed_until.map(at);
-    KeyRecord { key, published_at: at(published), first: false, confirmed_at: at(published), signed_until, withdrawn_at: None }
+    let (signed_since, signed_until) = (signed_until.map(|_| at(published + 20)), signed_until.map(at));
+    KeyRecord {
+        key,
+        published_at: at(published),
+        first: false,
+        confirmed_at: at(published),
+        signed_since,
+        signed_until,
+        withdrawn_at: None,
+    }
 }
 
 fn points() -> [Vec<u8>; 2] {
@@ -44,6 +52,9 @@ fn an_old_key_may_go_when_its_last_token_has_ended() {
     let now = at(1_050);
     let listed = rows(&ledger(vec![old.clone(), new.clone()]), SETTLE, None, now);
     assert_eq!((of(&listed, &old).signs, of(&listed, &new).signs), (Signs::LastSeen, Signs::NotSeen));
+    assert_eq!(of(&listed, &old).signs_since, Some(at(20)));
+    let printed = table(&listed, &ledger(vec![old.clone(), new.clone()]), now);
+    assert!(printed.iter().any(|row| row[3] == format!("since {}", when(at(20), now))), "{printed:?}");
     assert_eq!(of(&listed, &old).remove_after, None, "nothing shows that the hub signs with another key");
     new.signed_until = Some(at(1_500));
     let listed = rows(&ledger(vec![old.clone(), new.clone()]), SETTLE, None, now);

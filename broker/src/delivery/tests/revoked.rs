@@ -59,6 +59,19 @@ async fn an_object_that_does_not_say_its_key_is_rewritten() {
 }
 
 #[tokio::test]
+async fn a_tenant_cannot_hide_a_revoked_token_behind_an_annotation() {
+    let (bench, process, old, new) = delivered().await;
+    bench.objects.edit(SECRET, |secret| secret["metadata"]["annotations"]["keyferry.dev/key-id"] = json!(new));
+    bench.look(&process).await;
+    assert_eq!(key_ids(&bench).1, Some(old.clone()), "the status says what the token says");
+    bench.world.publisher.revoke_for_test(&old);
+    let before = bench.objects.object(SECRET);
+    bench.look(&process).await;
+    assert_ne!(bench.objects.object(SECRET).map(|secret| secret["data"].clone()), before.map(|secret| secret["data"].clone()));
+    assert_eq!(key_ids(&bench), (Some(new.clone()), Some(new)));
+}
+
+#[tokio::test]
 async fn the_access_is_not_ready_while_the_hub_signs_with_it() {
     let mut bench = Bench::start().await;
     bench.begin_anew(secret());
