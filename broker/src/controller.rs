@@ -6,6 +6,7 @@ pub mod certificates;
 pub mod config_file;
 pub mod deliver;
 pub mod fences;
+pub mod installed_policies;
 pub mod issuer_keys;
 pub mod key_records;
 pub mod lead;

@@ -8,6 +8,8 @@
 //! assert_eq!(keyferry_core::foreign_text::one_line("a\nb\u{202e}c", 100), r"a\u{a}b\u{202e}c");
 //! ```
 
+use std::fmt::Write;
+
 /// The text on one line: its first `most` characters, and `...` if there are more.
 pub fn one_line(text: &str, most: usize) -> String {
     shown(text, most, is_hidden)
@@ -16,6 +18,21 @@ pub fn one_line(text: &str, most: usize) -> String {
 /// The same, with its line feeds: for text that has lines of its own and is shown as a block.
 pub fn lines(text: &str, most: usize) -> String {
     shown(text, most, |character| character != '\n' && is_hidden(character))
+}
+
+/// A JSON text with every misleading character written as a JSON escape. Outside of its strings a JSON text holds none but line feeds.
+pub fn json(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character != '\n' && is_hidden(character) {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                let _ = write!(shown, "\\u{unit:04x}");
+            }
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
 }
 
 fn shown(text: &str, most: usize, is_hidden: impl Fn(char) -> bool) -> String {

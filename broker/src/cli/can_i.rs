@@ -146,13 +146,16 @@ async fn can_apply(args: &CanIArgs, path: Option<&std::path::Path>, start: Optio
     // What it would make of the objects is not known here.
     let not_built = |file: &std::path::PathBuf| format!("{} is not built here: pipe kubectl kustomize DIR into -f -", file.display());
     applied.unknown.extend(unbuilt.iter().map(not_built));
-    let text = if args.output == Output::Json { document(&applied, &user) } else { text(&applied, &user, &plan.target_in_words()) };
     let code = match (applied.missing.is_empty(), applied.unknown.is_empty()) {
         (false, _) => ExitCode::FAILURE,
         (true, false) => ExitCode::from(UNDETERMINED),
         (true, true) => ExitCode::SUCCESS,
     };
-    Ok(if ui::result(&text).is_ok() { code } else { ExitCode::FAILURE })
+    if args.output == Output::Json {
+        return Ok(ui::finish_json(&document(&applied, &user), code));
+    }
+    let printed = ui::result(&text(&applied, &user, &plan.target_in_words()));
+    Ok(if printed.is_ok() { code } else { ExitCode::FAILURE })
 }
 
 fn objects(path: &std::path::Path) -> Result<Found, String> {
@@ -164,7 +167,7 @@ fn objects(path: &std::path::Path) -> Result<Found, String> {
     Ok(Found { objects, ..Found::default() })
 }
 
-fn document(applied: &Applied, user: &str) -> String {
+fn document(applied: &Applied, user: &str) -> Value {
     let rows = |needs: &[Need]| {
         let row = |need: &Need| json!({ "verb": need.verb, "group": need.group, "resource": need.resource, "name": need.name, "namespace": need.namespace });
         needs.iter().map(row).collect::<Vec<_>>()
@@ -176,11 +179,10 @@ fn document(applied: &Applied, user: &str) -> String {
     };
     let roles = roles(&applied.missing);
     let bindings: Vec<Value> = roles.iter().map(|role| binding(role, user)).collect();
-    let document = json!({
+    json!({
         "schema": "keyferry.dev/can-i-apply/v1", "answer": answer, "allowed": rows(&applied.allowed), "missing": rows(&applied.missing),
         "undetermined": applied.unknown, "roles": roles, "bindings": bindings, "user": user,
-    });
-    serde_json::to_string_pretty(&document).unwrap_or_default()
+    })
 }
 
 fn text(applied: &Applied, user: &str, target: &str) -> String {

@@ -96,14 +96,14 @@ async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), String> {
 }
 
 fn print(report: &Report, yaml: Option<&str>, output: Output) -> ExitCode {
-    let text = if output == Output::Json { serde_json::to_string_pretty(report).unwrap_or_default() } else { table(report, yaml) };
-    if ui::result(&text).is_err() {
-        return ExitCode::FAILURE;
-    }
-    match report.verdict {
-        Verdict::Well => ExitCode::SUCCESS,
-        Verdict::Broken => ExitCode::FAILURE,
-        Verdict::Undetermined => ExitCode::from(UNDETERMINED),
+    let code = match report.verdict {
+        Verdict::Well => 0,
+        Verdict::Broken => 1,
+        Verdict::Undetermined => UNDETERMINED,
+    };
+    match output {
+        Output::Json => ui::finish_json(report, ExitCode::from(code)),
+        Output::Table => ui::finish_with(&table(report, yaml), code),
     }
 }
 

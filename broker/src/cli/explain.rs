@@ -39,21 +39,20 @@ struct Explanation {
 pub(super) fn run(args: &ExplainArgs) -> ExitCode {
     let all: Vec<Explanation> = all().collect();
     let Some(asked) = &args.reason else {
-        let text = match args.output {
-            Output::Text => listed(&all),
-            Output::Json => serde_json::to_string_pretty(&all).unwrap_or_default(),
+        return match args.output {
+            Output::Text => ui::finish(&listed(&all)),
+            Output::Json => ui::finish_json(&all, ExitCode::SUCCESS),
         };
-        return ui::finish(&text);
     };
     match (all.iter().find(|explanation| explanation.reason.eq_ignore_ascii_case(asked.trim())), args.output) {
         (Some(found), Output::Text) => ui::finish(&text(found)),
-        (Some(found), Output::Json) => ui::finish(&serde_json::to_string_pretty(found).unwrap_or_default()),
+        (Some(found), Output::Json) => ui::finish_json(found, ExitCode::SUCCESS),
         (None, output) => {
             let found = mentioning(asked, &all);
             if !found.is_empty() {
                 return match output {
                     Output::Text => ui::finish(&mentions(&found)),
-                    Output::Json => ui::finish(&serde_json::to_string_pretty(&found).unwrap_or_default()),
+                    Output::Json => ui::finish_json(&found, ExitCode::SUCCESS),
                 };
             }
             let near = near(asked, &all);

@@ -126,7 +126,7 @@ pub(super) async fn run(args: KeysArgs) -> ExitCode {
         Output::Json => {
             let revoked: Vec<_> = ledger.revoked.iter().map(|(kid, revoked)| serde_json::json!({ "kid": kid, "at": revoked.at })).collect();
             let document = serde_json::json!({ "issuer": ledger.issuer.as_str(), "keys": rows, "revoked": revoked });
-            ui::finish(&serde_json::to_string_pretty(&document).unwrap_or_default())
+            ui::finish_json(&document, ExitCode::SUCCESS)
         }
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use keyferry_core::foreign_text;
 use keyferry_trust::Minor;
 use keyferry_trust::config::MAX_BYTES;
 use keyferry_trust::lint::{self, Finding, Published, Severity};
@@ -63,12 +64,12 @@ pub(super) fn run(args: &LintArgs) -> ExitCode {
             Err(problem) => return ui::misuse(&problem, None),
         }
     }
-    let text = match args.output {
-        Output::Text => text(&linted, args.minor),
-        Output::Json => pretty(&json(&linted, minor)),
-        Output::Sarif => pretty(&sarif(&linted)),
-    };
-    ui::finish_with(&text, code(&linted))
+    let code = code(&linted);
+    match args.output {
+        Output::Text => ui::finish_with(&text(&linted, args.minor), code),
+        Output::Json => ui::finish_json(&json(&linted, minor), ExitCode::from(code)),
+        Output::Sarif => ui::finish_json(&sarif(&linted), ExitCode::from(code)),
+    }
 }
 
 /// What the issuers publish, where that was asked for.
@@ -92,6 +93,9 @@ fn code(linted: &[Linted<'_>]) -> u8 {
     }
 }
 
+/// Characters of a message that the text form shows; JSON and SARIF have it whole.
+const MAX_MESSAGE: usize = 400;
+
 fn text(linted: &[Linted<'_>], minor: MinorArgs) -> String {
     let mut lines = Vec::new();
     for Linted { path, findings } in linted {
@@ -103,7 +107,9 @@ fn text(linted: &[Linted<'_>], minor: MinorArgs) -> String {
                 Severity::Note => "note",
             };
             lines.push(format!("{}:{line} {name} {} {}", path.display(), finding.code, ui::plain(&finding.path)).trim_end().to_owned());
-            lines.push(format!("    {}", ui::plain(&finding.message).replace('\n', "\n    ")));
+            // An apiserver repeats the whole file in some of its errors.
+            let message = foreign_text::lines(&finding.message, MAX_MESSAGE);
+            lines.push(format!("    {}", message.replace('\n', "\n    ")));
             lines.push(format!("    mend: {}", finding.mend));
         }
         let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
@@ -145,8 +151,4 @@ fn relative_uri(path: &Path) -> String {
     let text = text.strip_prefix("./").unwrap_or(&text);
     let keep = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
     text.bytes().map(|byte| if keep(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
-}
-
-fn pretty(value: &Value) -> String {
-    serde_json::to_string_pretty(value).unwrap_or_default()
 }

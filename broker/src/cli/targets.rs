@@ -59,7 +59,7 @@ pub(super) async fn run(args: TargetsArgs) -> ExitCode {
     };
     let rows: Vec<Row> = rows(&policy).filter(|row| args.namespace.as_ref().is_none_or(|namespace| *namespace == row.namespace)).collect();
     match args.output {
-        Output::Json => ui::finish(&serde_json::to_string_pretty(&rows).unwrap_or_default()),
+        Output::Json => ui::finish_json(&rows, ExitCode::SUCCESS),
         Output::Table => {
             let head = ["NAMESPACE", "ACCESS", "SERVICEACCOUNT", "TARGET", "ADDRESS", "AUDIENCE", "ALLOWED"].map(str::to_owned).to_vec();
             let lines = rows.into_iter().map(|row| {

@@ -8,6 +8,7 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use keyferry_core::foreign_text;
+use serde::Serialize;
 
 /// Prints a result line.
 ///
@@ -50,6 +51,23 @@ pub fn finish_with(text: &str, code: u8) -> ExitCode {
     }
 }
 
+/// Prints a value as JSON and exits with `code`; fails when the value cannot be written.
+pub fn finish_json(value: &impl Serialize, code: ExitCode) -> ExitCode {
+    match json(value) {
+        Ok(text) if result(&text).is_ok() => code,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => fail(&format!("writing the result as JSON: {error}"), None),
+    }
+}
+
+/// A value as indented JSON. Characters that could mislead a person at a terminal are escaped, which changes no value.
+///
+/// # Errors
+/// The value cannot be serialised.
+pub fn json(value: &impl Serialize) -> serde_json::Result<String> {
+    Ok(foreign_text::json(&serde_json::to_string_pretty(value)?))
+}
+
 /// Foreign text, so that it cannot speak to the terminal: control and direction characters are written out, line ends stay.
 pub fn plain(text: &str) -> String {
     foreign_text::lines(text, usize::MAX)
@@ -85,6 +103,10 @@ mod tests {
     fn foreign_text_does_not_speak_to_the_terminal() {
         let rows = [vec!["NAME".to_owned(), "B".to_owned()], vec!["x\ny\u{202e}".to_owned(), "z".to_owned()]];
         assert_eq!(super::table(&rows).lines().count(), 2, "a cell makes no rows");
+        let value = serde_json::json!({ "user": "x\u{202e}y\u{e0041}\n" });
+        let printed = super::json(&value).unwrap_or_default();
+        assert!(printed.contains(r#""x\u202ey\udb40\udc41\n""#), "{printed}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&printed).ok(), Some(value));
         assert_eq!(super::plain("a\u{1b}[31m\n\"b\" \u{202e}ä"), "a\\u{1b}[31m\n\"b\" \\u{202e}ä");
     }
 }

@@ -94,12 +94,11 @@ pub(super) fn run(args: &VerifyArgs) -> ExitCode {
     }
     match answer(args) {
         Ok((report, about)) => {
-            let text = match args.output {
-                Output::Json => serde_json::to_string_pretty(&report).unwrap_or_default(),
-                Output::Text => text::of(&report, &about),
-            };
             let code = if report.problems.is_empty() { code(report.verdict) } else { code(report.verdict).max(1) };
-            ui::finish_with(&text, code)
+            match args.output {
+                Output::Json => ui::finish_json(&report, ExitCode::from(code)),
+                Output::Text => ui::finish_with(&text::of(&report, &about), code),
+            }
         }
         Err(problem) => ui::misuse(&problem, None),
     }

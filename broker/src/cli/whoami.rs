@@ -81,13 +81,13 @@ fn document(answered: &Answered) -> Value {
 
 fn print(answered: &Answered, output: Output) -> ExitCode {
     let document = document(answered);
-    let text = if output == Output::Json { serde_json::to_string_pretty(&document).unwrap_or_default() } else { table(&document) };
-    if ui::result(&text).is_err() {
-        return ExitCode::FAILURE;
-    }
     let same = answered.differences().is_none_or(|differences| differences.is_empty());
     let impersonated = answered.impersonated.as_ref().is_none_or(Result::is_ok);
-    if answered.user.is_ok() && impersonated && same && answered.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let code = u8::from(!(answered.user.is_ok() && impersonated && same && answered.problems.is_empty()));
+    match output {
+        Output::Json => ui::finish_json(&document, ExitCode::from(code)),
+        Output::Table => ui::finish_with(&table(&document), code),
+    }
 }
 
 /// The facts in columns; below them each problem with its fix.

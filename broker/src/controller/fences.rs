@@ -20,7 +20,7 @@ use crate::publication::PublicationReader;
 
 const INTERVAL: Duration = Duration::from_secs(20);
 /// How often the policies are compared on which no delivery rests.
-const OTHERS: Duration = Duration::from_secs(60);
+pub(super) const OTHERS: Duration = Duration::from_secs(60);
 /// How often the hub is asked for its audiences: they change with a restart of its apiserver.
 const FACTS: Duration = Duration::from_secs(3600);
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
@@ -87,7 +87,7 @@ pub struct KnownSite {
 }
 
 impl KnownSite {
-    async fn current(&mut self, now: Duration) -> &HubSite {
+    pub(super) async fn current(&mut self, now: Duration) -> &HubSite {
         if now >= self.due {
             let user = self.source.own_username().await;
             let audiences = self.source.api_audiences().await;
@@ -177,7 +177,7 @@ impl Fences {
     }
 }
 
-fn report(writer: &FenceWriter, found: Standing, reason: Reason, meaning: &'static str) {
+pub(super) fn report(writer: &FenceWriter, found: Standing, reason: Reason, meaning: &'static str) {
     let name = writer.fence().name();
     if writer.set(found.clone()) {
         match found {
@@ -188,7 +188,7 @@ fn report(writer: &FenceWriter, found: Standing, reason: Reason, meaning: &'stat
     }
 }
 
-async fn read(objects: &dyn HubObjects, fence: &Fence) -> Result<(Value, Value), HubError> {
+pub(super) async fn read(objects: &dyn HubObjects, fence: &Fence) -> Result<(Value, Value), HubError> {
     let value = |read: Option<ReadObject>| read.map(|read| read.value().clone()).unwrap_or(Value::Null);
     let policy = objects.get(&format!("{GROUP}/validatingadmissionpolicies/{}", fence.policy_name())).await?;
     let binding = objects.get(&format!("{GROUP}/validatingadmissionpolicybindings/{}", fence.name())).await?;

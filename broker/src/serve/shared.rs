@@ -231,8 +231,9 @@ impl Shared {
             metrics: metrics(),
             callers,
         });
-        if let Some(objects) = self.objects.take() {
-            self.start_controller(&objects, &mint, audit);
+        match self.objects.take() {
+            Some(objects) => self.start_controller(&objects, &mint, audit),
+            None => self.watch_installed_policies(),
         }
         self.background.spawn(canary::follow(self.guard()));
         self.background.spawn(renew::follow(mint, self.policy.clone(), Arc::clone(&self.live)));

@@ -77,6 +77,12 @@ pub fn lint_published(bytes: &[u8], minor: Minor, own_issuers: &[String], publis
             finding(undetermined.code, Severity::Warning, &path, undetermined.to_string())
         }));
     }
+    for (index, jwt) in loaded.configuration.jwt.iter().enumerate() {
+        if is_placeholder(&jwt.issuer.certificate_authority) {
+            let path = format!("jwt[{index}].issuer.certificateAuthority");
+            findings.iter_mut().filter(|finding| finding.path == path).for_each(|finding| finding.mend = PLACEHOLDER);
+        }
+    }
     if loaded.second_document {
         findings.push(finding(Code::SecondDocument, Severity::Warning, "", Code::SecondDocument.cause()));
     }
@@ -92,6 +98,14 @@ pub fn lint_published(bytes: &[u8], minor: Minor, own_issuers: &[String], publis
     }
     findings.sort_by(|a, b| (a.line, a.severity, &a.path, a.code).cmp(&(b.line, b.severity, &b.path, b.code)));
     findings
+}
+
+/// What to do about a certificate that was never filled in.
+const PLACEHOLDER: &str = "the placeholder is still there: put the PEM of the CA in its place";
+
+/// Whether the text between the PEM lines is words in parentheses or angle brackets, as in an example.
+fn is_placeholder(pem: &str) -> bool {
+    pem.lines().map(str::trim).any(|line| line.starts_with(['(', '<']) && line.ends_with([')', '>']))
 }
 
 fn finding(code: Code, severity: Severity, path: &str, message: impl Into<String>) -> Finding {

@@ -11,6 +11,7 @@ use secrecy::SecretString;
 use serde_json::json;
 
 use super::*;
+use crate::controller::installed_policies::{self, InstalledPolicies};
 use crate::fence::FenceReader;
 use crate::leadership::LeadershipWriter;
 use crate::live::LiveObjects;
@@ -253,4 +254,28 @@ async fn a_list_that_lacks_an_audience_of_the_hub_is_named_and_holds_the_pairs_a
     bench.looks(1).await;
     assert!(!bench.gaps().iter().any(|gap| gap.contains("keyferry-pairing")), "{:?}", bench.gaps());
     assert!(!bench.told());
+}
+
+#[tokio::test]
+async fn with_objects_in_a_file_only_installed_policies_are_compared() {
+    let bench = Bench::start();
+    let mut installed = InstalledPolicies {
+        objects: Arc::<FakeObjects>::clone(&bench.objects),
+        facts: bench.fences.facts,
+        clock: Arc::<FakeClock>::clone(&bench.clock),
+        metrics: bench.metrics.clone(),
+    };
+    let writers = installed_policies::writers();
+    installed.compare(&writers).await;
+    let in_force =
+        |name: &str, value: u8| bench.metrics.exposition().contains(&format!("keyferry_fence_in_force{{fence=\"{name}\"}} {value}"));
+    assert!(in_force("keyferry-audience", 1) && in_force("keyferry-pairing", 1));
+    assert!(!in_force("keyferry-author", 0) && !in_force("keyferry-author", 1), "it is not installed, and need not be");
+    bench.objects.edit(BINDING, |binding| binding["spec"]["validationActions"] = json!(["Audit"]));
+    installed.facts.source = Arc::new(Facts(Mutex::new(Ok(vec!["https://hub.example.com".to_owned()]))));
+    bench.clock.advance(FACTS);
+    installed.compare(&writers).await;
+    assert!(in_force("keyferry-pairing", 0), "its binding only audits");
+    assert!(in_force("keyferry-audience", 0), "its list lacks an audience of the hub");
+    assert!(in_force("keyferry-kept", 1));
 }

@@ -219,15 +219,49 @@ async fn a_source_that_holds_all_it_may_is_not_counted_for_another() {
     assert_eq!(stage.get_from([127, 0, 0, 9]).await.unwrap(), 200);
 }
 
+/// The shipped bounds, and times that end nothing meanwhile: one address opens 2,048 connections, asks again and again over each that it gets, and reads nothing.
+#[tokio::test]
+async fn two_thousand_stalled_connections_of_one_address_shut_no_discovery() {
+    let stage = tls(Bounds { times: TIMES, ..Bounds::DOCUMENTS }, 256);
+    let (address, config) = (stage.address, client_config(&stage.ca_pem, &rustls::version::TLS13).unwrap());
+    let stalled = tokio::task::spawn_blocking(move || {
+        let requests = "GET /big HTTP/1.1\r\nHost: a\r\n\r\n".repeat(50);
+        let stall = |socket: std::net::TcpStream| {
+            let mut client = rustls::ClientConnection::new(Arc::clone(&config), ServerName::try_from("127.0.0.1").unwrap()).unwrap();
+            let mut socket = socket;
+            while client.is_handshaking() {
+                client.complete_io(&mut socket).ok()?;
+            }
+            std::io::Write::write_all(&mut client.writer(), requests.as_bytes()).unwrap();
+            while client.wants_write() {
+                client.write_tls(&mut socket).ok()?;
+            }
+            Some(socket)
+        };
+        let sockets: Vec<_> = (0..2048).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+        sockets.into_iter().filter_map(stall).collect::<Vec<_>>()
+    });
+    let stalled = stalled.await.unwrap();
+    assert_eq!(stalled.len(), 256, "each connection that is admitted stalls");
+    stage.until("keyferry_connections_refused_total{listener=\"discovery\",cause=\"address_limit\"} 1792").await;
+    assert_eq!(stage.get_from([127, 0, 0, 2]).await.unwrap(), 200);
+    drop(stalled);
+}
+
+/// A client that trusts this CA alone.
+fn client_config(ca_pem: &str, version: &'static SupportedProtocolVersion) -> Result<Arc<rustls::ClientConfig>, rustls::Error> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(ca_pem.as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider).with_protocol_versions(&[version])?;
+    Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
+}
+
 /// How a handshake went, and whether a second one with what the client kept went on from there.
 async fn handshakes(stage: &Stage, version: &'static SupportedProtocolVersion) -> Result<[rustls::HandshakeKind; 2], rustls::Error> {
     let (address, ca_pem) = (stage.address, stage.ca_pem.clone());
     let both = tokio::task::spawn_blocking(move || {
-        let mut roots = rustls::RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(ca_pem.as_bytes()).unwrap()).unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = rustls::ClientConfig::builder_with_provider(provider).with_protocol_versions(&[version])?;
-        let config = Arc::new(config.with_root_certificates(roots).with_no_client_auth());
+        let config = client_config(&ca_pem, version)?;
         let mut kinds = Vec::new();
         for _ in 0..2 {
             let name = ServerName::try_from("127.0.0.1").unwrap();

@@ -11,6 +11,7 @@ use keyferry_core::service_account::ServiceAccount;
 use super::Shared;
 use crate::controller::deliver::{self, DeliverParts};
 use crate::controller::fences::{self, Fences, KnownSite, OtherFences};
+use crate::controller::installed_policies::{self, InstalledPolicies};
 use crate::controller::pairing::{self, PairingParts, UnlistedAudiences};
 use crate::controller::pairing_trial::PairingTrial;
 use crate::controller::target_status::{self, TargetStatusParts};
@@ -31,6 +32,38 @@ pub(super) struct OnHub {
 }
 
 impl Shared {
+    /// Reports admission policies that are installed and incomplete, where the objects stand in a file.
+    pub(super) fn watch_installed_policies(&mut self) {
+        let policies = InstalledPolicies {
+            objects: Arc::new(KubeObjects::new(self.client.clone())),
+            facts: self.facts(),
+            clock: Arc::clone(&self.clock),
+            metrics: self.metrics.clone(),
+        };
+        self.background.spawn(installed_policies::follow(policies));
+    }
+
+    fn canary(&self) -> ServiceAccount {
+        ServiceAccount { namespace: self.server.cluster_resource_namespace.clone(), name: self.server.canary_service_account.clone() }
+    }
+
+    fn facts(&self) -> KnownSite {
+        let site = HubSite {
+            namespace: self.server.cluster_resource_namespace.to_string(),
+            canary: self.server.canary_service_account.to_string(),
+            username: format!("system:serviceaccount:{}:keyferry", self.server.cluster_resource_namespace),
+            caller_audience: self.server.caller_audience.to_string(),
+            ..HubSite::shipped()
+        };
+        KnownSite {
+            source: Arc::new(KubeHubFacts::new(self.client.clone(), self.canary())),
+            published: self.publisher.reader(),
+            site,
+            audiences: BTreeSet::new(),
+            due: Duration::ZERO,
+        }
+    }
+
     /// What writes deliveries, statuses and the pairing object, while this replica leads.
     pub(super) fn start_controller(&mut self, on_hub: &OnHub, mint: &Mint, audit: Arc<dyn AuditSink>) {
         let objects: Arc<dyn HubObjects> = Arc::new(KubeObjects::new(self.client.clone()));
@@ -69,24 +102,10 @@ impl Shared {
             clock: clock(),
             max_stale: self.server.max_stale_authorization,
         };
-        let canary =
-            ServiceAccount { namespace: self.server.cluster_resource_namespace.clone(), name: self.server.canary_service_account.clone() };
+        let canary = self.canary();
         let others = OtherFences::default();
         let (other_readers, unlisted) = (others.readers(), UnlistedAudiences::default());
-        let site = HubSite {
-            namespace: self.server.cluster_resource_namespace.to_string(),
-            canary: self.server.canary_service_account.to_string(),
-            username: format!("system:serviceaccount:{}:keyferry", self.server.cluster_resource_namespace),
-            caller_audience: self.server.caller_audience.to_string(),
-            ..HubSite::shipped()
-        };
-        let facts = KnownSite {
-            source: Arc::new(KubeHubFacts::new(self.client.clone(), canary.clone())),
-            published: self.publisher.reader(),
-            site,
-            audiences: BTreeSet::new(),
-            due: Duration::ZERO,
-        };
+        let facts = self.facts();
         let fences = Fences {
             author,
             pairing: pairing_fence,

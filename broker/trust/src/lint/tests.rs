@@ -36,6 +36,19 @@ fn errors_of_the_apiserver_come_with_their_line() {
 }
 
 #[test]
+fn a_placeholder_that_was_left_is_named() {
+    let authority = |words: &str| {
+        let pem = format!("-----BEGIN CERTIFICATE-----\\n{words}\\n-----END CERTIFICATE-----");
+        let text = format!("{HEAD}{}", entry("    username: {claim: sub, prefix: 'h:'}\n"));
+        let text = text.replace("[a]", &format!("[a]\n    certificateAuthority: \"{pem}\""));
+        let found = lint(text.as_bytes(), Minor::V1_33, &[]);
+        found.into_iter().find(|finding| finding.code == Code::AuthorityNotCertificates).unwrap().mend
+    };
+    assert!(authority("(the CA of the discovery listener)").contains("the placeholder is still there"));
+    assert!(authority("AAAA").contains("give the CA certificates"));
+}
+
+#[test]
 fn traps_of_the_file_as_a_whole() {
     let one = entry("    username: {claim: sub, prefix: 'h:'}\n").replace("[a]", "[a, b]\n    audienceMatchPolicy: MatchAny");
     let two = one.replace("https://hub", "https://other");

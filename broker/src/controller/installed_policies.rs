@@ -1,0 +1,60 @@
+//! Compares the admission policies that are installed on the hub with the shipped ones, where Keyferry reads its objects from a file.
+//!
+//! Keyferry needs none of them there, so an absent policy is no gap. One that is installed and differs from the shipped one promises what
+//! it does not hold: it is reported by metric and log.
+
+use std::sync::Arc;
+
+use keyferry_core::fence;
+use keyferry_core::reason::Reason;
+
+use super::fences::{self, KnownSite, OTHERS};
+use crate::clock::Clock;
+use crate::fence::{FenceWriter, Standing};
+use crate::metrics::Metrics;
+use crate::ports::HubObjects;
+
+/// What it goes by.
+pub struct InstalledPolicies {
+    /// Reads the policies.
+    pub objects: Arc<dyn HubObjects>,
+    /// What this hub puts in the place of the shipped placeholders.
+    pub facts: KnownSite,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Metrics.
+    pub metrics: Metrics,
+}
+
+/// Compares every minute until the task is dropped.
+pub async fn follow(mut policies: InstalledPolicies) {
+    let writers = writers();
+    loop {
+        policies.compare(&writers).await;
+        tokio::time::sleep(OTHERS).await;
+    }
+}
+
+/// One for each policy.
+pub(super) fn writers() -> Vec<FenceWriter> {
+    fence::ALL.into_iter().map(FenceWriter::of).collect()
+}
+
+impl InstalledPolicies {
+    pub(super) async fn compare(&mut self, writers: &[FenceWriter]) {
+        let site = self.facts.current(self.clock.now().mono).await.clone();
+        for writer in writers {
+            let policy = writer.fence();
+            // What cannot be read is left as it was: without the shipped rights, nothing can be said of it.
+            let Ok((policy_object, binding)) = fences::read(&*self.objects, policy).await else { continue };
+            if policy_object.is_null() && binding.is_null() {
+                continue;
+            }
+            let checked = policy.check(&policy_object, &binding, &site);
+            let checked = checked.and_then(|()| policy.check_hub_audiences(&policy_object, &site));
+            let standing = checked.map_or_else(|gap| Standing::Gap(gap.to_string()), |()| Standing::InForce);
+            self.metrics.fence(policy.name(), standing == Standing::InForce);
+            fences::report(writer, standing, Reason::AdmissionPolicyIncomplete, policy.meaning());
+        }
+    }
+}
