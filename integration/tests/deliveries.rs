@@ -20,6 +20,8 @@ mod languages;
 mod leader;
 #[path = "deliveries/lease.rs"]
 mod lease;
+#[path = "deliveries/metadata.rs"]
+mod metadata;
 #[path = "deliveries/profile.rs"]
 mod profile;
 #[path = "deliveries/seen.rs"]
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         .test_alone("one_target_cannot_shut_the_hub", leader::one_target_cannot_shut_the_hub)
         .test_alone("a_leader_that_wakes_too_late_writes_nothing", leader::a_leader_that_wakes_too_late_writes_nothing)
         .test_alone("a_lease_that_is_deleted_or_edited", lease::a_lease_that_is_deleted_or_edited)
+        .test_alone("finalizers_cost_no_memory_that_stays", metadata::finalizers_cost_no_memory_that_stays)
         .test_alone("killed_again_and_again_it_leaves_nothing_half_done", killed::killed_again_and_again_it_leaves_nothing_half_done)
         .test_alone("a_watch_that_is_told_gone_misses_nothing", watch::a_watch_that_is_told_gone_misses_nothing)
         .run()
