@@ -260,6 +260,13 @@ mod tests {
         assert!(kubeconfig_files(None, None).is_empty());
     }
 
+    #[test]
+    fn a_kid_may_begin_with_a_hyphen() {
+        let parsed = Cli::command().try_get_matches_from(["keyferry", "revoke", "--kid", "-A5tjd"]);
+        let kid = parsed.unwrap().subcommand().and_then(|(_, args)| args.get_one::<String>("kid").cloned());
+        assert_eq!(kid.as_deref(), Some("-A5tjd"));
+    }
+
     /// What a flag is, as its help says before a colon; behind it stands what this command does with it.
     fn meaning(argument: &clap::Arg) -> String {
         let help = argument.get_help().map(ToString::to_string).unwrap_or_default();

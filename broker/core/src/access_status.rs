@@ -127,6 +127,20 @@ impl AccessReport {
     }
 }
 
+impl TokenReport {
+    /// The token of one report of a status, as [`AccessReport::status`] writes it; nothing where it reports none.
+    pub fn read(report: &Value) -> Option<TokenReport> {
+        let text = |field: &str| report.get(field).and_then(Value::as_str);
+        let time = |field: &str| text(field)?.parse::<Timestamp>().ok();
+        Some(TokenReport {
+            token_id: text("tokenID")?.to_owned(),
+            key_id: text("keyID").map(str::to_owned),
+            expires_at: time("expiresAt")?,
+            renew_at: time("renewAt")?,
+        })
+    }
+}
+
 impl DeliveryReport {
     fn written(&self) -> Value {
         let reason = if self.reason == Reason::Ready { "Delivered" } else { self.reason.as_str() };

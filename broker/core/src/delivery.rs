@@ -25,6 +25,7 @@ use crate::service_account::Uid;
 pub use argo_cd::first_name_of as argo_cd_own_name;
 pub use body::{ObjectBody, ReadObject};
 pub use cluster_profile::status as cluster_profile_status;
+pub use delivered_token::DeliveredTokens;
 pub use express::{Field, NotExpressible, express};
 pub use form::Form;
 pub use ownership::{FIELD_MANAGER, Found, Held, found};

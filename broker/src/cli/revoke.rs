@@ -42,7 +42,8 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(15);
 #[derive(Args)]
 pub(super) struct RevokeArgs {
     /// The key, as `keyferry keys` names it.
-    #[arg(long)]
+    // A kid is often base64url, which may begin with a hyphen.
+    #[arg(long, allow_hyphen_values = true)]
     kid: String,
     /// Keyferry's own namespace on the hub.
     #[arg(long, alias = "namespace", short_alias = 'n', value_name = "NAMESPACE", default_value = "keyferry-system", help_heading = HUB)]

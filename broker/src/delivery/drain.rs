@@ -10,6 +10,7 @@ use keyferry_core::delivery::{self, Found, ObjectPlace, ReadObject};
 use keyferry_core::lifetime;
 use keyferry_core::name::AccessName;
 
+use super::remove::Removal;
 use super::{Deliveries, Next, Round, report};
 use crate::finalizer::{self, Wanted};
 use crate::ports::HubError;
@@ -49,6 +50,12 @@ impl Deliveries {
             return Ok(Next::OnChange);
         }
         let now = self.parts.clock.now().wall;
+        // Nothing that was written lives longer, whatever can be read of it: an access whose namespace lost Keyferry's rights goes as well.
+        if since.saturating_add(lifetime::MAX).is_ok_and(|end| end <= now) {
+            self.set_finalizer(name, stored, Wanted::Absent).await?;
+            tracing::info!(access = %name, "a deleted access may go: no token that was written for it is valid");
+            return Ok(Next::OnChange);
+        }
         let until = match self.drains_until(name, stored, since).await? {
             until if until > now && (self.nothing_stays(stored).await? || self.nobody_uses_it(stored).await) => since,
             until => until,
@@ -86,10 +93,12 @@ impl Deliveries {
         let policy = self.policy_for(access);
         let writing = || access.deliveries.iter().filter(|delivery| delivery.object_name.is_some());
         let refused = |delivery: &&Delivery| authorise::delivery_pair(&policy, &*self.parts.live, &access.name, &delivery.name).is_err();
+        let mut stays = false;
         for place in writing().filter(refused).filter_map(|delivery| ObjectPlace::of(access, delivery)) {
-            self.remove(&place, owner).await?;
+            // An object that is not ours any more is nothing that Keyferry waits for; one that it may not read may be.
+            stays |= self.remove(&place, owner).await? == Removal::unreadable();
         }
-        Ok(writing().all(|delivery| refused(&delivery)))
+        Ok(!stays && writing().all(|delivery| refused(&delivery)))
     }
 
     async fn drains_until(&self, name: &AccessName, stored: &StoredAccess, since: Timestamp) -> Result<Timestamp, HubError> {
@@ -114,7 +123,12 @@ impl Deliveries {
         let mut until = None;
         for delivery in access.deliveries.iter().filter(|delivery| delivery.holds_token()) {
             let (Some(place), Some(owner)) = (ObjectPlace::of(access, delivery), &access.uid) else { continue };
-            let Some(read) = self.parts.objects.get(&place.path()).await? else { continue };
+            let read = match self.parts.objects.get(&place.path()).await {
+                Ok(Some(read)) => read,
+                // The status says what is known of it.
+                Ok(None) | Err(HubError::Forbidden(_)) => continue,
+                Err(error) => return Err(error),
+            };
             if let Found::Ours(held) = delivery::found(Some(ReadObject::value(&read)), owner) {
                 until = until.max(held.expires_at());
             }

@@ -91,7 +91,7 @@ impl Deliveries {
             return Ok(None);
         }
         // No target accepts it, so it is of no use to those who still have to prune.
-        if delivery.holds_token() && held.key_id().is_some_and(|key_id| self.is_revoked(Some(&key_id), Some(&draining.target))) {
+        if delivery.holds_token() && self.holds_revoked(&held, Some(&draining.target)) {
             return Ok(None);
         }
         let until = match delivery.delivery_type {

@@ -14,6 +14,7 @@ use keyferry_core::lifetime;
 use keyferry_core::reason::Reason;
 
 use super::probe::Seen;
+use super::remove::{Removal, earlier_token};
 use super::{Deliveries, Round};
 use crate::advice;
 use crate::ports::HubError;
@@ -99,22 +100,29 @@ impl Deliveries {
         let Some(place) = ObjectPlace::of(round.access, delivery) else { return Ok(()) };
         if let Err(gap) = delivery::express(delivery.delivery_type, target) {
             // What an earlier target could say may stand there still, and would lead elsewhere.
-            progress.exposed = self.remove(&place, owner).await.map_err(|error| refusal(&error))?;
+            progress.exposed = self.remove(&place, owner).await.map_err(|error| refusal(&error))?.exposed();
             return Err(Hindrance::new(Reason::NotExpressible, gap.to_string()));
         }
-        let read = self.parts.objects.get(&place.path()).await.map_err(|error| refusal(&error))?;
+        let read = self.parts.objects.get(&place.path()).await;
+        if !matches!(read, Ok(None)) {
+            // Until the object says more, it holds what was written to it.
+            progress.holds(earlier_token(&round.stored.record.status, round.name, &place, self.parts.clock.now().wall));
+        }
+        let read = read.map_err(|error| refusal(&error))?;
         let found = delivery::found(read.as_ref().map(delivery::ReadObject::value), owner);
         if let delivery::Found::Ours(held) = &found {
             progress.holds(token_report(held));
-            progress.key_revoked = delivery.holds_token() && self.is_revoked(held.key_id().as_deref(), Some(target));
+            progress.key_revoked = delivery.holds_token() && self.holds_revoked(held, Some(target));
         }
         let usable = self.usable(round, target, delivery, probe);
         if let (Err(_), delivery::Found::Ours(held)) = (&usable, &found)
-            && held.target().is_some_and(|earlier| earlier != target.name.as_str())
+            && (progress.key_revoked || held.target().is_some_and(|earlier| earlier != target.name.as_str()))
         {
-            // What leads to the target that the access had before does not wait until the new one can be used.
-            self.remove(&place, owner).await.map_err(|error| refusal(&error))?;
-            progress.token = None;
+            // What leads to the target that the access had before does not wait until the new one can be used. Nor does a token of a revoked
+            // key, which a tenant could otherwise keep by suspending its access.
+            if let Removal::Gone(_) = self.remove(&place, owner).await.map_err(|error| refusal(&error))? {
+                progress.token = None;
+            }
         }
         let ca_pem = usable?;
         let snapshot =
@@ -125,6 +133,10 @@ impl Deliveries {
             Step::Leave(why) => return Err(Hindrance::new(Reason::ObjectNotOurs, format!("{place} stands there, and {why}"))),
             Step::Keep(held) => return self.kept(&snapshot, delivery, &place, &held).await,
             Step::Create => None,
+            Step::Replace(held) if held.immutable() => match self.remove(&place, owner).await.map_err(|error| refusal(&error))? {
+                Removal::Gone(_) => None,
+                Removal::Stays(why) => return Err(Hindrance::new(Reason::ObjectNotOurs, format!("{place} stands there, and {why}"))),
+            },
             Step::Replace(held) => Some(held),
         };
         self.check_neighbours(round, delivery, &place, target).await?;
@@ -222,6 +234,15 @@ impl Deliveries {
         let revoked = self.parts.published.revoked();
         let of_hub = target.is_none_or(|target| target.issuer == TokenIssuer::Hub);
         of_hub && !revoked.is_empty() && key_id.is_none_or(|key_id| revoked.contains(key_id))
+    }
+
+    /// Whether an object holds a token that a revoked key of the hub signed, or may hold one.
+    pub(super) fn holds_revoked(&self, held: &Held<'_>, target: Option<&TargetCluster>) -> bool {
+        let tokens = held.tokens();
+        if !tokens.complete || tokens.key_ids.is_empty() {
+            return self.is_revoked(None, target);
+        }
+        tokens.key_ids.iter().any(|key_id| self.is_revoked(Some(key_id), target))
     }
 
     /// Before anything leaves; what cannot be recorded does not.

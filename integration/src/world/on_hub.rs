@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Broker, BrokerSpec, Ground, TrustingTarget, shipped, until_trusted};
+use super::{Broker, BrokerSpec, BrokerTimes, Ground, TrustingTarget, shipped, until_trusted};
 use crate::control_plane::{ControlPlane, ControlPlaneSpec};
 use crate::parts::Minor;
 use crate::rbac::apply_manifests;
@@ -54,10 +54,19 @@ impl OnHub {
     /// # Errors
     /// Something does not start.
     pub async fn build(ground: Ground) -> Result<OnHub, TestError> {
+        OnHub::build_with(ground, 60).await
+    }
+
+    /// The same with a `discovery.maxAge` of so many seconds: what waits for keys takes longer than it.
+    ///
+    /// # Errors
+    /// Something does not start.
+    pub async fn build_with(ground: Ground, max_age: u64) -> Result<OnHub, TestError> {
         let spec = ControlPlaneSpec { controller_manager: true, audit_log: true, ..ControlPlaneSpec::named("hub") };
         let hub = Arc::new(ground.control_plane(spec).await?);
         install_for_objects(&hub).await?;
         let spec = BrokerSpec::of_hub("main", &hub).with_server_lines("objects: CustomResources\n");
+        let spec = spec.with_times(BrokerTimes { max_stale: 300, max_age });
         let discovery_url = spec.discovery_url()?;
         for tenant in ["tenant-a", "tenant-b"] {
             tenant_with_minter(&hub, tenant, &[RECONCILER]).await?;

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use keyferry_integration::runner::{Suite, TestError, TestResult};
+use keyferry_integration::runner::{NotStarted, Suite, TestError, TestResult};
+use keyferry_integration::world::Ground;
 use keyferry_integration::world::on_hub::{OnHub, RECONCILER, access_path, has_condition, secret_path};
 use serde_json::{Value, json};
 
@@ -17,7 +18,12 @@ const SECRET: &str = "apps-kubeconfig";
 
 /// The tests over a hub of their own.
 pub(super) fn suite() -> Suite<OnHub> {
-    Suite::new(OnHub::start).test("a_revocation_rewrites_what_was_delivered", rewrites)
+    Suite::new(start).test("a_revocation_rewrites_what_was_delivered", rewrites)
+}
+
+async fn start() -> Result<OnHub, NotStarted> {
+    // The shortest that a configuration may have: everything here waits for it.
+    OnHub::build_with(Ground::start().await?, 30).await.map_err(NotStarted::failed)
 }
 
 async fn rewrites(world: Arc<OnHub>) -> TestResult {
@@ -73,6 +79,24 @@ async fn rewrites(world: Arc<OnHub>) -> TestResult {
         assert!(lines.iter().find(of_secret).is_some_and(|line| line.contains("fix: ")), "{said}");
         assert!(lines.iter().any(|line| line.contains("TargetCluster nowhere: it was not reached")), "{said}");
         world.until_access(tenant, "apps", "Ready", "False", "KeyRevoked").await?;
+    }
+    without_targets_nothing_is_proven(&world, &clean).await
+}
+
+/// The key is revoked already; a command that knows no target proves nothing.
+async fn without_targets_nothing_is_proven(world: &OnHub, kid: &str) -> TestResult {
+    let kubeconfig = world.hub.admin_kubeconfig().display().to_string();
+    let none = world.ground.folder().join("no-targets.yaml");
+    let config = std::fs::read_to_string(world.broker.config())?;
+    std::fs::write(&none, config.replace("objects: CustomResources\n", ""))?;
+    let none = none.display().to_string();
+    for (arguments, why) in [(vec![], "without --config none is known"), (vec!["--config", &none], "no target was asked")] {
+        let arguments = [vec!["revoke", "--kid", kid, "--kubeconfig", &kubeconfig], arguments].concat();
+        let answer = world.ground.binary().run_within(Duration::from_secs(60), &arguments, &[]).await?;
+        let said = String::from_utf8_lossy(&answer.stderr).into_owned();
+        assert_eq!(answer.status.code(), Some(1), "{said}");
+        let line = said.lines().find(|line| line.starts_with("NOT PROVEN: targets: ")).ok_or_else(|| said.clone())?;
+        assert!(line.contains(why) && line.contains("fix: "), "{line}");
     }
     Ok(())
 }

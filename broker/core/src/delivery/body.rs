@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use zeroize::Zeroize;
 
 use super::form::Form;
-use super::ownership::{DIGEST, EXPIRES_AT, KEY_ID, RENEW_AT, TARGET, TOKEN_ID};
+use super::ownership::{DIGEST, EXPIRES_AT, Held, KEY_ID, RENEW_AT, TARGET, TOKEN_ID};
 use super::place::ObjectPlace;
 use super::{Bearer, Snapshot};
 use crate::config::Delivery;
@@ -49,6 +49,19 @@ impl ObjectBody {
             metadata.insert("resourceVersion".to_owned(), json!(version));
         }
         self
+    }
+
+    /// An object that was read, with the same metadata and no data: for one that stays after its deletion because others hold it.
+    #[must_use]
+    pub fn emptied(held: &Held<'_>) -> ObjectBody {
+        let mut value = held.object().clone();
+        wipe(&mut value);
+        for field in ["data", "stringData"] {
+            if let Some(data) = value.get_mut(field) {
+                *data = json!({});
+            }
+        }
+        ObjectBody { value, form: Form::default() }
     }
 
     /// For tests: a field of it.
@@ -129,7 +142,7 @@ pub(super) fn dress(
         }],
     });
     let form = Form::of(&object, delivery, snapshot);
-    let mut annotations = json!({ DIGEST: form.digest_with(&object), TARGET: snapshot.target.name.as_str() });
+    let mut annotations = json!({ TARGET: snapshot.target.name.as_str() });
     if let Some(bearer) = bearer {
         annotations[EXPIRES_AT] = json!(bearer.expires_at.to_string());
         annotations[RENEW_AT] = json!(bearer.renew_at.to_string());
@@ -137,5 +150,6 @@ pub(super) fn dress(
         annotations[KEY_ID] = json!(bearer.key_id);
     }
     object["metadata"]["annotations"] = annotations;
+    object["metadata"]["annotations"][DIGEST] = json!(form.digest_with(&object));
     ObjectBody { value: object, form }
 }

@@ -1,7 +1,12 @@
-//! Reads which key signed the token in a delivered object. A tenant can edit the annotations of its own Secret, and the token says it itself.
+//! Reads which keys signed the tokens in a delivered object, and when the last of them expires.
+//!
+//! A tenant can edit the annotations of its own Secret and add data to it. So the tokens themselves are read, all of them.
+
+use std::collections::BTreeSet;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
@@ -9,25 +14,54 @@ use crate::jwt::{MAX_JWT_BYTES, UnverifiedJwt};
 
 /// The largest value of `data` that is searched. A kubeconfig with its CA certificates is smaller.
 const MAX_VALUE_BYTES: usize = 512 * 1024;
-/// Texts of a value that are tried as a token. Keyferry writes one; a tenant could fill a value with texts that begin like one.
+/// Texts that are tried as a token in one object. Keyferry writes one token; a tenant can fill an
+/// object with texts that begin like one.
 const MAX_CANDIDATES: usize = 16;
 
-/// The `kid` of the first token in the object's `data`; none where no value holds a token with a `kid`.
-pub(super) fn key_id(object: &Value) -> Option<String> {
-    let data = object.get("data").and_then(Value::as_object)?;
-    data.values().filter_map(Value::as_str).find_map(key_id_in)
+/// What the `data` of a delivered object says of the tokens in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeliveredTokens {
+    /// The `kid` of every token that has one.
+    pub key_ids: BTreeSet<String>,
+    /// The latest `exp`.
+    pub expires_at: Option<Timestamp>,
+    /// Whether all of the object was searched. Of one that was not, nothing is known.
+    pub complete: bool,
 }
 
-fn key_id_in(encoded: &str) -> Option<String> {
-    if encoded.len() > MAX_VALUE_BYTES {
-        return None;
+/// Reads the tokens of an object.
+pub(super) fn read(object: &Value) -> DeliveredTokens {
+    let mut tokens = DeliveredTokens { complete: true, ..DeliveredTokens::default() };
+    let mut left = MAX_CANDIDATES;
+    for value in object.get("data").and_then(Value::as_object).into_iter().flatten() {
+        tokens.complete &= value.1.as_str().is_some_and(|encoded| tokens.search(encoded, &mut left));
     }
-    let decoded = Zeroizing::new(STANDARD.decode(encoded).ok()?);
-    let text = std::str::from_utf8(&decoded).ok()?;
-    let is_of_token = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let candidates = text.split(|c| !is_of_token(c)).filter(|word| word.starts_with("ey") && word.len() <= MAX_JWT_BYTES);
-    let mut tokens = candidates.take(MAX_CANDIDATES).filter_map(|word| UnverifiedJwt::parse(word).ok());
-    tokens.find_map(|token| token.kid().map(str::to_owned))
+    tokens
+}
+
+impl DeliveredTokens {
+    /// Adds the tokens of one value. Returns whether all of it was searched.
+    fn search(&mut self, encoded: &str, left: &mut usize) -> bool {
+        if encoded.len() > MAX_VALUE_BYTES {
+            return false;
+        }
+        let Ok(decoded) = STANDARD.decode(encoded).map(Zeroizing::new) else { return false };
+        let Ok(text) = std::str::from_utf8(&decoded) else { return false };
+        let is_of_token = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let words = text.split(|c| !is_of_token(c));
+        for word in words.filter(|word| word.starts_with("ey") && word.contains('.')) {
+            if *left == 0 || word.len() > MAX_JWT_BYTES {
+                return false;
+            }
+            *left -= 1;
+            let Ok(token) = UnverifiedJwt::parse(word) else { continue };
+            self.key_ids.extend(token.kid().map(str::to_owned));
+            let seconds = token.claims().get("exp").and_then(Value::as_i64);
+            let expires_at = seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
+            self.expires_at = self.expires_at.max(expires_at);
+        }
+        true
+    }
 }
 
 #[cfg(test)]
@@ -37,9 +71,10 @@ mod tests {
 
     use super::*;
 
-    fn token(kid: &str) -> String {
+    fn token(kid: &str, exp: i64) -> String {
         let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        format!("{}.{}.{}", part(json!({ "alg": "ES256", "kid": kid })), part(json!({ "iss": "x" })), URL_SAFE_NO_PAD.encode([7; 64]))
+        let (header, claims) = (json!({ "alg": "ES256", "kid": kid }), json!({ "exp": exp }));
+        format!("{}.{}.{}", part(header), part(claims), URL_SAFE_NO_PAD.encode([7; 64]))
     }
 
     fn object(text: &str) -> Value {
@@ -48,19 +83,39 @@ mod tests {
 
     #[test]
     fn the_token_says_which_key_signed_it() {
-        for text in [format!("users:\n- user:\n    token: {}\n", token("old")), format!(r#"{{"bearerToken":"{}"}}"#, token("old"))] {
-            assert_eq!(key_id(&object(&text)).as_deref(), Some("old"), "{text}");
+        let yaml = format!("users:\n- user:\n    token: {}\n", token("old", 60));
+        let json = format!(r#"{{"bearerToken":"{}"}}"#, token("old", 60));
+        for text in [yaml, json] {
+            let tokens = read(&object(&text));
+            assert!(tokens.complete && tokens.key_ids.iter().eq(["old"]), "{text}");
+            assert_eq!(tokens.expires_at.map(Timestamp::as_second), Some(60));
         }
     }
 
     #[test]
-    fn what_is_no_token_says_nothing() {
-        let long = "ey".repeat(MAX_JWT_BYTES);
-        for text in ["", "eyJ.eyJ.x", "users: []", long.as_str()] {
-            assert_eq!(key_id(&object(text)), None);
+    fn a_decoy_hides_no_token() {
+        let mut object = object(&token("old", 60));
+        object["data"]["aaa"] = json!(STANDARD.encode(token("new", 90)));
+        let tokens = read(&object);
+        assert!(tokens.complete && tokens.key_ids.iter().eq(["new", "old"]));
+        assert_eq!(tokens.expires_at.map(Timestamp::as_second), Some(90));
+    }
+
+    #[test]
+    fn what_cannot_be_searched_whole_is_not_known() {
+        let padded = format!("{}{}", token("old", 60), " ".repeat(MAX_VALUE_BYTES));
+        let crowd = "eyJ.eyJ.x ".repeat(MAX_CANDIDATES + 1);
+        let long = "ey.".repeat(MAX_JWT_BYTES);
+        for text in [padded, crowd, long] {
+            assert!(!read(&object(&text)).complete);
         }
-        assert_eq!(key_id(&json!({ "data": { "value": "not base64!" } })), None);
-        assert_eq!(key_id(&json!({})), None);
-        assert_eq!(key_id(&object(&format!("{} {}", "eyJ.eyJ.x ".repeat(MAX_CANDIDATES), token("old")))), None, "the search is bounded");
+        assert!(!read(&json!({ "data": { "value": "not base64!" } })).complete);
+    }
+
+    #[test]
+    fn what_is_no_token_says_nothing() {
+        for object in [object(""), object("eyJ.eyJ.x"), object("users: []"), json!({})] {
+            assert_eq!(read(&object), DeliveredTokens { complete: true, ..DeliveredTokens::default() });
+        }
     }
 }

@@ -5,10 +5,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
 use super::Snapshot;
+use super::ownership::{EXPIRES_AT, KEY_ID, RENEW_AT, TARGET, TOKEN_ID};
 use crate::config::{Delivery, canonical};
 
 /// The inputs of an object apart from its token.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Form {
     inputs: String,
     labels: Vec<(String, String)>,
@@ -34,13 +35,18 @@ impl Form {
         Form { inputs: canonical(&inputs), labels }
     }
 
-    /// The digest that an object of this form has with the data that it holds now.
+    /// The digest that an object of this form has with the data, and with the annotations about its token, that it holds now.
     pub(super) fn digest_with(&self, object: &Value) -> String {
         let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
         context.update(self.inputs.as_bytes());
         for field in ["data", "spec", "type"] {
             context.update(b"\n");
             context.update(canonical(object.get(field).unwrap_or(&Value::Null)).as_bytes());
+        }
+        for annotation in [EXPIRES_AT, KEY_ID, RENEW_AT, TARGET, TOKEN_ID] {
+            context.update(b"\n");
+            let value = object.pointer("/metadata/annotations").and_then(|annotations| annotations.get(annotation));
+            context.update(canonical(value.unwrap_or(&Value::Null)).as_bytes());
         }
         URL_SAFE_NO_PAD.encode(context.finish())
     }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::delivered_token;
+use super::delivered_token::{self, DeliveredTokens};
 use crate::service_account::Uid;
 
 /// The field manager of everything that the controller writes.
@@ -49,9 +49,12 @@ impl<'a> Held<'a> {
         self.object
     }
 
-    /// When its token expires, by its annotation.
+    /// When its token expires: what the token itself says, at most what the annotation says. The hub can let a token expire earlier than
+    /// its `exp`, and a tenant can edit the annotation.
     pub fn expires_at(&self) -> Option<Timestamp> {
-        self.annotation(EXPIRES_AT)?.parse().ok()
+        let annotated: Timestamp = self.annotation(EXPIRES_AT)?.parse().ok()?;
+        let by_token = delivered_token::read(self.object).expires_at;
+        Some(by_token.map_or(annotated, |by_token| annotated.min(by_token)))
     }
 
     /// When it is to be written anew, by its annotation.
@@ -69,9 +72,25 @@ impl<'a> Held<'a> {
         self.annotation(TOKEN_ID)
     }
 
-    /// The `kid` of the key that signed its token, by the token itself; by its annotation where no token can be read from it.
+    /// The tokens in it.
+    pub fn tokens(&self) -> DeliveredTokens {
+        delivered_token::read(self.object)
+    }
+
+    /// The `kid` of the key that signed its token, by the token itself; by its annotation where it holds no token that can be read.
     pub fn key_id(&self) -> Option<String> {
-        delivered_token::key_id(self.object).or_else(|| self.annotation(KEY_ID).map(str::to_owned))
+        self.tokens().key_ids.into_iter().next().or_else(|| self.annotation(KEY_ID).map(str::to_owned))
+    }
+
+    /// Whether it was made immutable: then it can be deleted and made again, and not changed.
+    pub fn immutable(&self) -> bool {
+        self.object["immutable"] == true
+    }
+
+    /// Whether it stays when it is deleted, until others let go of it.
+    pub fn has_finalizers(&self) -> bool {
+        let finalizers = self.object.pointer("/metadata/finalizers").and_then(Value::as_array);
+        finalizers.is_some_and(|finalizers| !finalizers.is_empty())
     }
 
     pub(super) fn digest(&self) -> Option<&'a str> {
@@ -101,9 +120,6 @@ pub fn found<'a>(object: Option<&'a Value>, owner: &Uid) -> Found<'a> {
     }
     if text("deletionTimestamp").is_some() {
         return Found::Foreign("it is being deleted");
-    }
-    if object["immutable"] == true {
-        return Found::Foreign("it was made immutable");
     }
     Found::Ours(Held { object, uid, version })
 }

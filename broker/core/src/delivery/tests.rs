@@ -206,6 +206,11 @@ fn an_object_is_written_when_it_is_due_changed_or_edited_and_not_else() {
     let mut further = stored.clone();
     further["data"]["more"] = json!("eA==");
     assert_eq!(step(&world_now, Some(&further), 0), "replace", "somebody added to it");
+    for annotation in ["expires-at", "renew-at", "key-id", "token-id", "target"] {
+        let mut edited = stored.clone();
+        edited["metadata"]["annotations"][format!("keyferry.dev/{annotation}")] = json!("9999-01-01T00:00:00Z");
+        assert_eq!(step(&world_now, Some(&edited), 0), "replace", "somebody edited {annotation}");
+    }
     let mut unlabelled = stored.clone();
     unlabelled["metadata"]["labels"] = json!({ "theirs": "x" });
     assert_eq!(step(&world_now, Some(&unlabelled), 0), "replace");
@@ -237,7 +242,7 @@ fn objects_of_others_are_left_alone() {
     }
     let mut immutable = ours.clone();
     immutable["immutable"] = json!(true);
-    assert_eq!(step(&world, Some(&immutable), 0), "leave");
+    assert_eq!(step(&world, Some(&immutable), 0), "keep", "a tenant cannot put our object out of reach");
     let mut going = ours;
     going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     assert_eq!(step(&world, Some(&going), 0), "leave");

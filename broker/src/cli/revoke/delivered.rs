@@ -10,6 +10,9 @@ use serde_json::Value;
 
 use super::NotProven;
 
+/// The reasons with which Keyferry reports that it deleted an object.
+const WITHDRAWN: [&str; 4] = ["NotExpressible", "TargetDraining", "TargetNotGranted", "TargetSuspended"];
+
 /// What a status says of the token in one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
@@ -52,16 +55,22 @@ impl Delivered {
     ) -> Vec<String> {
         let mut seen = BTreeMap::new();
         for (name, stored) in accesses {
-            if stored.meant().is_some_and(|access| other_issuers.contains(&access.target)) {
-                continue;
-            }
+            // Keys that sign for these targets are not the hub's. The object can still be one that was written for the target before.
+            let managed = stored.meant().is_some_and(|access| other_issuers.contains(&access.target));
             for (place, report) in access_status::places(&stored.record.status, name) {
-                let expires: Option<Timestamp> = report["expiresAt"].as_str().and_then(|text| text.parse().ok());
-                if expires.is_none_or(|expires| expires <= at) {
+                if managed && report["keyID"].as_str() != Some(self.kid.as_str()) {
                     continue;
                 }
                 let object = DeliveredObject { object: place.to_string(), access: format!("TargetAccess {name}") };
-                seen.insert(object, self.token(report));
+                let expires: Option<Timestamp> = report["expiresAt"].as_str().and_then(|text| text.parse().ok());
+                match expires {
+                    Some(expires) if expires > at => drop(seen.insert(object, self.token(report))),
+                    // A status without a token proves that there is none only where Keyferry deleted the object.
+                    None if self.affected.contains(&object) && !WITHDRAWN.contains(&report["reason"].as_str().unwrap_or_default()) => {
+                        drop(seen.insert(object, self.of_revoked(report)));
+                    }
+                    _ => {}
+                }
             }
         }
         let mut news = Vec::new();
@@ -80,11 +89,15 @@ impl Delivered {
         news
     }
 
-    fn token(&self, report: &Value) -> Token {
+    fn of_revoked(&self, report: &Value) -> Token {
         let text = |field: &str| report[field].as_str().unwrap_or_default().to_owned();
+        Token::OfRevoked { reason: text("reason"), message: text("message") }
+    }
+
+    fn token(&self, report: &Value) -> Token {
         match report["keyID"].as_str() {
             None => Token::OfUnknown,
-            Some(key_id) if key_id == self.kid => Token::OfRevoked { reason: text("reason"), message: text("message") },
+            Some(key_id) if key_id == self.kid => self.of_revoked(report),
             Some(key_id) => Token::Replaced { key_id: key_id.to_owned() },
         }
     }
@@ -206,11 +219,31 @@ mod tests {
     }
 
     #[test]
+    fn an_object_that_keyferry_cannot_reach_any_more_is_not_withdrawn() {
+        let none = BTreeSet::new();
+        let without_token = |reason: &str| {
+            let report = json!([{ "name": "s", "type": "KubeConfigSecret", "object": "apps-kubeconfig", "reason": reason }]);
+            accesses(&report)
+        };
+        for (reason, open) in [("ObjectNotOurs", 1), ("DeliveryForbidden", 1), ("TargetNotGranted", 0), ("TargetSuspended", 0)] {
+            let mut delivered = Delivered::of("stolen");
+            delivered.observe(&accesses(&secret(Some("stolen"), "Delivered", "")), &none, at());
+            delivered.observe(&without_token(reason), &none, at());
+            assert_eq!(delivered.not_proven("").len(), open, "{reason}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_of_the_key_is_left_out() {
         let mut delivered = Delivered::of("stolen");
         let own = BTreeSet::from([ObjectName::new("prod").unwrap()]);
+        for key_id in [None, Some("of-managed")] {
+            delivered.observe(&accesses(&secret(key_id, "Delivered", "")), &own, at());
+            assert_eq!(delivered.stale(), 0, "a target with a managed issuer");
+        }
         delivered.observe(&accesses(&secret(Some("stolen"), "Delivered", "")), &own, at());
-        assert_eq!(delivered.stale(), 0, "a target with a managed issuer");
+        assert_eq!(delivered.stale(), 1, "its object was written while the target trusted the hub");
+        let mut delivered = Delivered::of("stolen");
         let ended = "2026-07-01T00:00:00Z".parse().unwrap();
         delivered.observe(&accesses(&secret(Some("stolen"), "Delivered", "")), &BTreeSet::new(), ended);
         assert_eq!(delivered.stale(), 0, "an expired token");

@@ -48,14 +48,11 @@ async fn its_object_is_rewritten_with_a_token_of_another_key() {
 }
 
 #[tokio::test]
-async fn an_object_that_does_not_say_its_key_is_rewritten() {
-    let (bench, process, old, new) = delivered().await;
+async fn an_object_whose_annotation_was_removed_is_rewritten() {
+    let (bench, process, old, _) = delivered().await;
     bench.objects.edit(SECRET, |secret| drop(secret["metadata"]["annotations"].as_object_mut().unwrap().remove("keyferry.dev/key-id")));
     bench.look(&process).await;
-    assert_eq!(key_ids(&bench).0, None, "nothing was revoked: it stays as it is");
-    bench.world.publisher.revoke_for_test(&old);
-    bench.look(&process).await;
-    assert_eq!(key_ids(&bench).0, Some(new));
+    assert_eq!(key_ids(&bench).0, Some(old));
 }
 
 #[tokio::test]
@@ -63,12 +60,84 @@ async fn a_tenant_cannot_hide_a_revoked_token_behind_an_annotation() {
     let (bench, process, old, new) = delivered().await;
     bench.objects.edit(SECRET, |secret| secret["metadata"]["annotations"]["keyferry.dev/key-id"] = json!(new));
     bench.look(&process).await;
-    assert_eq!(key_ids(&bench).1, Some(old.clone()), "the status says what the token says");
+    assert_eq!(key_ids(&bench), (Some(old.clone()), Some(old.clone())), "what was edited is written again");
+    bench.objects.edit(SECRET, |secret| secret["metadata"]["annotations"]["keyferry.dev/key-id"] = json!(new));
     bench.world.publisher.revoke_for_test(&old);
-    let before = bench.objects.object(SECRET);
     bench.look(&process).await;
-    assert_ne!(bench.objects.object(SECRET).map(|secret| secret["data"].clone()), before.map(|secret| secret["data"].clone()));
     assert_eq!(key_ids(&bench), (Some(new.clone()), Some(new)));
+}
+
+/// What a tenant can do to its Secret before the key is revoked. The status reports the token until it expires, and so does `revoke`.
+#[tokio::test]
+async fn an_object_out_of_reach_is_reported_with_its_token() {
+    let unowned = |secret: &mut serde_json::Value| secret["metadata"]["ownerReferences"] = json!([]);
+    let going = |secret: &mut serde_json::Value| secret["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    for edit in [unowned as fn(&mut serde_json::Value), going] {
+        let (bench, process, old, _) = delivered().await;
+        bench.objects.edit(SECRET, edit);
+        bench.look(&process).await;
+        assert_eq!(bench.condition("Ready"), ("False".to_owned(), "ObjectNotOurs".to_owned()));
+        assert_eq!(key_ids(&bench).1, Some(old.clone()));
+        bench.world.publisher.revoke_for_test(&old);
+        bench.look(&process).await;
+        assert_eq!(key_ids(&bench).1, Some(old));
+        bench.world.clock.advance(Duration::from_secs(24 * 3600));
+        bench.look(&process).await;
+        assert_eq!(key_ids(&bench).1, None, "the token has expired");
+    }
+    let (bench, process, old, _) = delivered().await;
+    bench.objects.fail(Some(crate::testing::Failing::Forbidden("get", "/secrets/")));
+    bench.world.publisher.revoke_for_test(&old);
+    bench.look(&process).await;
+    assert_eq!(bench.condition("Ready"), ("False".to_owned(), "DeliveryForbidden".to_owned()));
+    assert_eq!(key_ids(&bench).1, Some(old));
+}
+
+#[tokio::test]
+async fn an_object_that_was_made_immutable_is_written_again() {
+    let (bench, process, old, new) = delivered().await;
+    bench.objects.edit(SECRET, |secret| secret["immutable"] = json!(true));
+    bench.look(&process).await;
+    assert_eq!(key_ids(&bench).0, Some(old.clone()), "it is as it should be");
+    bench.world.publisher.revoke_for_test(&old);
+    bench.look(&process).await;
+    assert_eq!(key_ids(&bench), (Some(new.clone()), Some(new)));
+    assert!(bench.objects.object(SECRET).unwrap()["immutable"].is_null());
+}
+
+#[tokio::test]
+async fn an_object_that_a_finalizer_keeps_is_emptied() {
+    let (bench, process, _, _) = delivered().await;
+    bench.objects.edit(SECRET, |secret| secret["metadata"]["finalizers"] = json!(["tenant.example/keep"]));
+    bench.put_target(&json!({ "allow": [] }));
+    bench.look(&process).await;
+    let versions = bench.objects.every_version();
+    let last = versions.iter().rfind(|object| object["kind"] == "Secret").unwrap();
+    assert_eq!(last["data"], json!({}), "no token is left for whoever added the finalizer");
+}
+
+#[tokio::test]
+async fn a_suspended_access_keeps_no_token_of_a_revoked_key() {
+    let (bench, process, old, _) = delivered().await;
+    bench.put_access(json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }], "suspend": true }));
+    bench.look(&process).await;
+    assert!(bench.objects.object(SECRET).is_some(), "suspension alone takes nothing away");
+    bench.world.publisher.revoke_for_test(&old);
+    bench.look(&process).await;
+    assert_eq!(bench.objects.object(SECRET), None);
+    assert_eq!(key_ids(&bench).1, None);
+}
+
+#[tokio::test]
+async fn a_drain_ends_after_a_day_though_nothing_can_be_read() {
+    let (bench, process, _, _) = delivered().await;
+    bench.delete_access();
+    bench.objects.fail(Some(crate::testing::Failing::Forbidden("get", "/secrets/")));
+    bench.look(&process).await;
+    assert!(bench.objects.object(ACCESS).is_some(), "it drains");
+    bench.world.clock.advance(Duration::from_secs(24 * 3600));
+    bench.look(&process).await;
+    assert_eq!(bench.objects.object(ACCESS), None);
 }
 
 #[tokio::test]
