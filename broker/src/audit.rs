@@ -2,6 +2,7 @@
 
 mod file;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +19,9 @@ use crate::ports::{AuditSink, Recording};
 /// Lines waiting at most, some 12 MB; more than that and the log has stopped moving. A crowd that waited for one mint lays its lines down within
 /// a tenth of a second.
 const QUEUE: usize = 16_384;
+/// Of those, refusals of unknown callers. Further ones are counted: a hand-out waits for its
+/// line, and a stranger must not take the room for it.
+const STRANGERS: usize = QUEUE / 2;
 /// How often the carrier lets others lay down their lines first, as long as each time brings another one. More lines to a write cost less
 /// each; alone, a line goes at once, and a full load is not made to wait for more.
 const ROUNDS: usize = 8;
@@ -44,9 +48,20 @@ struct Desk {
 struct Gathered {
     text: Vec<u8>,
     lines: usize,
+    /// Lines about strangers, of those.
+    strangers: usize,
+    /// Refusals of strangers without a line of their own, by reason: there are a few reasons.
+    left_out: BTreeMap<&'static str, LeftOut>,
     waiting: Vec<oneshot::Sender<bool>>,
     /// Nobody carries any more.
     closed: bool,
+}
+
+/// Refusals that one line stands for.
+struct LeftOut {
+    /// The last of them.
+    last: AuditRecord,
+    count: usize,
 }
 
 /// A text for the thread, and where it says whether it was written. The text comes back, to be filled again.
@@ -87,20 +102,29 @@ impl Drop for AuditLog {
 impl AuditSink for AuditLog {
     fn record(&self, record: &AuditRecord) -> Recording {
         // Who carries the lines also says when it takes too long: a timer for each request would cost as much as its line.
-        self.desk.lay_down(&record.line()).map_or_else(Recording::failed, Recording::told_by)
+        self.desk.lay_down(record).map_or_else(Recording::failed, Recording::told_by)
     }
 }
 
 impl Desk {
     /// Nothing where there is no room, or nobody who carries.
-    fn lay_down(&self, line: &[u8]) -> Option<oneshot::Receiver<bool>> {
+    fn lay_down(&self, record: &AuditRecord) -> Option<oneshot::Receiver<bool>> {
+        let (line, stranger) = (record.line(), is_of_stranger(record));
         let (written, waiting) = oneshot::channel();
         let mut gathered = self.gathered();
-        if gathered.closed || gathered.lines >= QUEUE {
+        if gathered.closed {
             return None;
         }
-        gathered.text.extend_from_slice(line);
+        if stranger && gathered.strangers >= STRANGERS {
+            gathered.leave_out(record);
+            return None;
+        }
+        if gathered.lines >= QUEUE {
+            return None;
+        }
+        gathered.text.extend_from_slice(&line);
         gathered.lines += 1;
+        gathered.strangers += usize::from(stranger);
         gathered.waiting.push(written);
         let first = gathered.lines == 1;
         drop(gathered);
@@ -117,6 +141,29 @@ impl Desk {
 
     fn gathered(&self) -> MutexGuard<'_, Gathered> {
         self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a record says that an unknown caller was refused: anybody who reaches the listener can cause
+/// such records. A summary stands for many of them, and has its line.
+fn is_of_stranger(record: &AuditRecord) -> bool {
+    record.caller.is_none() && record.count.is_none() && record.decision != "granted"
+}
+
+impl Gathered {
+    fn leave_out(&mut self, record: &AuditRecord) {
+        let AuditRecord { time, request_id, decision, reason, .. } = *record;
+        let last = AuditRecord { time, request_id, route: "summary", decision, reason, ..AuditRecord::default() };
+        let count = self.left_out.get(reason).map_or(1, |left_out| left_out.count + 1);
+        self.left_out.insert(reason, LeftOut { last, count });
+    }
+
+    /// The text, and a line for each reason of what was left out.
+    fn into_text(mut self) -> (Vec<u8>, Vec<oneshot::Sender<bool>>) {
+        for (_, LeftOut { last, count }) in self.left_out {
+            self.text.extend_from_slice(&AuditRecord { count: Some(count), ..last }.line());
+        }
+        (self.text, self.waiting)
     }
 }
 
@@ -147,7 +194,8 @@ async fn carry(desk: Arc<Desk>, thread: std::sync::mpsc::Sender<Order>) {
             tokio::task::yield_now().await;
         }
         let empty = Gathered { text: spare, ..Gathered::default() };
-        let Gathered { text, mut waiting, .. } = std::mem::replace(&mut *desk.gathered(), empty);
+        let gathered = std::mem::replace(&mut *desk.gathered(), empty);
+        let (text, mut waiting) = gathered.into_text();
         let (done, mut written) = oneshot::channel();
         if thread.send(Order { text, done }).is_err() {
             return;

@@ -2,6 +2,7 @@
 
 mod acceptor;
 mod answers;
+mod bodies;
 mod connection;
 pub mod discovery;
 pub mod exchange;
@@ -13,4 +14,5 @@ pub mod listener;
 mod own_issuers;
 pub mod refusal;
 mod serving_certificate;
+mod shares;
 pub mod token_api;

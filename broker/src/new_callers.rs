@@ -2,6 +2,7 @@
 //!
 //! A known caller's token was accepted by the hub lately. It passes none of this, so it never waits behind those who are not known.
 
+use std::num::NonZeroU32;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
@@ -26,10 +27,15 @@ const HELD_BACK: Duration = Duration::from_millis(500);
 /// Refusals that are held back at once, each with a request's body; further ones leave at once, so that they cost no memory.
 const MOST_HELD_BACK: usize = 256;
 
+/// The addresses of one /64 together may try so many times as often as one of them: the Pods of a node
+/// often share a /64, and a host on the internet has one for itself.
+const NETWORK: u32 = 8;
+
 /// Bounds what callers that are not known yet can use.
 #[derive(Debug)]
 pub(crate) struct NewCallers {
     sources: Option<Rates<Source>>,
+    networks: Option<Rates<Source>>,
     namespaces: Option<Rates<Namespace>>,
     /// Half of the cores at most, in threads beside those of the requests.
     checking: Semaphore,
@@ -43,6 +49,7 @@ impl NewCallers {
         let threads = available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1));
         NewCallers {
             sources: limits.per_address.map(Rates::new),
+            networks: limits.per_address.map(|rate| Rates::new(rate.saturating_mul(NonZeroU32::MIN.saturating_add(NETWORK - 1)))),
             namespaces: limits.per_namespace.map(Rates::new),
             checking: Semaphore::new(threads),
             waiting: Semaphore::new(threads * WAITING),
@@ -51,12 +58,20 @@ impl NewCallers {
         }
     }
 
-    /// Counts one request of a source. `now` is the monotonic time.
+    /// Counts one request of a source, and of its /64 where it is an IPv6 address. `now` is the monotonic time.
     ///
     /// # Errors
     /// [`Reason::RateLimited`].
     pub(crate) fn of_source(&self, source: Source, now: Duration) -> Result<(), Reason> {
-        self.sources.as_ref().map_or(Ok(()), |rates| rates.take(source, now)).map_err(|_| Reason::RateLimited)
+        let (Some(sources), Some(networks)) = (&self.sources, &self.networks) else { return Ok(()) };
+        let network = Some(source.network()).filter(|network| *network != source);
+        // Looked at first, so that a host with a whole /64 fills no memory with addresses, and taken last,
+        // so that an address that asks too often costs its neighbours nothing.
+        if network.is_some_and(|network| !networks.has(&network, now)) {
+            return Err(Reason::RateLimited);
+        }
+        let taken = sources.take(source, now).and_then(|()| network.map_or(Ok(()), |network| networks.take(network, now)));
+        taken.map_err(|_| Reason::RateLimited)
     }
 
     /// Counts one new caller of a namespace, which its checked token names.
@@ -128,6 +143,17 @@ mod tests {
         assert_eq!((callers.of_namespace(&one, NOW), callers.of_namespace(&other, NOW)), (Err(Reason::RateLimited), Ok(())));
         let off = limited(0);
         assert!((0..10_000).all(|_| off.of_source(Source::default(), NOW).is_ok()));
+    }
+
+    #[test]
+    fn an_ipv6_address_has_a_rate_and_its_network_a_larger_one() {
+        let callers = limited(10);
+        let of = |host: u16| Source::of(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host).into());
+        assert_eq!((0..1000).filter(|_| callers.of_source(of(1), NOW).is_ok()).count(), 30);
+        assert_eq!((0..1000).filter(|_| callers.of_source(of(2), NOW).is_ok()).count(), 30, "its neighbour is not locked out");
+        assert_eq!((3..1000).filter(|host| callers.of_source(of(*host), NOW).is_ok()).count(), 240 - 60, "all addresses of a /64");
+        let elsewhere = Source::of(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 1).into());
+        assert_eq!(callers.of_source(elsewhere, NOW), Ok(()));
     }
 
     /// The runtime has one thread, so whatever is not beside it would keep this test from going on.

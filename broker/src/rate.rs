@@ -44,6 +44,14 @@ impl<K: Eq + Hash> Rates<K> {
         Rates { interval, burst, buckets: Mutex::new(Buckets::default()) }
     }
 
+    /// Whether the bucket of `key` has one. Nothing is taken and nothing is remembered.
+    pub(crate) fn has(&self, key: &K, now: Duration) -> bool {
+        let buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let others = if buckets.full_at.len() < KEYS { now } else { buckets.others_full_at };
+        let full_at = buckets.full_at.get(key).copied().unwrap_or(others);
+        full_at.max(now) + self.interval <= now + self.burst
+    }
+
     /// Takes one from the bucket of `key`. `now` is the monotonic time.
     ///
     /// # Errors
@@ -88,6 +96,7 @@ mod tests {
         let rates = Rates::new(TEN);
         let taken = (0..100).filter(|_| rates.take("a", NOW).is_ok()).count();
         assert_eq!(taken as u32, 10 * BURST_SECONDS);
+        assert_eq!((rates.has(&"a", NOW), rates.has(&"b", NOW)), (false, true));
         assert_eq!(rates.take("a", NOW), Err(Duration::from_millis(100)), "and no refusal makes it longer");
         assert_eq!(rates.take("b", NOW), Ok(()), "another has a bucket of its own");
         let later = NOW + Duration::from_millis(100);

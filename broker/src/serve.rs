@@ -1,6 +1,7 @@
 //! The composition root: the only place that builds all the others and joins them.
 
 mod caller_audience;
+mod descriptors;
 mod error;
 mod shared;
 
@@ -61,6 +62,7 @@ impl Server {
     /// # Errors
     /// [`ServeError`], before anything has been asked of the hub.
     pub async fn bind(options: ServeOptions) -> Result<Server, ServeError> {
+        descriptors::raise();
         let configuration = config_file::read(&options.config, options.overrides.clone())?;
         let server = &configuration.server;
         let audit: Arc<dyn AuditSink> = match &server.audit_file {
@@ -135,7 +137,8 @@ impl Server {
             shared.own_keys_may_be_written().await;
             let broker = shared.broker(guard, audit)?;
             until_open.graceful_shutdown(Some(CLOSING));
-            listeners.spawn(api.serve(token_api::service(Arc::new(broker)), options.read_again));
+            let counts_sources = server.api.connections_per_address.is_some();
+            listeners.spawn(api.serve(token_api::service(Arc::new(broker), counts_sources), options.read_again));
             serving.store(true, Ordering::Relaxed);
             tracing::info!(hub = %server.hub_name, public_url = %server.public_url, "serving");
             tokio::select! {

@@ -3,18 +3,40 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// One source of connections: an IPv4 address, or the /64 of an IPv6 address.
+/// The prefix under which a NAT64 shows IPv4 clients to an IPv6 server (RFC 6052).
+const NAT64: u128 = 0x0064_ff9b << 96;
+
+/// One source of connections: an address, or the /64 of an IPv6 address.
 ///
-/// A host usually has a whole /64, so a limit per IPv6 address would be no limit.
+/// On the internet a host usually has a whole /64, so a limit per IPv6 address would be no limit
+/// there. In a cluster the Pods of a node often share one, so a limit per /64 alone would let one Pod
+/// lock out the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Source(IpAddr);
+pub struct Source(Counted);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Counted {
+    Address(IpAddr),
+    Network(Ipv6Addr),
+}
 
 impl Source {
-    /// The source of a connection from `address`.
+    /// A single address. An IPv4 address that is written as an IPv6 address is itself.
     pub fn of(address: IpAddr) -> Source {
-        match address.to_canonical() {
-            IpAddr::V4(address) => Source(IpAddr::V4(address)),
-            IpAddr::V6(address) => Source(IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)))),
+        Source(Counted::Address(match address.to_canonical() {
+            IpAddr::V6(address) if address.to_bits() >> 32 == NAT64 >> 32 => {
+                let [.., a, b, c, d] = address.octets();
+                IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+            }
+            address => address,
+        }))
+    }
+
+    /// The /64 of an IPv6 address; an IPv4 address is itself.
+    pub fn network(self) -> Source {
+        match self.0 {
+            Counted::Address(IpAddr::V6(address)) => Source(Counted::Network(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)))),
+            _ => self,
         }
     }
 }
@@ -22,15 +44,15 @@ impl Source {
 impl Default for Source {
     /// A source that is no host's: for what comes from no connection.
     fn default() -> Source {
-        Source(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+        Source(Counted::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED)))
     }
 }
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            IpAddr::V4(address) => write!(f, "{address}"),
-            IpAddr::V6(address) => write!(f, "{address}/64"),
+            Counted::Address(address) => write!(f, "{address}"),
+            Counted::Network(network) => write!(f, "{network}/64"),
         }
     }
 }
@@ -40,14 +62,30 @@ impl fmt::Display for Source {
 mod tests {
     use super::Source;
 
+    fn source(text: &str) -> Source {
+        Source::of(text.parse().unwrap())
+    }
+
     #[test]
-    fn an_ipv6_host_is_its_network_and_an_ipv4_host_itself() {
-        let source = |text: &str| Source::of(text.parse().unwrap());
-        assert_eq!(source("2001:db8::1"), source("2001:db8::ffff:2"));
-        assert_ne!(source("2001:db8::1"), source("2001:db8:0:1::1"));
-        assert_eq!(source("::ffff:192.0.2.1"), source("192.0.2.1"));
+    fn each_address_is_a_source_and_so_is_each_network() {
+        assert_ne!(source("2001:db8::1"), source("2001:db8::2"));
+        assert_eq!(source("2001:db8::1").network(), source("2001:db8::ffff:2").network());
+        assert_ne!(source("2001:db8::1").network(), source("2001:db8:0:1::1").network());
+        assert_ne!(source("2001:db8::").network(), source("2001:db8::"));
+        assert_eq!(source("192.0.2.1").network(), source("192.0.2.1"));
         assert_ne!(source("192.0.2.1"), source("192.0.2.2"));
-        assert_eq!(source("2001:db8:1:2:3:4:5:6").to_string(), "2001:db8:1:2::/64");
+        assert_eq!(source("2001:db8:1:2:3:4:5:6").to_string(), "2001:db8:1:2:3:4:5:6");
+        assert_eq!(source("2001:db8:1:2:3:4:5:6").network().to_string(), "2001:db8:1:2::/64");
         assert_eq!(source("192.0.2.1").to_string(), "192.0.2.1");
+    }
+
+    #[test]
+    fn an_ipv4_client_is_itself_however_its_address_is_written() {
+        for text in ["::ffff:192.0.2.1", "64:ff9b::192.0.2.1"] {
+            assert_eq!(source(text), source("192.0.2.1"), "{text}");
+            assert_eq!(source(text).network().to_string(), "192.0.2.1", "{text}");
+        }
+        assert_ne!(source("64:ff9b::192.0.2.1").network(), source("64:ff9b::192.0.2.2").network());
+        assert_eq!(source("64:ff9b:0:0:0:1:c000:201").to_string(), "64:ff9b::1:c000:201", "it is not in the /96");
     }
 }

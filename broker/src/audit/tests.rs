@@ -4,9 +4,10 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use keyferry_core::audit::AuditRecord;
+use keyferry_core::reason::Reason;
 use keyferry_core::request_id::RequestId;
 
-use super::{AuditLog, PATIENCE};
+use super::{AuditLog, PATIENCE, QUEUE, STRANGERS};
 use crate::ports::{AuditError, AuditSink};
 
 /// Whose record comes after what went wrong.
@@ -136,6 +137,41 @@ async fn many_at_once_have_a_line_each() {
         text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["requestId"].to_string()).collect();
     assert_eq!((text.lines().count(), ids.len()), (10_000, 10_000));
     assert!(state.1 < 10_002, "some lines shared a write");
+}
+
+/// More refusals of strangers than there is room for, while the log stands still: a hand-out still has its line, and
+/// every refusal is counted.
+#[tokio::test]
+async fn strangers_take_no_room_from_hand_outs() {
+    let (go, stuck) = std::sync::mpsc::channel();
+    let disk = Filling::default();
+    let log = AuditLog::to(Stuck(stuck, disk.clone()));
+    let refused = |reason| {
+        let mut record = AuditRecord { route: "exchange", ..AuditRecord::default() };
+        record.ended("denied", reason);
+        log.record(&record)
+    };
+    let granted = |id: u64| {
+        let mut record = AuditRecord { request_id: id.into(), ..AuditRecord::default() };
+        record.ended("granted", Reason::Ready);
+        log.record(&record)
+    };
+    let mut strangers: Vec<_> = (0..QUEUE).map(|_| refused(Reason::CallerMalformed)).collect();
+    strangers.extend((0..QUEUE).map(|_| refused(Reason::RequestInvalid)));
+    let hand_outs: Vec<_> = (0..QUEUE as u64 - STRANGERS as u64).map(granted).collect();
+    drop(go);
+    for (id, hand_out) in hand_outs.into_iter().enumerate() {
+        assert_eq!(hand_out.await, Ok(()), "hand-out {id}");
+    }
+    drop(strangers);
+    let text = String::from_utf8(disk.0.lock().unwrap().0.clone()).unwrap();
+    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let summaries: Vec<_> = lines.iter().filter(|line| line["route"] == "summary").collect();
+    let counted: u64 = summaries.iter().map(|line| line["count"].as_u64().unwrap()).sum();
+    let alone = lines.iter().filter(|line| line["decision"] == "denied" && line["route"] != "summary").count();
+    assert_eq!((alone, counted as usize), (STRANGERS, 2 * QUEUE - STRANGERS));
+    let reasons: Vec<_> = summaries.iter().map(|line| line["reason"].as_str().unwrap()).collect();
+    assert_eq!(reasons, ["CallerMalformed", "RequestInvalid"], "{summaries:?}");
 }
 
 #[tokio::test]

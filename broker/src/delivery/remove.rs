@@ -111,10 +111,10 @@ impl Deliveries {
         let mut withdrawn = Vec::new();
         for (place, report) in access_status::places(&stored.record.status, name) {
             // A status of before key IDs were recorded proves nothing against the token, and who drains needs it.
-            if report["keyID"].as_str().is_some_and(|key_id| self.is_revoked(Some(key_id), target)) {
-                if let Removal::Gone(_) = self.remove(&place, &stored.record.uid).await? {
-                    withdrawn.push(place);
-                }
+            if report["keyID"].as_str().is_some_and(|key_id| self.is_revoked(Some(key_id), target))
+                && let Removal::Gone(_) = self.remove(&place, &stored.record.uid).await?
+            {
+                withdrawn.push(place);
             }
         }
         Ok(withdrawn)

@@ -20,7 +20,7 @@ use super::answers::Answers;
 use super::connection::{BoundedStream, Times};
 use super::framing;
 use super::gate::{Gate, Refused};
-use super::listener::HttpService;
+use super::listener::{Bounds, HttpService};
 use crate::source::Source;
 
 /// Lets another acceptor make the handshake, within the listener's bounds.
@@ -28,13 +28,12 @@ use crate::source::Source;
 pub(super) struct BoundedAcceptor<A> {
     inner: A,
     gate: Arc<Gate>,
-    times: Times,
-    tells_source: bool,
+    bounds: Bounds,
 }
 
 impl<A> BoundedAcceptor<A> {
-    pub(super) fn new(inner: A, gate: Arc<Gate>, times: Times, tells_source: bool) -> BoundedAcceptor<A> {
-        BoundedAcceptor { inner, gate, times, tells_source }
+    pub(super) fn new(inner: A, gate: Arc<Gate>, bounds: Bounds) -> BoundedAcceptor<A> {
+        BoundedAcceptor { inner, gate, bounds }
     }
 }
 
@@ -51,9 +50,10 @@ where
     type Future = Pin<Box<dyn Future<Output = Result<(Self::Stream, Self::Service)>> + Send>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        let (gate, times, tells_source) = (Arc::clone(&self.gate), self.times, self.tells_source);
+        let (gate, Bounds { times, tells_source, each_address, .. }) = (Arc::clone(&self.gate), self.bounds);
         // Before the handshake, which is the dearest part.
         let entered = stream.peer_addr().map(|peer| Source::of(peer.ip())).and_then(|source| {
+            let source = if each_address { source } else { source.network() };
             let handshake = gate.enter(source).map_err(|_| Error::from(ErrorKind::ConnectionRefused))?;
             bound_kernel(&stream, times);
             Ok((source, handshake))
@@ -118,7 +118,7 @@ impl<S: HttpService<Incoming>> Service<Request<Incoming>> for ConnectionService<
     }
 
     fn call(&mut self, mut request: Request<Incoming>) -> Self::Future {
-        self.answers.progress();
+        self.answers.request();
         let follow = (request.version() == Version::HTTP_2).then(|| Arc::clone(&self.answers));
         let finish = Finish { follow, close: framing::ends_connection(&request) };
         if let Some(refused) = framing::refused(&request) {

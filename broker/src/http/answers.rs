@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
@@ -15,6 +15,7 @@ use tokio::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct Answers {
     begun: Instant,
+    asked: AtomicBool,
     /// When a request last began or an answer last left, in milliseconds after `begun`.
     last: AtomicU64,
     /// The answers that were given to HTTP/2 and have not left it, each with when that was.
@@ -29,10 +30,21 @@ struct Waiting {
 
 impl Answers {
     pub(super) fn new() -> Arc<Answers> {
-        Arc::new(Answers { begun: Instant::now(), last: AtomicU64::new(0), waiting: Mutex::default() })
+        Arc::new(Answers { begun: Instant::now(), asked: AtomicBool::new(false), last: AtomicU64::new(0), waiting: Mutex::default() })
     }
 
-    /// A request began, or its answer got on.
+    /// A request began.
+    pub(super) fn request(&self) {
+        self.asked.store(true, Ordering::Relaxed);
+        self.progress();
+    }
+
+    /// Whether there has been a request.
+    pub(super) fn asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// A request's answer got on.
     pub(super) fn progress(&self) {
         let passed = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(passed, Ordering::Relaxed);

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::answers::Answers;
@@ -15,6 +16,10 @@ use super::gate::Place;
 /// What a client has to take, in the time for progress, of what is ready for it: one TLS record. Who takes everything needs to take no more.
 const PROGRESS: usize = 16 * 1024;
 
+/// After so many reads that did not wait, the time is looked at: a client that keeps the socket full
+/// never makes a read wait.
+const LOOK_EVERY: u32 = 32;
+
 /// How long a client may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Times {
@@ -22,7 +27,7 @@ pub(super) struct Times {
     pub(super) handshake: Duration,
     /// To its first byte after that.
     pub(super) first_byte: Duration,
-    /// Over the head of a request, and between two requests under HTTP/1.1.
+    /// Over the head of a request, to the first request, and between two requests under HTTP/1.1.
     pub(super) head: Duration,
     /// Over [`PROGRESS`] bytes of what is ready for it, and over an answer under HTTP/2.
     pub(super) progress: Duration,
@@ -46,12 +51,15 @@ type Why = &'static str;
 
 /// A stream that ends when its client gets nowhere.
 ///
-/// Every way of waiting for the client looks at the time: a connection whose answers nobody takes is never read from again.
+/// Every way of waiting for the client looks at the time: a connection whose answers nobody takes is never read from again. So does a
+/// client that never has to be waited for, now and then.
 pub(super) struct BoundedStream<T> {
     inner: T,
     times: Times,
     opened: Instant,
     heard: bool,
+    /// Reads since the connection began that did not wait.
+    reads: u32,
     blocked: Option<Blocked>,
     answers: Arc<Answers>,
     /// When to look next. Progress is only noted, so that it costs no timer.
@@ -68,29 +76,45 @@ struct Blocked {
 impl<T> BoundedStream<T> {
     pub(super) fn new(inner: T, times: Times, answers: Arc<Answers>, place: Place) -> BoundedStream<T> {
         let opened = Instant::now();
-        let timer = Box::pin(sleep_until(opened + times.first_byte.min(times.idle).min(times.progress / 2)));
-        BoundedStream { inner, times, opened, heard: false, blocked: None, answers, timer, place }
+        let first = times.first_byte.min(times.head).min(times.idle).min(times.progress / 2);
+        let timer = Box::pin(sleep_until(opened + first));
+        BoundedStream { inner, times, opened, heard: false, reads: 0, blocked: None, answers, timer, place }
     }
 
     /// Waits on, unless the client has had its time.
     fn wait<R>(&mut self, context: &mut Context<'_>) -> Poll<Result<R>> {
-        while self.timer.as_mut().poll(context).is_ready() {
-            match self.next_look(Instant::now()) {
-                Ok(next) => self.timer.as_mut().reset(next),
-                Err(why) => {
-                    self.place.ended(why);
-                    return Poll::Ready(Err(Error::new(ErrorKind::TimedOut, why)));
-                }
-            }
+        // A read that waits may be one that tokio has put off, because its task did much already. The
+        // timer would be put off with it, again and again.
+        while Pin::new(&mut unconstrained(self.timer.as_mut())).poll(context).is_ready() {
+            self.look()?;
         }
         Poll::Pending
     }
 
+    /// Ends the connection if the client has had its time.
+    fn look(&mut self) -> Result<()> {
+        let now = Instant::now();
+        if now < self.timer.deadline() {
+            return Ok(());
+        }
+        match self.next_look(now) {
+            Ok(next) => {
+                self.timer.as_mut().reset(next);
+                Ok(())
+            }
+            Err(why) => {
+                self.place.ended(why);
+                Err(Error::new(ErrorKind::TimedOut, why))
+            }
+        }
+    }
+
     /// When the client's time may be over at the earliest.
     fn next_look(&self, now: Instant) -> std::result::Result<Instant, Why> {
-        let Times { first_byte, progress, idle, .. } = self.times;
+        let Times { first_byte, head, progress, idle, .. } = self.times;
         let limits = [
             ("silent", (!self.heard).then_some(self.opened), first_byte),
+            ("silent", (!self.answers.asked()).then_some(self.opened), head),
             ("unread", self.blocked.as_ref().map(|blocked| blocked.since), progress),
             ("unread", self.answers.waiting_since(), progress),
             ("idle", Some(self.answers.last()), idle),
@@ -128,6 +152,10 @@ impl<T: AsyncRead + Unpin> AsyncRead for BoundedStream<T> {
             Poll::Pending => self.wait(context),
             ready => {
                 self.heard = true;
+                self.reads = self.reads.wrapping_add(1);
+                if self.reads.is_multiple_of(LOOK_EVERY) {
+                    self.look()?;
+                }
                 ready
             }
         }
@@ -224,8 +252,8 @@ mod tests {
         let (mut client, mut stream, answers) = connection(64);
         client.write_all(b"a").await.unwrap();
         stream.read_u8().await.unwrap();
-        tokio::time::advance(Duration::from_secs(50)).await;
-        answers.progress();
+        tokio::time::advance(Duration::from_secs(20)).await;
+        answers.request();
         let before = Instant::now();
         // Bytes alone are no request: a client may send some for ever.
         let trickle = async {
@@ -248,9 +276,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_nobody_reads_ends_the_connection() {
-        let (_client, mut stream, _) = connection(64);
+        let (_client, mut stream, answers) = connection(64);
         let before = Instant::now();
         stream.heard = true;
+        answers.request();
         let error = stream.write_all(&[0; 100]).await.unwrap_err();
         assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::TimedOut, "unread"));
         assert_eq!(before.elapsed(), TIMES.progress);
@@ -261,6 +290,7 @@ mod tests {
         for (piece, served) in [(64, false), (PROGRESS, true)] {
             let (mut client, mut stream, answers) = connection(64);
             stream.heard = true;
+            answers.request();
             let reader = async {
                 let mut taken = vec![0; piece];
                 loop {
@@ -269,7 +299,6 @@ mod tests {
                 }
             };
             let answer = vec![0; PROGRESS * 8];
-            answers.progress();
             let written = tokio::select! { written = stream.write_all(&answer) => written, () = reader => unreachable!() };
             assert_eq!(written.is_ok(), served, "{piece} bytes in 20 s: {written:?}");
         }
@@ -279,6 +308,7 @@ mod tests {
     async fn a_stream_that_the_client_gives_no_window_ends_the_connection_however_busy_it_is() {
         let (mut client, mut stream, answers) = connection(64);
         let before = Instant::now();
+        answers.request();
         let stuck = answers.follow(Response::new(Body::from("document")));
         let busy = async {
             loop {
@@ -298,5 +328,68 @@ mod tests {
         assert_eq!(error.to_string(), "unread");
         assert_eq!(before.elapsed(), TIMES.progress);
         drop(stuck);
+    }
+
+    /// A preface, SETTINGS and PINGs are no request.
+    #[tokio::test(start_paused = true)]
+    async fn the_first_request_has_the_time_of_a_head() {
+        let (mut client, mut stream, _) = connection(64);
+        let before = Instant::now();
+        let busy = async {
+            loop {
+                client.write_all(b"ping").await.unwrap();
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let reading = async {
+            loop {
+                if let Err(error) = stream.read_u8().await {
+                    return error;
+                }
+            }
+        };
+        let error = tokio::select! { error = reading => error, () = busy => unreachable!() };
+        assert_eq!(error.to_string(), "silent");
+        assert_eq!(before.elapsed(), TIMES.head);
+    }
+
+    /// As with a client that keeps the socket full of what is no request.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_never_lets_a_read_wait_is_left() {
+        let (_client, stream, answers) = connection(64);
+        let mut stream = BoundedStream {
+            inner: tokio::io::repeat(b'p'),
+            times: TIMES,
+            opened: stream.opened,
+            heard: true,
+            reads: 0,
+            blocked: None,
+            answers: Arc::clone(&answers),
+            timer: stream.timer,
+            place: stream.place,
+        };
+        answers.request();
+        let before = Instant::now();
+        let error = loop {
+            assert!(before.elapsed() < TIMES.idle * 2, "it is still there");
+            tokio::time::advance(Duration::from_millis(100)).await;
+            if let Err(error) = stream.read_u8().await {
+                break error;
+            }
+        };
+        assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::TimedOut, "idle"));
+    }
+
+    /// tokio makes a task pause that has read much: such a read waits, and so would a timer.
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_has_to_pause_still_sees_the_time() {
+        let (_client, mut stream, answers) = connection(64);
+        stream.heard = true;
+        answers.request();
+        tokio::time::advance(TIMES.idle).await;
+        while futures::poll!(std::pin::pin!(tokio::task::coop::consume_budget())).is_ready() {}
+        let mut byte = [0];
+        let read = futures::poll!(std::pin::pin!(stream.read(&mut byte)));
+        assert!(matches!(read, std::task::Poll::Ready(Err(_))), "it waits on: {read:?}");
     }
 }

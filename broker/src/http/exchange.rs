@@ -1,15 +1,14 @@
 //! `POST /v1/token`: token exchange (RFC 8693).
 
 use std::fmt::Write;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::BoxError;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Limited};
+use axum::http::{HeaderMap, Request, Response, StatusCode, Version, header};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use keyferry_core::bound_token::BoundToken;
 use keyferry_core::config::DeliveryType;
@@ -19,6 +18,7 @@ use keyferry_core::reason::Reason;
 use keyferry_core::request_id::RequestId;
 use secrecy::ExposeSecret;
 
+use super::bodies::{Bodies, Full, Share};
 use super::refusal::{self, Surface};
 use crate::broker::{self, Broker, HandOut};
 use crate::in_time::in_time;
@@ -33,12 +33,21 @@ const BODY_DEADLINE: Duration = Duration::from_secs(30);
 /// Bytes of an answer beside its token.
 const ROUND_THE_TOKEN: usize = 160;
 
-/// Answers an exchange.
-pub(super) async fn answer(broker: Arc<Broker>, request: Request<Incoming>) -> Response<Body> {
+/// What a request under HTTP/2 takes beside its body, in KiB. Under HTTP/1.1 its connection has that.
+const STREAM: u32 = 4;
+
+const KIB: usize = 1024;
+
+/// Answers an exchange. What its body holds counts until the answer is there.
+pub(super) async fn answer(bodies: Arc<Bodies>, broker: Arc<Broker>, request: Request<Incoming>) -> Response<Body> {
     let (id, source) = (broker.request_id(), source_of(&request));
-    let body = match read(request).await {
+    let mut share = bodies.share(source);
+    let body = match read(request, &mut share).await {
         Ok(body) => body,
-        Err(unreadable) => return refuse(&broker, unreadable, id, source).await,
+        Err(unreadable) => {
+            drop(share);
+            return refuse(&broker, unreadable, id, source).await;
+        }
     };
     match form(&body) {
         Ok(form) => exchange(&broker, form, id, source).await,
@@ -52,7 +61,14 @@ pub(super) fn source_of<B>(request: &Request<B>) -> Source {
 }
 
 async fn refuse(broker: &Broker, unreadable: Unreadable, id: RequestId, source: Source) -> Response<Body> {
-    let Unreadable { status, error, description } = unreadable;
+    let (status, error, description) = match unreadable {
+        Unreadable::Malformed { status, error, description } => (status, error, description),
+        Unreadable::NoRoom => {
+            // Recorded and counted as any request too many. The answer is the same if the rate is used up too.
+            let _ = broker.refuse(ROUTE, Reason::RateLimited, id, source).await;
+            return refusal::busy(id.as_str());
+        }
+    };
     match broker.refuse(ROUTE, Reason::RequestInvalid, id, source).await {
         Ok(()) => refusal::malformed(status, error, &description, id.as_str()),
         Err(limited) => refusal::answer(&limited, Surface::Exchange, id.as_str()),
@@ -96,37 +112,79 @@ fn rendered(token: &BoundToken, usable: Duration, cluster: Option<&PublicCluster
     body
 }
 
-struct Unreadable {
-    status: StatusCode,
-    error: &'static str,
-    description: String,
+/// Why a request is no exchange.
+enum Unreadable {
+    Malformed {
+        status: StatusCode,
+        error: &'static str,
+        description: String,
+    },
+    /// All memory for requests is taken, or all that its source may have.
+    NoRoom,
+}
+
+impl From<Full> for Unreadable {
+    fn from(_: Full) -> Unreadable {
+        Unreadable::NoRoom
+    }
+}
+
+fn malformed(status: StatusCode, description: impl Into<String>) -> Unreadable {
+    Unreadable::Malformed { status, error: "invalid_request", description: description.into() }
 }
 
 fn invalid(description: impl Into<String>) -> Unreadable {
-    Unreadable { status: StatusCode::BAD_REQUEST, error: "invalid_request", description: description.into() }
+    malformed(StatusCode::BAD_REQUEST, description)
 }
 
 /// The body of a request that has the look of an exchange.
-async fn read<B: HttpBody>(request: Request<B>) -> Result<Bytes, Unreadable>
-where
-    B::Error: Into<BoxError>,
-{
+async fn read<B: HttpBody<Data = Bytes>>(request: Request<B>, share: &mut Share) -> Result<Vec<u8>, Unreadable> {
+    if request.version() == Version::HTTP_2 {
+        share.grow(STREAM)?;
+    }
     let (head, body) = request.into_parts();
     // Looked at before the body comes, so that nothing of it is kept meanwhile.
     let fit = check(&head);
     drop(head);
     // Read before anything is refused: an answer beside an unread body breaks the stream under HTTP/2.
-    let body = in_time(BODY_DEADLINE, pin!(Limited::new(body, MAX_FORM_BYTES).collect())).await.ok_or_else(|| Unreadable {
-        status: StatusCode::REQUEST_TIMEOUT,
-        error: "invalid_request",
-        description: "the body did not arrive within 30 s".to_owned(),
-    })?;
-    let body = body.map_err(|_| Unreadable {
-        status: StatusCode::PAYLOAD_TOO_LARGE,
-        error: "invalid_request",
-        description: "the body is larger than 64 KiB or broke off".to_owned(),
-    })?;
-    fit.map(|()| body.to_bytes())
+    let body = in_time(BODY_DEADLINE, pin!(collect(pin!(body), share))).await;
+    let body = body.ok_or_else(|| malformed(StatusCode::REQUEST_TIMEOUT, "the body did not arrive within 30 s"))??;
+    fit.map(|()| body)
+}
+
+/// The bytes of a body in one piece. A frame is never kept: it may be one byte of a buffer of many KiB.
+async fn collect<B: HttpBody<Data = Bytes>>(mut body: Pin<&mut B>, share: &mut Share) -> Result<Vec<u8>, Unreadable> {
+    let too_large = || malformed(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 64 KiB or broke off");
+    let (mut form, mut length, mut room) = (Vec::new(), 0, Ok(()));
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| too_large())?;
+        let Ok(data) = frame.into_data() else { continue };
+        length += data.len();
+        if length > MAX_FORM_BYTES {
+            return Err(too_large());
+        }
+        if room.is_ok() {
+            room = append(&mut form, &data, share);
+        }
+        if room.is_err() {
+            // The rest is read and dropped, so that the answer can be taken.
+            form = Vec::new();
+        }
+    }
+    room?;
+    Ok(form)
+}
+
+/// Grows in steps that double, and takes the memory for it first.
+fn append(form: &mut Vec<u8>, data: &[u8], share: &mut Share) -> Result<(), Full> {
+    let needed = form.len() + data.len();
+    if needed > form.capacity() {
+        let capacity = needed.max(form.capacity() * 2).min(MAX_FORM_BYTES).next_multiple_of(KIB);
+        share.grow(u32::try_from((capacity - form.capacity()) / KIB).map_err(|_| Full)?)?;
+        form.reserve_exact(capacity - form.len());
+    }
+    form.extend_from_slice(data);
+    Ok(())
 }
 
 /// Whether what comes before the body is that of an exchange.
@@ -138,8 +196,8 @@ fn check(request: &Parts) -> Result<(), Unreadable> {
         return Err(invalid("the caller proves itself by subject_token alone; send no Authorization header"));
     }
     if !is_form(&request.headers) {
-        let description = "the body must be application/x-www-form-urlencoded in UTF-8".to_owned();
-        return Err(Unreadable { status: StatusCode::UNSUPPORTED_MEDIA_TYPE, error: "invalid_request", description });
+        let description = "the body must be application/x-www-form-urlencoded in UTF-8";
+        return Err(malformed(StatusCode::UNSUPPORTED_MEDIA_TYPE, description));
     }
     Ok(())
 }
@@ -148,7 +206,7 @@ fn form(body: &[u8]) -> Result<ExchangeRequest<'_>, Unreadable> {
     exchange::parse(body).map_err(|error| match error {
         ExchangeError::InvalidRequest { .. } => invalid(error.to_string()),
         ExchangeError::InvalidTarget { .. } => {
-            Unreadable { status: StatusCode::BAD_REQUEST, error: "invalid_target", description: error.to_string() }
+            Unreadable::Malformed { status: StatusCode::BAD_REQUEST, error: "invalid_target", description: error.to_string() }
         }
     })
 }
@@ -163,11 +221,15 @@ fn is_form(headers: &HeaderMap) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use axum::body::{Body, Bytes};
-    use axum::http::{Request, StatusCode};
-    use futures::stream;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::{BODY_DEADLINE, read};
+    use axum::body::{Body, Bytes};
+    use axum::http::{Request, StatusCode, Version};
+    use futures::{FutureExt, StreamExt, stream};
+
+    use super::{BODY_DEADLINE, Bodies, MAX_FORM_BYTES, STREAM, Unreadable, read};
+    use crate::source::Source;
 
     #[cfg(feature = "embedded")]
     #[tokio::test]
@@ -197,11 +259,87 @@ mod tests {
         }
     }
 
+    fn status(outcome: Result<Vec<u8>, Unreadable>) -> Result<usize, Option<StatusCode>> {
+        outcome.map(|body| body.len()).map_err(|unreadable| match unreadable {
+            Unreadable::Malformed { status, .. } => Some(status),
+            Unreadable::NoRoom => None,
+        })
+    }
+
+    fn exchange(body: Body, version: Version) -> Request<Body> {
+        let form = "application/x-www-form-urlencoded";
+        Request::post("/v1/token").version(version).header("content-type", form).body(body).unwrap()
+    }
+
+    /// A body of frames of one byte, each a piece of a larger buffer, as HTTP/2 brings them.
+    fn in_bytes(count: usize) -> Body {
+        let buffer = Bytes::from(vec![b'x'; 16 * 1024]);
+        let frames = (0..count).map(move |_| Ok::<_, std::io::Error>(buffer.slice(..1)));
+        Body::from_stream(stream::iter(frames))
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_body_that_never_ends_is_given_up() {
         let begun = tokio::time::Instant::now();
         let body = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
-        let refused = read(Request::new(body)).await.err().map(|refused| refused.status);
-        assert_eq!((refused, begun.elapsed()), (Some(StatusCode::REQUEST_TIMEOUT), BODY_DEADLINE));
+        let mut share = Bodies::new(true).share(Source::default());
+        let refused = read(exchange(body, Version::HTTP_11), &mut share).await;
+        assert_eq!((status(refused), begun.elapsed()), (Err(Some(StatusCode::REQUEST_TIMEOUT)), BODY_DEADLINE));
+    }
+
+    #[tokio::test]
+    async fn frames_of_one_byte_cost_no_more_than_their_bytes() {
+        let bodies = Bodies::new(true);
+        for (bytes, kib) in [(0, 0), (1, 1), (1024, 1), (1025, 2), (1536, 2), (20_000, 32), (MAX_FORM_BYTES, 64)] {
+            let mut share = bodies.share(Source::default());
+            let body = read(exchange(in_bytes(bytes), Version::HTTP_11), &mut share).await.ok().unwrap();
+            assert_eq!((body.len(), share.kib()), (bytes, kib));
+            assert!(body.capacity() <= kib as usize * 1024, "{} bytes", body.capacity());
+        }
+        let mut share = bodies.share(Source::default());
+        let refused = read(exchange(in_bytes(MAX_FORM_BYTES + 1), Version::HTTP_11), &mut share).await;
+        assert_eq!(status(refused), Err(Some(StatusCode::PAYLOAD_TOO_LARGE)));
+        let mut share = bodies.share(Source::default());
+        read(exchange(in_bytes(1024), Version::HTTP_2), &mut share).await.ok().unwrap();
+        assert_eq!(share.kib(), 1 + STREAM, "a stream counts beside its body");
+    }
+
+    /// As many as one address could have under way: what it says of its bodies' lengths reserves nothing.
+    #[tokio::test]
+    async fn bodies_that_do_not_end_leave_room_to_others() {
+        let bodies = Bodies::new(true);
+        let source = |last: u8| Source::of([192, 0, 2, last].into());
+        let endless = |last: u8| {
+            let begun = stream::iter([Ok::<_, std::io::Error>(Bytes::from(vec![b'x'; 60 * 1024]))]).chain(stream::pending());
+            let mut share = bodies.share(source(last));
+            async move { read(exchange(Body::from_stream(begun), Version::HTTP_2), &mut share).await }
+        };
+        let mut held: Vec<_> = (0..8).flat_map(|last| (0..1000).map(move |_| last)).map(|last| Box::pin(endless(last))).collect();
+        let begun: Vec<bool> = held.iter_mut().map(|read| read.now_or_never().is_none()).collect();
+        assert!(begun.iter().filter(|begun| !**begun).count() > 1000, "some are refused at once");
+        let ask = async |last| {
+            let mut share = bodies.share(source(last));
+            status(read(exchange(in_bytes(2000), Version::HTTP_2), &mut share).await)
+        };
+        assert_eq!((ask(1).await, ask(200).await), (Err(None), Ok(2000)));
+        drop(held);
+        assert_eq!(ask(1).await, Ok(2000));
+    }
+
+    /// A client whose request has no room can take the answer, because its body is read all the same.
+    #[tokio::test]
+    async fn what_has_no_room_is_read_to_its_end() {
+        let bodies = Bodies::new(false);
+        let mut all = bodies.share(Source::default());
+        all.grow(32 * 1024 - 2).unwrap();
+        let mut share = bodies.share(Source::default());
+        let left = Arc::new(AtomicUsize::new(5000));
+        let counted = Arc::clone(&left);
+        let frames = stream::iter(0..5000).map(move |_| {
+            counted.fetch_sub(1, Ordering::Relaxed);
+            Ok::<_, std::io::Error>(Bytes::from_static(b"x"))
+        });
+        let refused = read(exchange(Body::from_stream(frames), Version::HTTP_11), &mut share).await;
+        assert_eq!((status(refused), left.load(Ordering::Relaxed)), (Err(None), 0));
     }
 }

@@ -1,14 +1,14 @@
 //! Admits connections: so many of one source, so many in a handshake, so many in all.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry as MapEntry;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
+use super::shares::{Limits, Pool, Sources, Taken};
 use crate::metrics::Metrics;
 use crate::source::Source;
+
+/// A source with so many connections still gets a place that is kept for sources with few.
+const FEW: u32 = 8;
 
 /// Why a connection is not served. It is closed without a word: an answer would need the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +39,11 @@ impl Refused {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Room {
     /// Open ones.
-    pub(super) connections: usize,
+    pub(super) connections: u32,
     /// Those in their handshake. They are no open ones yet, so that clients who never finish it keep nobody out who is connected.
-    pub(super) handshakes: usize,
-    /// Of one source, in both.
+    pub(super) handshakes: u32,
+    /// Of one source, in both. Where it is an IPv6 address, its /64 has a bound too. A quarter of each
+    /// of the two is kept for sources with few connections. None: nobody is counted, and nothing is kept.
     pub(super) per_source: Option<NonZeroU32>,
 }
 
@@ -50,47 +51,40 @@ pub(super) struct Room {
 pub(super) struct Gate {
     listener: &'static str,
     metrics: Metrics,
-    connections: Arc<Semaphore>,
-    handshakes: Arc<Semaphore>,
-    per_source: Option<NonZeroU32>,
-    sources: Mutex<HashMap<Source, u32>>,
+    places: Mutex<Places>,
+}
+
+struct Places {
+    sources: Sources,
+    connections: Pool,
+    handshakes: Pool,
 }
 
 /// The right to a handshake.
-pub(super) struct Handshake {
-    source: OneOfSource,
-    _permit: OwnedSemaphorePermit,
-}
+pub(super) struct Handshake(Admitted);
 
 /// The right to be an open connection.
-pub(super) struct Place {
-    source: OneOfSource,
-    _permit: OwnedSemaphorePermit,
-}
+pub(super) struct Place(Admitted);
 
 /// Counts for its source until it is dropped.
-struct OneOfSource {
+struct Admitted {
     gate: Arc<Gate>,
     source: Source,
+    open: bool,
+    taken: Taken,
 }
 
 impl Gate {
     pub(super) fn new(listener: &'static str, room: Room, metrics: Metrics) -> Arc<Gate> {
-        Arc::new(Gate {
-            listener,
-            metrics,
-            connections: Arc::new(Semaphore::new(room.connections)),
-            handshakes: Arc::new(Semaphore::new(room.handshakes)),
-            per_source: room.per_source,
-            sources: Mutex::default(),
-        })
+        let sources = Sources::new(room.per_source.map(|most| Limits::of(most.get(), room.connections, FEW)));
+        let (connections, handshakes) = (Pool::of(room.connections, &sources), Pool::of(room.handshakes, &sources));
+        Arc::new(Gate { listener, metrics, places: Mutex::new(Places { sources, connections, handshakes }) })
     }
 
     /// Lets a connection begin its handshake.
     pub(super) fn enter(self: &Arc<Gate>, source: Source) -> Result<Handshake, Refused> {
-        let source = self.count(source).ok_or_else(|| self.refuse(Refused::Source))?;
-        let permit = Arc::clone(&self.handshakes).try_acquire_owned().map_err(|_| self.refuse(Refused::Handshakes))?;
-        Ok(Handshake { source, _permit: permit })
+        let taken = self.places().enter(source).map_err(|refused| self.refuse(refused))?;
+        Ok(Handshake(Admitted { gate: Arc::clone(self), source, open: false, taken }))
     }
 
     /// Counts a refusal.
@@ -99,54 +93,61 @@ impl Gate {
         refused
     }
 
-    fn count(self: &Arc<Gate>, source: Source) -> Option<OneOfSource> {
-        if let Some(most) = self.per_source {
-            let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = sources.entry(source).or_insert(0);
-            // An entry without a connection is never left behind: the first one is always admitted.
-            if *count >= most.get() {
-                return None;
-            }
-            *count += 1;
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Places {
+    fn enter(&mut self, source: Source) -> Result<Taken, Refused> {
+        if !self.sources.count(source, 1) {
+            return Err(Refused::Source);
         }
-        Some(OneOfSource { gate: Arc::clone(self), source })
+        self.handshakes.take(&mut self.sources, source, 1).ok_or_else(|| {
+            self.sources.uncount(source, 1);
+            Refused::Handshakes
+        })
+    }
+
+    /// Takes a place of a connection in exchange for one of a handshake.
+    fn open(&mut self, source: Source, handshake: Taken) -> Option<Taken> {
+        let taken = self.connections.take(&mut self.sources, source, 1)?;
+        self.handshakes.give_back(&mut self.sources, source, handshake);
+        Some(taken)
+    }
+
+    fn leave(&mut self, source: Source, open: bool, taken: Taken) {
+        let pool = if open { &mut self.connections } else { &mut self.handshakes };
+        pool.give_back(&mut self.sources, source, taken);
+        self.sources.uncount(source, 1);
     }
 }
 
 impl Handshake {
     /// Makes the connection an open one, after its handshake.
     pub(super) fn done(self) -> Result<Place, Refused> {
-        let gate = Arc::clone(&self.source.gate);
-        let permit = Arc::clone(&gate.connections).try_acquire_owned().map_err(|_| gate.refuse(Refused::Connections))?;
+        let Handshake(mut admitted) = self;
+        let gate = Arc::clone(&admitted.gate);
+        let taken = gate.places().open(admitted.source, admitted.taken);
+        let taken = taken.ok_or_else(|| gate.refuse(Refused::Connections))?;
+        (admitted.open, admitted.taken) = (true, taken);
         gate.metrics.connection_opened(gate.listener);
-        Ok(Place { source: self.source, _permit: permit })
+        Ok(Place(admitted))
     }
 }
 
 impl Place {
     /// Counts that Keyferry ended the connection, and why.
     pub(super) fn ended(&self, reason: &'static str) {
-        self.source.gate.metrics.connection_ended(self.source.gate.listener, reason);
+        self.0.gate.metrics.connection_ended(self.0.gate.listener, reason);
     }
 }
 
-impl Drop for Place {
+impl Drop for Admitted {
     fn drop(&mut self) {
-        self.source.gate.metrics.connection_closed(self.source.gate.listener);
-    }
-}
-
-impl Drop for OneOfSource {
-    fn drop(&mut self) {
-        if self.gate.per_source.is_none() {
-            return;
-        }
-        let mut sources = self.gate.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        if let MapEntry::Occupied(mut entry) = sources.entry(self.source) {
-            *entry.get_mut() -= 1;
-            if *entry.get() == 0 {
-                entry.remove();
-            }
+        self.gate.places().leave(self.source, self.open, self.taken);
+        if self.open {
+            self.gate.metrics.connection_closed(self.gate.listener);
         }
     }
 }
@@ -161,7 +162,7 @@ mod tests {
     use crate::metrics::Metrics;
     use crate::source::Source;
 
-    fn gate(connections: usize, handshakes: usize, per_source: u32) -> Arc<Gate> {
+    fn gate(connections: u32, handshakes: u32, per_source: u32) -> Arc<Gate> {
         Gate::new("api", Room { connections, handshakes, per_source: NonZeroU32::new(per_source) }, Metrics::default())
     }
 
@@ -178,7 +179,7 @@ mod tests {
         drop(handshake);
         assert!(gate.enter(source(1)).is_ok());
         drop(open);
-        assert!(gate.sources.lock().unwrap().is_empty(), "a source without connections is forgotten");
+        assert!(gate.places().sources.len() == 0, "a source without connections is forgotten");
     }
 
     #[test]
@@ -203,6 +204,38 @@ mod tests {
     fn without_a_bound_a_source_may_take_everything() {
         let gate = gate(3, 3, 0);
         let all: Vec<_> = (0..3).map(|_| gate.enter(source(1)).ok().unwrap().done().ok().unwrap()).collect();
-        assert_eq!((all.len(), gate.sources.lock().unwrap().len()), (3, 0));
+        assert_eq!((all.len(), gate.places().sources.len()), (3, 0));
+    }
+
+    /// Sixteen addresses with all that each may have fill the API listener, and eight the other one.
+    #[test]
+    fn a_few_addresses_that_hold_all_they_may_keep_nobody_else_out() {
+        for (connections, addresses) in [(4096, 16), (2048, 8)] {
+            let gate = gate(connections, 1024, 256);
+            let open = |last| gate.enter(source(last)).and_then(|handshake| handshake.done());
+            let held: Vec<_> = (0..addresses).flat_map(|last| (0..256).map(move |_| last)).map(open).collect();
+            assert!(held.iter().filter(|one| one.is_ok()).count() >= connections as usize * 3 / 4);
+            assert!(open(200).is_ok(), "{connections} connections");
+        }
+    }
+
+    #[test]
+    fn half_open_connections_of_a_few_addresses_keep_nobody_else_out() {
+        let gate = gate(4096, 1024, 256);
+        let held: Vec<_> = (0..8).flat_map(|last| (0..256).map(move |_| last)).map(|last| gate.enter(source(last))).collect();
+        assert!(held.iter().filter(|one| one.is_ok()).count() >= 768);
+        assert!(gate.enter(source(200)).is_ok());
+    }
+
+    #[test]
+    fn an_ipv6_address_locks_out_no_neighbour_and_a_whole_network_not_everybody() {
+        let gate = gate(4096, 4096, 256);
+        let of = |host: u16| Source::of(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host).into());
+        let mut held: Vec<_> = (0..257).map(|_| gate.enter(of(1))).collect();
+        assert_eq!(held.pop().unwrap().err(), Some(Refused::Source));
+        assert!(gate.enter(of(2)).is_ok(), "its neighbour in the /64 is served");
+        held.extend((2..3000).map(|host| gate.enter(of(host))));
+        assert_eq!(held.iter().filter(|one| one.is_ok()).count(), 2048, "eight times 256");
+        assert!(gate.enter(source(1)).is_ok());
     }
 }

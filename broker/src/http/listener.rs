@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,8 +30,9 @@ use crate::clock::{Clock, SystemClock};
 use crate::metrics::Metrics;
 use crate::read_again::ReadAgain;
 
-/// HTTP/2 streams that one connection may have open.
-const STREAMS: u32 = 100;
+/// What a client may send over HTTP/2 before it is read: the least that the protocol knows, and as much
+/// as one form. Each frame that waits costs some hundred bytes more than it holds.
+const WINDOW: u32 = 65_535;
 /// How often the certificate's files are looked at.
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(30);
 /// How long accepted requests get to finish at shutdown.
@@ -43,16 +45,23 @@ pub struct Bounds {
     /// The listener, as metrics name it.
     name: &'static str,
     /// Connections.
-    connections: usize,
+    connections: u32,
     /// Connections in their handshake, beside those.
-    handshakes: usize,
+    handshakes: u32,
+    /// HTTP/2 streams that one connection may have open.
+    streams: u32,
+    /// Connections of one source, where no configuration says it.
+    per_source: Option<NonZeroU32>,
+    /// Whether each IPv6 address is a source, and not its /64: where clients are in the cluster, the Pods
+    /// of a node often share a /64.
+    pub(super) each_address: bool,
     /// Bytes of a request's head, and of a header list under HTTP/2.
     head: u32,
     /// The versions of TLS that are spoken.
     versions: &'static [&'static SupportedProtocolVersion],
     /// Whether what answers is told where a request comes from.
-    tells_source: bool,
-    times: Times,
+    pub(super) tells_source: bool,
+    pub(super) times: Times,
 }
 
 impl Bounds {
@@ -61,6 +70,9 @@ impl Bounds {
         name: "api",
         connections: 4096,
         handshakes: 1024,
+        streams: 32,
+        per_source: None,
+        each_address: true,
         head: 32 * 1024,
         versions: &[&rustls::version::TLS13],
         tells_source: true,
@@ -72,6 +84,9 @@ impl Bounds {
         name: "discovery",
         connections: 2048,
         handshakes: 1024,
+        streams: 100,
+        per_source: None,
+        each_address: false,
         head: 8 * 1024,
         versions: rustls::ALL_VERSIONS,
         tells_source: false,
@@ -82,11 +97,19 @@ impl Bounds {
         name: "health",
         connections: 256,
         handshakes: 256,
+        streams: 100,
+        per_source: NonZeroU32::new(32),
+        each_address: true,
         head: 8 * 1024,
         versions: &[],
         tells_source: false,
         times: Times::USUAL,
     };
+
+    /// The file descriptors that it needs when everything is taken.
+    pub const fn descriptors(&self) -> u32 {
+        self.connections + self.handshakes
+    }
 }
 
 /// The listener could not be opened.
@@ -139,7 +162,7 @@ impl PlainListener {
     /// # Errors
     /// [`ListenError::Bind`].
     pub fn bind(address: SocketAddr, bounds: Bounds, metrics: Metrics) -> Result<PlainListener, ListenError> {
-        let room = Room { connections: bounds.connections, handshakes: bounds.handshakes, per_source: None };
+        let room = Room { connections: bounds.connections, handshakes: bounds.handshakes, per_source: bounds.per_source };
         PlainListener::with_room(address, bounds, room, metrics)
     }
 
@@ -168,13 +191,13 @@ impl PlainListener {
             + 'static,
     {
         let PlainListener { socket, bounds, gate, handle } = self;
-        let acceptor = BoundedAcceptor::new(handshake, gate, bounds.times, bounds.tells_source);
+        let acceptor = BoundedAcceptor::new(handshake, gate, bounds);
         let mut server = axum_server::from_tcp(socket)?.acceptor(acceptor).handle(handle);
         let http = server.http_builder();
         http.http1().timer(TokioTimer::new()).header_read_timeout(bounds.times.head).max_buf_size(bounds.head as usize);
         let mut http2 = http.http2();
-        http2.timer(TokioTimer::new()).max_concurrent_streams(STREAMS).keep_alive_interval(bounds.times.head);
-        http2.max_header_list_size(bounds.head);
+        http2.timer(TokioTimer::new()).max_concurrent_streams(bounds.streams).keep_alive_interval(bounds.times.head);
+        http2.max_header_list_size(bounds.head).initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOW);
         server.serve(Shared::new(service)).await
     }
 }

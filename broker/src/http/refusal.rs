@@ -94,6 +94,13 @@ pub fn malformed(status: StatusCode, error: &'static str, description: &str, req
     json_answer(status, &json!({ "error": error, "error_description": description }), request_id)
 }
 
+/// The answer to an exchange where all memory for requests is taken: the bytes of every other 503 that
+/// has nothing to do with the caller.
+pub fn busy(request_id: &str) -> Response<Body> {
+    // The reason is not in the answer; it only picks it.
+    answer(&Reason::DecisionTimedOut.into(), Surface::Exchange, request_id)
+}
+
 /// A 405 that says what is allowed (RFC 9110 section 15.5.6).
 pub fn not_allowed(allow: &'static str) -> Response<Body> {
     let mut response = malformed(StatusCode::METHOD_NOT_ALLOWED, "invalid_request", "the method is not allowed here", "");
@@ -138,4 +145,18 @@ pub fn secret_answer(status: StatusCode, content_type: &'static str, body: impl 
         _ => headers.remove(REQUEST_ID),
     };
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{StatusCode, header};
+
+    use super::busy;
+
+    #[test]
+    fn who_finds_no_room_learns_when_to_ask_again() {
+        let answer = busy("id");
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert!(answer.headers().contains_key(header::RETRY_AFTER));
+    }
 }

@@ -13,16 +13,18 @@ use hyper::body::Incoming;
 use keyferry_core::reason::Reason;
 use tower::{ServiceExt, service_fn};
 
+use super::bodies::Bodies;
 use super::listener::HttpService;
 use super::{exchange, kubeconfig, refusal};
 use crate::broker::Broker;
 
 const EXCHANGE_PATH: &str = "/v1/token";
 
-/// What answers on the API listener.
+/// What answers on the API listener. Where all clients come from one address, `counts_sources` is off.
 ///
 /// An exchange goes past the router, which would box its body and its future.
-pub fn service(broker: Arc<Broker>) -> impl HttpService<Incoming> {
+pub fn service(broker: Arc<Broker>, counts_sources: bool) -> impl HttpService<Incoming> {
+    let bodies = Bodies::new(counts_sources);
     let routes = Router::new()
         .route(EXCHANGE_PATH, any(async || refusal::not_allowed("POST")))
         .route(
@@ -32,7 +34,9 @@ pub fn service(broker: Arc<Broker>) -> impl HttpService<Incoming> {
         .fallback(not_found)
         .with_state(Arc::clone(&broker));
     service_fn(move |request: Request<Incoming>| match (request.method(), request.uri().path()) {
-        (&Method::POST, EXCHANGE_PATH) => Either::Left(contained(exchange::answer(Arc::clone(&broker), request)).map(Ok)),
+        (&Method::POST, EXCHANGE_PATH) => {
+            Either::Left(contained(exchange::answer(Arc::clone(&bodies), Arc::clone(&broker), request)).map(Ok))
+        }
         _ => Either::Right(routes.clone().oneshot(request)),
     })
 }
@@ -67,15 +71,16 @@ mod tests {
 
     use super::contained;
     use crate::broker::Broker;
+    use crate::http::bodies::Bodies;
     use crate::http::exchange;
 
     /// hyper keeps room for it on each connection, also between requests.
     #[test]
     fn an_exchange_under_way_is_small() {
-        fn size<F>(_: impl FnOnce(Arc<Broker>, Request<Incoming>) -> F) -> usize {
+        fn size<F>(_: impl FnOnce(Arc<Bodies>, Arc<Broker>, Request<Incoming>) -> F) -> usize {
             size_of::<F>()
         }
-        let bytes = size(|broker, request| contained(exchange::answer(broker, request)));
+        let bytes = size(|bodies, broker, request| contained(exchange::answer(bodies, broker, request)));
         assert!(bytes <= 4096, "{bytes} bytes");
     }
 

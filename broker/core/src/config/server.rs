@@ -115,14 +115,14 @@ pub struct Listener {
     pub address: SocketAddr,
     /// The serving certificate; re-read when it changes.
     pub tls: TlsFiles,
-    /// Connections that one source may have: an IPv4 address, or the /64 of an IPv6 address. None: no bound of its own.
+    /// Connections that one source may have: an address; on the discovery listener, the /64 of an IPv6 address. None: no bound of its own.
     pub connections_per_address: Option<NonZeroU32>,
 }
 
 /// How many requests a second are looked at of callers that are not known yet. A known caller has a token that the hub accepted lately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewCallerLimits {
-    /// Of one source: an IPv4 address, or the /64 of an IPv6 address. None: no limit.
+    /// Of one address. None: no limit.
     pub per_address: Option<NonZeroU32>,
     /// With tokens of one namespace. None: no limit.
     pub per_namespace: Option<NonZeroU32>,

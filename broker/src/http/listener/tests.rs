@@ -43,8 +43,11 @@ struct Stage {
 }
 
 fn plain(times: Times) -> Stage {
+    plain_of(Bounds { times, ..Bounds::HEALTH })
+}
+
+fn plain_of(bounds: Bounds) -> Stage {
     let metrics = Metrics::default();
-    let bounds = Bounds { times, ..Bounds::HEALTH };
     let listener = PlainListener::bind(([127, 0, 0, 1], 0).into(), bounds, metrics.clone()).unwrap();
     let address = listener.socket.local_addr().unwrap();
     tokio::spawn(listener.serve(routes()));
@@ -173,6 +176,56 @@ async fn a_client_without_a_request_is_left() {
     let mut stream = TcpStream::connect(stage.address).await.unwrap();
     stream.write_all(b"PRI * HT").await.unwrap();
     stage.ended("idle").await;
+}
+
+/// What HTTP/2 begins with, and then nothing: the library waits for a request as long as it is let.
+#[tokio::test]
+async fn a_preface_is_no_request() {
+    let stage = plain(Times { head: SHORT, ..TIMES });
+    let mut stream = TcpStream::connect(stage.address).await.unwrap();
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    stream.write_all(&frame(4, 0, 0, &[])).await.unwrap();
+    stage.ended("silent").await;
+}
+
+/// PRIORITY frames mean nothing and are read as fast as they come.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_keeps_the_socket_full_is_left() {
+    let stage = plain(Times { idle: SHORT * 2, ..TIMES });
+    let mut stream = TcpStream::connect(stage.address).await.unwrap();
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    stream.write_all(&frame(4, 0, 0, &[])).await.unwrap();
+    let flood = frame(2, 0, 1, &[0, 0, 0, 0, 1]).repeat(64 * 1024);
+    let flood = tokio::spawn(async move { while stream.write_all(&flood).await.is_ok() {} });
+    stage.ended("idle").await;
+    tokio::time::timeout(LONG / 2, flood).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn the_health_listener_keeps_room_for_others_than_one_address() {
+    let stage = plain(TIMES);
+    let mut held = Vec::new();
+    for _ in 0..40 {
+        held.push(TcpStream::connect(stage.address).await.unwrap());
+    }
+    stage.until("keyferry_connections_refused_total{listener=\"health\",cause=\"address_limit\"} 8").await;
+    stage.until("keyferry_connections_open{listener=\"health\"} 32").await;
+}
+
+/// What a connection of the token API may hold at once, as its SETTINGS say it, and which sources have bounds of their own.
+#[tokio::test]
+async fn the_token_api_takes_few_streams_and_each_address_is_a_source() {
+    let stage = plain_of(Bounds { times: TIMES, ..Bounds::TOKENS });
+    let mut stream = TcpStream::connect(stage.address).await.unwrap();
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).await.unwrap();
+    assert_eq!((head[..2].to_vec(), head[3]), (vec![0, 0], 4));
+    let mut settings = vec![0; head[2].into()];
+    stream.read_exact(&mut settings).await.unwrap();
+    assert!(settings.chunks(6).any(|setting| setting == [0, 3, 0, 0, 0, 32]), "{settings:?}");
+    let each = [Bounds::TOKENS, Bounds::DOCUMENTS, Bounds::HEALTH].map(|bounds| bounds.each_address);
+    assert_eq!(each, [true, false, true]);
 }
 
 #[tokio::test]

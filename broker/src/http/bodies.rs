@@ -1,0 +1,133 @@
+//! What the requests under way hold of memory, bounded for all of them together and for each source.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::shares::{Limits, Pool, Sources, Taken};
+use crate::source::Source;
+
+/// For all requests together, in KiB.
+const ALL: u32 = 32 * 1024;
+/// For those of one source.
+const OF_SOURCE: u32 = ALL / 4;
+/// A source that holds so much, as one request of the greatest size does, still gets of what is kept.
+const FEW: u32 = 68;
+
+/// The memory for the requests of one listener.
+pub(super) struct Bodies(Mutex<Room>);
+
+struct Room {
+    sources: Sources,
+    pool: Pool,
+}
+
+/// What one request holds. It is given back when this is dropped.
+pub(super) struct Share {
+    bodies: Arc<Bodies>,
+    source: Source,
+    taken: Taken,
+}
+
+/// There is no room, in all or for the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Full;
+
+impl Bodies {
+    /// Room for everybody. Where all clients come from one address, sources are not counted.
+    pub(super) fn new(counts_sources: bool) -> Arc<Bodies> {
+        let sources = Sources::new(counts_sources.then(|| Limits::of(OF_SOURCE, ALL, FEW)));
+        let pool = Pool::of(ALL, &sources);
+        Arc::new(Bodies(Mutex::new(Room { sources, pool })))
+    }
+
+    /// A share that holds nothing yet.
+    pub(super) fn share(self: &Arc<Bodies>, source: Source) -> Share {
+        Share { bodies: Arc::clone(self), source, taken: Taken::default() }
+    }
+
+    fn room(&self) -> MutexGuard<'_, Room> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Share {
+    /// Takes `kib` more. Nothing is taken where there is no room for all of it.
+    pub(super) fn grow(&mut self, kib: u32) -> Result<(), Full> {
+        if kib == 0 {
+            return Ok(());
+        }
+        let Room { sources, pool } = &mut *self.bodies.room();
+        if !sources.count(self.source, kib) {
+            return Err(Full);
+        }
+        match pool.take(sources, self.source, kib) {
+            Some(taken) => {
+                self.taken = self.taken.and(taken);
+                Ok(())
+            }
+            None => {
+                sources.uncount(self.source, kib);
+                Err(Full)
+            }
+        }
+    }
+
+    /// How much it holds, in KiB.
+    #[cfg(test)]
+    pub(super) fn kib(&self) -> u32 {
+        self.taken.all()
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if self.taken == Taken::default() {
+            return;
+        }
+        let Room { sources, pool } = &mut *self.bodies.room();
+        pool.give_back(sources, self.source, self.taken);
+        sources.uncount(self.source, self.taken.all());
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{ALL, Bodies, Full, OF_SOURCE, Share};
+    use crate::source::Source;
+
+    fn source(last: u8) -> Source {
+        Source::of([192, 0, 2, last].into())
+    }
+
+    /// Requests of the greatest size, as many as a source gets.
+    fn all_of(bodies: &Arc<Bodies>, source: Source) -> Vec<Share> {
+        let greatest = || {
+            let mut share = bodies.share(source);
+            share.grow(64).ok().map(|()| share)
+        };
+        std::iter::from_fn(greatest).collect()
+    }
+
+    #[test]
+    fn no_source_takes_everything_and_few_sources_do_not_either() {
+        let bodies = Bodies::new(true);
+        let held: Vec<_> = (0..20).map(|last| all_of(&bodies, source(last))).collect();
+        assert_eq!(held[0].len(), OF_SOURCE as usize / 64);
+        let all: u32 = held.iter().flatten().map(Share::kib).sum();
+        assert!((ALL / 4 * 3..ALL).contains(&all), "{all} KiB");
+        let mut other = bodies.share(source(200));
+        assert_eq!(other.grow(64), Ok(()));
+        assert_eq!((other.grow(64), other.kib()), (Err(Full), 64), "what it has, it keeps");
+        drop((held, other));
+        assert_eq!(bodies.room().sources.len(), 0);
+        assert_eq!(all_of(&bodies, source(1)).len(), OF_SOURCE as usize / 64);
+    }
+
+    #[test]
+    fn behind_a_proxy_all_clients_have_one_bound() {
+        let bodies = Bodies::new(false);
+        assert_eq!(all_of(&bodies, source(1)).len(), ALL as usize / 64);
+    }
+}

@@ -1,0 +1,257 @@
+//! Divides what there is little of among sources: so much for each, and a part that only sources with
+//! little get.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use crate::source::Source;
+
+/// A /64 may have so many times what one of its addresses may have.
+const NETWORK: u32 = 8;
+/// One part in so many is kept for sources with little, and one part in so many of that is the most
+/// for one /64.
+const KEPT: u32 = 4;
+
+/// How much one source may have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// In all.
+    pub(super) per_source: u32,
+    /// All addresses of one /64, where its addresses are sources.
+    pub(super) per_network: u32,
+    /// With so much, a source still gets of what is kept.
+    pub(super) few: u32,
+}
+
+impl Limits {
+    /// `per_source` of `all`: a /64 gets eight times that, but at most half of all.
+    pub(super) fn of(per_source: u32, all: u32, few: u32) -> Limits {
+        let per_network = per_source.saturating_mul(NETWORK).min(all / 2).max(per_source);
+        Limits { per_source, per_network, few }
+    }
+}
+
+/// What each source has. An entry without anything is never left behind.
+#[derive(Debug)]
+pub(super) struct Sources {
+    /// None: nobody is counted, because all clients come from one address.
+    limits: Option<Limits>,
+    held: HashMap<Source, Held>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    all: u32,
+    kept: u32,
+}
+
+impl Sources {
+    pub(super) fn new(limits: Option<Limits>) -> Sources {
+        Sources { limits, held: HashMap::new() }
+    }
+
+    /// Counts `amount` more for a source, unless it then had more than it may have.
+    pub(super) fn count(&mut self, source: Source, amount: u32) -> bool {
+        let Some(limits) = self.limits else { return true };
+        let network = source.network();
+        let after = |one: &Source| self.has(one).all.saturating_add(amount);
+        if after(&source) > limits.per_source || (network != source && after(&network) > limits.per_network) {
+            return false;
+        }
+        self.held.entry(source).or_default().all += amount;
+        if network != source {
+            self.held.entry(network).or_default().all += amount;
+        }
+        true
+    }
+
+    /// Undoes [`Sources::count`].
+    pub(super) fn uncount(&mut self, source: Source, amount: u32) {
+        let network = source.network();
+        self.less(source, amount);
+        if network != source {
+            self.less(network, amount);
+        }
+    }
+
+    fn less(&mut self, source: Source, amount: u32) {
+        if let Entry::Occupied(mut entry) = self.held.entry(source) {
+            entry.get_mut().all = entry.get().all.saturating_sub(amount);
+            if entry.get().all == 0 {
+                entry.remove();
+            }
+        }
+    }
+
+    fn has(&self, source: &Source) -> Held {
+        self.held.get(source).copied().unwrap_or_default()
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.held.len()
+    }
+}
+
+/// What is divided. A quarter of it is kept for sources that have little: those who take everything else
+/// cannot have that too.
+#[derive(Debug)]
+pub(super) struct Pool {
+    shared: Part,
+    kept: Part,
+}
+
+#[derive(Debug)]
+struct Part {
+    size: u32,
+    taken: u32,
+}
+
+impl Part {
+    fn of(size: u32) -> Part {
+        Part { size, taken: 0 }
+    }
+
+    fn has_room(&self, amount: u32) -> bool {
+        amount <= self.size.saturating_sub(self.taken)
+    }
+}
+
+/// What was taken of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Taken {
+    shared: u32,
+    kept: u32,
+}
+
+impl Taken {
+    /// Of both parts together.
+    pub(super) fn all(self) -> u32 {
+        self.shared + self.kept
+    }
+
+    /// This and what was taken later.
+    pub(super) fn and(self, later: Taken) -> Taken {
+        Taken { shared: self.shared + later.shared, kept: self.kept + later.kept }
+    }
+}
+
+impl Pool {
+    /// A pool for these sources. Where they are not counted, nothing is kept.
+    pub(super) fn of(size: u32, sources: &Sources) -> Pool {
+        let kept = sources.limits.map_or(0, |_| size / KEPT);
+        Pool { shared: Part::of(size - kept), kept: Part::of(kept) }
+    }
+
+    /// Takes `amount` for a source that it is counted for.
+    pub(super) fn take(&mut self, sources: &mut Sources, source: Source, amount: u32) -> Option<Taken> {
+        if self.shared.has_room(amount) {
+            self.shared.taken += amount;
+            return Some(Taken { shared: amount, kept: 0 });
+        }
+        let limits = sources.limits?;
+        let network = source.network();
+        let of_network = sources.has(&network).kept.saturating_add(amount);
+        if !self.kept.has_room(amount) || sources.has(&source).all > limits.few || of_network > self.kept.size.div_ceil(KEPT) {
+            return None;
+        }
+        self.kept.taken += amount;
+        sources.held.entry(network).or_default().kept += amount;
+        Some(Taken { shared: 0, kept: amount })
+    }
+
+    /// Gives back what was taken, before the source is no longer counted for it.
+    pub(super) fn give_back(&mut self, sources: &mut Sources, source: Source, taken: Taken) {
+        self.shared.taken = self.shared.taken.saturating_sub(taken.shared);
+        self.kept.taken = self.kept.taken.saturating_sub(taken.kept);
+        if taken.kept > 0
+            && let Some(held) = sources.held.get_mut(&source.network())
+        {
+            held.kept = held.kept.saturating_sub(taken.kept);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{Limits, Pool, Sources};
+    use crate::source::Source;
+
+    fn source(text: &str) -> Source {
+        Source::of(text.parse().unwrap())
+    }
+
+    /// One address at a time takes one at a time; how many it got.
+    fn taken_by(pool: &mut Pool, sources: &mut Sources, source: Source) -> u32 {
+        let one = |_: &u32| {
+            if !sources.count(source, 1) {
+                return false;
+            }
+            let taken = pool.take(sources, source, 1).is_some();
+            if !taken {
+                sources.uncount(source, 1);
+            }
+            taken
+        };
+        (0..10_000).take_while(one).count() as u32
+    }
+
+    #[test]
+    fn who_takes_everything_leaves_a_quarter_to_sources_with_little() {
+        let mut sources = Sources::new(Some(Limits::of(256, 4096, 8)));
+        let mut pool = Pool::of(4096, &sources);
+        let all: u32 = (0..16).map(|last| taken_by(&mut pool, &mut sources, Source::of([192, 0, 2, last].into()))).sum();
+        assert_eq!(all, 12 * 256 + 4 * 8);
+        assert_eq!(taken_by(&mut pool, &mut sources, source("198.51.100.1")), 8, "another one is still served");
+    }
+
+    #[test]
+    fn a_network_has_more_than_one_address_and_not_everything() {
+        let mut sources = Sources::new(Some(Limits::of(256, 4096, 8)));
+        let mut pool = Pool::of(4096, &sources);
+        let of = |host: u32| source(&format!("2001:db8::{host:x}"));
+        assert_eq!(taken_by(&mut pool, &mut sources, of(1)), 256);
+        assert_eq!(taken_by(&mut pool, &mut sources, of(2)), 256, "its neighbour has as much");
+        let all: u32 = (3..100).map(|host| taken_by(&mut pool, &mut sources, of(host))).sum();
+        assert_eq!(all + 512, 2048);
+        assert_eq!(taken_by(&mut pool, &mut sources, source("2001:db8:0:1::1")), 256);
+    }
+
+    #[test]
+    fn a_network_has_a_part_of_what_is_kept() {
+        let mut sources = Sources::new(Some(Limits { per_source: 100, per_network: 1000, few: 8 }));
+        let mut pool = Pool::of(400, &sources);
+        let shared: u32 = (1..=3).map(|last| taken_by(&mut pool, &mut sources, Source::of([192, 0, 2, last].into()))).sum();
+        assert_eq!(shared, 300);
+        let all: u32 = (1..50).map(|host| taken_by(&mut pool, &mut sources, source(&format!("2001:db8::{host:x}")))).sum();
+        assert_eq!(all, 25);
+        assert_eq!(taken_by(&mut pool, &mut sources, source("2001:db8:0:1::1")), 8);
+    }
+
+    #[test]
+    fn what_is_given_back_can_be_taken_and_nothing_is_left_behind() {
+        let mut sources = Sources::new(Some(Limits::of(4, 8, 2)));
+        let mut pool = Pool::of(8, &sources);
+        let hosts: Vec<Source> = (1..9).map(|last| source(&format!("2001:db8:0:{last}::1"))).collect();
+        for _ in 0..3 {
+            let take = |host: &Source| sources.count(*host, 1).then(|| (*host, pool.take(&mut sources, *host, 1).unwrap()));
+            let taken: Vec<_> = hosts.iter().filter_map(take).collect();
+            assert_eq!(taken.len(), 8);
+            assert!(pool.take(&mut sources, source("192.0.2.1"), 1).is_none());
+            for (host, taken) in taken {
+                pool.give_back(&mut sources, host, taken);
+                sources.uncount(host, 1);
+            }
+            assert_eq!(sources.len(), 0);
+        }
+    }
+
+    #[test]
+    fn nothing_is_kept_where_nobody_is_counted() {
+        let mut sources = Sources::new(None);
+        let mut pool = Pool::of(40, &sources);
+        assert_eq!(taken_by(&mut pool, &mut sources, source("192.0.2.1")), 40);
+        assert_eq!(sources.len(), 0);
+    }
+}
