@@ -29,6 +29,7 @@ mod value;
 use std::sync::Arc;
 
 pub use input::{Input, UserInfo};
+pub(crate) use input::{TOO_DEEP, TOO_DEEP_HERE};
 pub use outcome::{CompileFault, EvaluateFault, List, Undetermined, Value};
 
 use ast::{Expr, Kind};
@@ -90,8 +91,8 @@ impl Environment {
         let chars: Vec<char> = text.chars().collect();
         let refused = |issues: Vec<check::Issue>| CompileFault::Refused { message: source::report(&chars, &issues) };
         let parsed = parser::parse(&chars, self.minor).map_err(|fault| match fault {
-            parser::ParseFault::Beyond(reason) => beyond(reason),
-            parser::ParseFault::Refused { at, message } => refused(vec![check::Issue { at, message }]),
+            parser::Unparsed::Beyond(reason) => beyond(reason),
+            parser::Unparsed::Refused(issues) => refused(issues),
         })?;
         if parsed.root.walk().iter().any(|e| matches!(&e.kind, Kind::Ident(name) if name.contains("__result__"))) {
             return Err(beyond("the name __result__"));
@@ -228,9 +229,10 @@ impl Expression {
         let beyond = |reason: &str| EvaluateFault::Undetermined(Undetermined::new(&self.text, reason));
         let result = match result {
             Err(Stop::Cost) => Err(EvaluateFault::CostLimit),
-            Err(Stop::Panic(message)) => Err(EvaluateFault::Failed { message }),
+            Err(Stop::Panic(message)) => Err(EvaluateFault::Failed { message, certain: runner.unordered <= 1 }),
             Err(Stop::Beyond(reason)) => Err(beyond(&reason)),
-            Ok(value::Val::Err(message)) => Err(EvaluateFault::Failed { message: message.to_string() }),
+            Ok(value::Val::Err(message)) if message.contains(TOO_DEEP) => Err(beyond(TOO_DEEP_HERE)),
+            Ok(value::Val::Err(message)) => Err(EvaluateFault::Failed { message: message.to_string(), certain: runner.unordered <= 1 }),
             Ok(value) => Value::from_val(&value, 0).ok_or_else(|| beyond("the result nests too deeply")),
         };
         (result, runner.unordered, runner.tracker.cost())

@@ -38,7 +38,7 @@ pub struct Loaded {
 /// # Errors
 /// [`LoadFault::Refused`] in the apiserver's words, or [`LoadFault::Undetermined`].
 pub fn load(bytes: &[u8], minor: Minor) -> Result<Loaded, LoadFault> {
-    let document = document::read(bytes)?;
+    let document = document::read(bytes, minor)?;
     let version = version::find(&document.value, bytes, minor)?;
     let typed = typed::read(&document.value, version, minor)?;
     let strict: Vec<(crate::Code, String)> = document.duplicates.into_iter().chain(typed.strict).collect();

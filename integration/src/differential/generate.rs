@@ -7,6 +7,8 @@ mod grammar;
 mod hostile;
 pub(crate) mod key_set;
 mod mutation;
+mod optional;
+mod several;
 mod token;
 mod yaml;
 
@@ -17,13 +19,22 @@ use super::random::Random;
 use config::{AUDIENCE, HUB, OTHER_ISSUER, Wealth};
 use token::Aim;
 
+/// The draws that make a case hostile.
+const HOSTILE_FIRST: usize = 50;
+const HOSTILE_END: usize = 75;
+
+/// Whether the case of that number is one of [`hostile_expressions`].
+pub(crate) fn is_hostile(seed: u64, number: u64) -> bool {
+    (HOSTILE_FIRST..HOSTILE_END).contains(&Random::of(seed, number).below(110))
+}
+
 /// The same for the same seed and number, but for the keys.
 pub(crate) fn case(seed: u64, number: u64, keys: &SigningKeys) -> Case {
     let mut random = Random::of(seed, number);
     match random.below(110) {
         0..25 => configuration(&mut random, keys),
         25..50 => expressions(&mut random, keys),
-        50..75 => hostile_expressions(&mut random, keys),
+        HOSTILE_FIRST..HOSTILE_END => hostile_expressions(&mut random, keys),
         75..90 => tokens(&mut random, keys),
         90..100 => key_sets(&mut random, keys),
         _ => texts(&mut random, keys),

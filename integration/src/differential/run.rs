@@ -65,6 +65,10 @@ impl Settings {
         }
     }
 
+    fn is_hostile(self, number: u64) -> bool {
+        self.kind == Cases::All && generate::is_hostile(self.seed, number)
+    }
+
     fn case(self, number: u64, keys: &SigningKeys) -> Case {
         match self.kind {
             Cases::All => generate::case(self.seed, number, keys),
@@ -91,6 +95,8 @@ struct Report {
     found: Vec<Found>,
     /// The classes of the oracles' refusals.
     classes: BTreeSet<&'static str>,
+    /// By release, of the hostile cases alone.
+    hostile: Vec<Tally>,
 }
 
 /// Asks both sides about every case and fails on any disagreement, or when too little is decided.
@@ -103,7 +109,11 @@ pub async fn differ(oracles: &Oracles, settings: Settings) -> TestResult {
         return Box::pin(differ(&every, Settings { every_minor: false, ..settings })).await;
     }
     let keys = Arc::new(SigningKeys::generate().map_err(|_| "no signing keys")?);
-    let mut report = Report { tallies: vec![Tally::default(); oracles.all().len()], ..Report::default() };
+    let mut report = Report {
+        tallies: vec![Tally::default(); oracles.all().len()],
+        hostile: vec![Tally::default(); oracles.all().len()],
+        ..Report::default()
+    };
     let mut first = settings.first;
     let end = settings.first + settings.cases;
     while first < end {
@@ -124,7 +134,8 @@ pub async fn differ(oracles: &Oracles, settings: Settings) -> TestResult {
     if settings.kind == Cases::All && settings.cases >= ENOUGH_FOR_ALL && !unmet.is_empty() {
         return Err(format!("no case was refused as {unmet:?}: the generator misses something").into());
     }
-    match report.tallies.iter().map(Tally::decided_per_mille).min() {
+    let judged = report.tallies.iter().chain(report.hostile.iter().filter(|_| settings.kind == Cases::All));
+    match judged.map(Tally::decided_per_mille).min() {
         Some(least) if least < DECIDED_PER_MILLE => Err(format!("only {least} of 1000 judgements are decided").into()),
         _ => Ok(()),
     }
@@ -153,7 +164,11 @@ async fn chunk(
     let (ours, theirs) = (ours?, theirs?);
     for (release, (rulings, answers)) in ours.iter().zip(&theirs).enumerate() {
         for (question, (ruling, answer)) in questions.iter().zip(rulings.iter().zip(answers)) {
-            report.add(release, question.id, compare(ruling, answer));
+            let comparison = compare(ruling, answer);
+            if let Some(tally) = report.hostile.get_mut(release).filter(|_| settings.is_hostile(question.id)) {
+                tally.add(comparison.tally);
+            }
+            report.add(release, question.id, comparison);
             let refusals = answer.tokens.iter().flatten().filter_map(|verdict| verdict.error.as_deref());
             report.classes.extend(refusals.map(class::of_rejection));
         }
@@ -169,7 +184,7 @@ impl Report {
         for why in comparison.reasons {
             // What is said about an expression stands after it.
             let cause = why.rsplit(": ").next().unwrap_or_default();
-            *self.reasons.entry(cause.to_owned()).or_default() += 1;
+            *self.reasons.entry(without_quoted(cause)).or_default() += 1;
         }
         if self.words.len() < 2000 {
             self.words.extend(comparison.words);
@@ -186,9 +201,20 @@ impl Report {
     }
 }
 
+/// A reason without the values that it quotes, so that reasons of one kind are counted together.
+fn without_quoted(reason: &str) -> String {
+    match (reason.find('"'), reason.rfind('"')) {
+        (Some(first), Some(last)) if first < last => format!("{}…{}", &reason[..first], &reason[last + 1..]),
+        _ => reason.to_owned(),
+    }
+}
+
 fn print(oracles: &Oracles, report: &Report) {
     for (oracle, tally) in oracles.all().iter().zip(&report.tallies) {
         eprintln!("{:?}: {tally}; decided {} of 1000", oracle.release(), tally.decided_per_mille());
+    }
+    for (oracle, tally) in oracles.all().iter().zip(&report.hostile).filter(|(_, tally)| **tally != Tally::default()) {
+        eprintln!("{:?}, hostile cases: {tally}; decided {} of 1000", oracle.release(), tally.decided_per_mille());
     }
     for ((kind, release), count) in &report.kinds {
         eprintln!("  {count} x {kind} ({:?})", oracles.all().get(*release).map(Oracle::release));

@@ -72,7 +72,6 @@ pub(super) fn check(root: &Expr, functions: &Functions, variable: (&'static str,
         return Outcome::Beyond(reason);
     }
     if !checker.issues.is_empty() {
-        checker.issues.sort_by_key(|i| i.at);
         return Outcome::Refused(checker.issues);
     }
     let Checker { mut found, mapping, .. } = checker;
@@ -143,10 +142,13 @@ impl Checker<'_> {
             Kind::Message { name, .. } => self.message(e, name),
             Kind::Fold(fold) => self.fold(fold),
         };
-        // Only nodes that stand in two places are checked twice.
-        let before = self.found.types.insert(e.id, t.clone());
-        if let Some(before) = before.filter(|before| *before != t) {
-            self.refuse(e, format!("incompatible type already exists for expression: old:{before}, new:{t}"));
+        // Only nodes that stand in two places are checked twice. The first type stays, so that what such a node is part of fits again.
+        match self.found.types.get(&e.id).filter(|before| **before != t) {
+            Some(before) => {
+                let message = format!("incompatible type already exists for expression: old:{before}, new:{t}");
+                self.refuse(e, message);
+            }
+            None => drop(self.found.types.insert(e.id, t)),
         }
     }
 
@@ -198,6 +200,11 @@ impl Checker<'_> {
                     &fold.range,
                     format!("expression of type '{range}' cannot be range of a comprehension (must be list, map, or dynamic)"),
                 );
+                // How many more issues 1.32 finds where the second variable is used is not decided.
+                let uses = |name: &String| fold.step.walk().iter().any(|e| matches!(&e.kind, Kind::Ident(used) if used == name));
+                if self.minor == Minor::V1_32 && fold.var2.as_ref().is_some_and(uses) {
+                    self.beyond = Some("a loop with two variables over what has no elements, whose second has no type in 1.32".to_owned());
+                }
                 (Type::Error, Type::Error)
             }
         };

@@ -61,7 +61,10 @@ impl<'r> Runner<'r> {
                 let value = self.eval(value, scope)?;
                 let answer = match value {
                     Val::Err(_) => value,
-                    Val::Bytes(_) => return Err(unhashable()),
+                    Val::Bytes(_) => return Err(unhashable("types.Bytes")),
+                    Val::Semver(_) => return Err(unhashable("cel.Semver")),
+                    // The older releases hold formats by reference.
+                    Val::Format(_) if self.minor >= Minor::V1_32 => return Err(unhashable("cel.Format")),
                     _ => Val::Bool(set.iter().any(|known| known.identical(&value))),
                 };
                 self.tracker.push(*id, answer.clone())?;
@@ -171,7 +174,7 @@ impl<'r> Runner<'r> {
                 Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Str(_) | Val::Double(_) | Val::Null | Val::Duration(_) => {
                     made.put(key, value)
                 }
-                Val::Bytes(_) => return Err(unhashable()),
+                Val::Bytes(_) => return Err(unhashable("types.Bytes")),
                 _ => return Err(Stop::Beyond("a map key that is no scalar".to_owned())),
             }
         }
@@ -179,7 +182,7 @@ impl<'r> Runner<'r> {
     }
 }
 
-/// Go cannot hash bytes.
-fn unhashable() -> Stop {
-    Stop::Panic("internal error: runtime error: hash of unhashable type types.Bytes".to_owned())
+/// Go cannot hash bytes, nor what holds a slice or a function.
+fn unhashable(name: &str) -> Stop {
+    Stop::Panic(format!("internal error: runtime error: hash of unhashable type {name}"))
 }

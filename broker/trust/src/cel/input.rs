@@ -11,6 +11,13 @@ use crate::Minor;
 /// How deep claims may nest.
 const MAX_DEPTH: u32 = 130;
 
+/// The error of a claim that nests too deep to be held here. Where it is the result, the result is not decided. Where another operand
+/// of `&&` or `||` decides, the claim's own value would have changed nothing.
+pub(crate) const TOO_DEEP: &str = "\0the claim nests too deep";
+
+/// Why a result is not decided where it is that error.
+pub(crate) const TOO_DEEP_HERE: &str = "a claim nests too deep to be evaluated here";
+
 /// The value of the variable.
 #[derive(Debug, Clone, Copy)]
 pub enum Input<'a> {

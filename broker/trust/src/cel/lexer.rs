@@ -1,5 +1,7 @@
 //! Tokens of CEL, cut as the grammar of cel-go cuts them: the longest match wins.
 
+use crate::Minor;
+
 /// A token: what it is and the code points it covers.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Token {
@@ -34,7 +36,7 @@ const PUNCT: [&str; 23] =
     ["==", "!=", "<=", ">=", "&&", "||", "<", ">", "[", "]", "{", "}", "(", ")", ".", ",", "-", "!", "?", ":", "+", "*", "/"];
 
 /// Cuts the whole text.
-pub(super) fn tokens(text: &[char]) -> Result<Vec<Token>, LexError> {
+pub(super) fn tokens(text: &[char], minor: Minor) -> Result<Vec<Token>, LexError> {
     let mut found = Vec::new();
     let mut i = 0;
     while let Some(&c) = text.get(i) {
@@ -47,6 +49,10 @@ pub(super) fn tokens(text: &[char]) -> Result<Vec<Token>, LexError> {
                 i += 1;
             }
             continue;
+        }
+        // The grammar of the older releases has no backticks.
+        if c == '`' && minor < Minor::V1_33 {
+            return Err(unknown(i, c));
         }
         let (kind, end) = one(text, i)?;
         found.push(Token { kind, at: offset(i) });
@@ -82,8 +88,12 @@ fn one(text: &[char], i: usize) -> Result<(Tok, usize), LexError> {
     }
     match PUNCT.into_iter().find(|p| two.starts_with(p)) {
         Some(punct) => Ok((Tok::Punct(punct), i + punct.len())),
-        None => Err(LexError { at: offset(i), message: format!("Syntax error: token recognition error at: '{c}'") }),
+        None => Err(unknown(i, c)),
     }
+}
+
+fn unknown(i: usize, c: char) -> LexError {
+    LexError { at: offset(i), message: format!("Syntax error: token recognition error at: '{c}'") }
 }
 
 fn number(text: &[char], i: usize) -> (Tok, usize) {

@@ -60,6 +60,6 @@ pub(super) fn call(overload: &str, args: &[Val], context: &Context<'_>) -> Calle
         .or_else(|| convert::call(overload, args))
         .or_else(|| quantity::call(overload, args))
         .or_else(|| semver::call(overload, args))
-        .or_else(|| named::call(overload, args));
+        .or_else(|| named::call(overload, args, context));
     known.unwrap_or_else(|| Err(format!("the function {overload} is not evaluated here")))
 }

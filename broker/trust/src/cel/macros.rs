@@ -14,14 +14,21 @@ pub(super) fn global(p: &mut Parser, at: u32, function: &str, mut args: Vec<Expr
         let Some(arg) = args.pop() else { return p.call(at, function, args) };
         return match arg.kind {
             Kind::Select { operand, field, .. } => p.node(at, Kind::Select { operand, field, test: true }),
-            _ => refused(arg.at, "invalid argument to has() macro"),
+            _ => p.refuse(arg.at, "invalid argument to has() macro".to_owned()),
         };
     }
     p.call(at, function, args)
 }
 
-/// A call on a receiver.
+/// A call on a receiver. A macro says what is wrong with the first of its arguments only.
 pub(super) fn receiver(p: &mut Parser, at: u32, function: &str, target: Expr, args: Vec<Expr>) -> Parsing<Expr> {
+    match expanded(p, at, function, target, args) {
+        Err(ParseFault::Refused { at, message }) => p.refuse(at, message),
+        other => other,
+    }
+}
+
+fn expanded(p: &mut Parser, at: u32, function: &str, target: Expr, args: Vec<Expr>) -> Parsing<Expr> {
     let two = p.minor >= Minor::V1_32;
     let mut rest = args.clone().into_iter();
     let mut m = Maker { p, at };

@@ -40,6 +40,8 @@ pub enum EvaluateFault {
     Failed {
         /// The reason, in the words of cel-go where it is one of the frequent ones.
         message: String,
+        /// Whether every run says it in the same words. A loop over a map fails at whichever entry comes first, which is random.
+        certain: bool,
     },
     /// The evaluation costs more than the API server allows.
     #[error("operation cancelled: actual cost limit exceeded")]

@@ -4,6 +4,7 @@
 mod primary;
 
 use super::ast::{Expr, Kind, MAX_HEIGHT};
+use super::check::Issue;
 use super::lexer::{self, Tok, Token};
 use super::macros;
 use super::value::Val;
@@ -17,8 +18,17 @@ const MAX_NODES: u32 = 20_000;
 
 /// Why there is no tree.
 #[derive(Debug)]
+pub(super) enum Unparsed {
+    /// The text is refused, for each of these.
+    Refused(Vec<Issue>),
+    /// The text is beyond what is decided here.
+    Beyond(&'static str),
+}
+
+/// Why one part cannot be read.
+#[derive(Debug)]
 pub(super) enum ParseFault {
-    /// The text is refused: at which code point, and why.
+    /// The part is refused: at which code point, and why.
     Refused { at: u32, message: String },
     /// The text is beyond what is decided here.
     Beyond(&'static str),
@@ -33,13 +43,17 @@ pub(super) struct Parsed {
 pub(super) type Parsing<T> = Result<T, ParseFault>;
 
 /// Reads a whole expression.
-pub(super) fn parse(text: &[char], minor: Minor) -> Parsing<Parsed> {
-    let tokens = lexer::tokens(text).map_err(|e| ParseFault::Refused { at: e.at, message: e.message })?;
-    let mut parser = Parser { tokens, next: 0, depth: 0, ids: 0, minor };
-    let root = parser.expr()?;
-    match parser.peek() {
-        Tok::End => Ok(Parsed { root }),
-        _ => parser.unexpected(),
+pub(super) fn parse(text: &[char], minor: Minor) -> Result<Parsed, Unparsed> {
+    let tokens = lexer::tokens(text, minor).map_err(|e| Unparsed::Refused(vec![Issue { at: e.at, message: e.message }]))?;
+    let mut parser = Parser { tokens, next: 0, depth: 0, ids: 0, minor, issues: Vec::new() };
+    let root = parser.whole();
+    let issues = parser.issues;
+    match root {
+        Ok(root) if issues.is_empty() => Ok(Parsed { root }),
+        Ok(_) => Err(Unparsed::Refused(issues)),
+        // cel-go does not look at all of what it could not read whole.
+        Err(ParseFault::Refused { at, message }) => Err(Unparsed::Refused(vec![Issue { at, message }])),
+        Err(ParseFault::Beyond(reason)) => Err(Unparsed::Beyond(reason)),
     }
 }
 
@@ -50,9 +64,25 @@ pub(super) struct Parser {
     depth: u32,
     ids: u32,
     pub(super) minor: Minor,
+    /// What is refused although it follows the grammar. cel-go reads on after each, so one text may have several.
+    issues: Vec<Issue>,
 }
 
 impl Parser {
+    fn whole(&mut self) -> Parsing<Expr> {
+        let root = self.expr()?;
+        match self.peek() {
+            Tok::End => Ok(root),
+            _ => self.unexpected(),
+        }
+    }
+
+    /// Notes an issue. A node stands in for the refused part; as in cel-go, no macro takes it for a name or a selection.
+    pub(super) fn refuse(&mut self, at: u32, message: String) -> Parsing<Expr> {
+        self.issues.push(Issue { at, message });
+        self.node(at, Kind::Literal(Val::Null))
+    }
+
     /// A new node; an error when it stands too high.
     pub(super) fn node(&mut self, at: u32, kind: Kind) -> Parsing<Expr> {
         self.ids += 1;
@@ -223,7 +253,7 @@ impl Parser {
         };
         self.next += 1;
         if escaped && self.minor < Minor::V1_37 {
-            return Err(ParseFault::Refused { at: name_at, message: "unsupported syntax: '`'".to_owned() });
+            self.issues.push(Issue { at: name_at, message: "unsupported syntax: '`'".to_owned() });
         }
         if optional {
             let field = self.node(name_at, Kind::Literal(Val::from(name)))?;

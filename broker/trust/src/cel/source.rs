@@ -2,9 +2,17 @@
 
 use super::check::Issue;
 
-/// The messages of all issues, by place.
+/// More issues are only counted.
+const MOST: usize = 100;
+
+/// The messages of the issues, by place. The issues come in the order in which they were found.
 pub(super) fn report(text: &[char], issues: &[Issue]) -> String {
-    let printed: Vec<String> = issues.iter().map(|issue| one(text, issue)).collect();
+    let mut kept: Vec<&Issue> = issues.iter().take(MOST).collect();
+    kept.sort_by_key(|issue| issue.at);
+    let mut printed: Vec<String> = kept.into_iter().map(|issue| one(text, issue)).collect();
+    if issues.len() > MOST {
+        printed.push(format!("{} more errors were truncated", issues.len() - MOST));
+    }
     printed.join("\n")
 }
 

@@ -111,6 +111,77 @@ fn refusals_are_in_the_words_of_the_api_server() {
     }
 }
 
+/// The messages of a refusal, without the places in the text.
+fn issues(minor: Minor, text: &str) -> Vec<String> {
+    let Err(CompileFault::Refused { message }) = Environment::new(minor).compile(Scope::Claims, text) else { return Vec::new() };
+    let lines = message.lines().filter_map(|line| line.strip_prefix("ERROR: <input>:"));
+    lines.map(|line| line.splitn(3, ':').nth(2).unwrap().trim().to_owned()).collect()
+}
+
+#[test]
+fn every_issue_of_a_text_is_told() {
+    for (text, expected) in [
+        (
+            "has(1) || as || 9223372036854775808",
+            ["invalid argument to has() macro", "reserved identifier: as", "invalid int literal"].as_slice(),
+        ),
+        ("as(has(1), nope) == has(as)", &["reserved identifier: as", "reserved identifier: as", "invalid argument to has() macro"]),
+        ("[1].all(2, has(3))", &["argument must be a simple name", "invalid argument to has() macro"]),
+        ("claims.`a` || has(claims.`b`)", &["unsupported syntax: '`'", "unsupported syntax: '`'"]),
+        ("{9223372036854775808", &["Syntax error: mismatched input '<EOF>'"]),
+        ("[nope, other]", &["undeclared reference to 'nope' (in container '')", "undeclared reference to 'other' (in container '')"]),
+        ("timestamp('x') == duration('y')", &["found no matching overload for '_==_' applied to '(timestamp, duration)'"]),
+        ("[timestamp('x')] == [timestamp('y')]", &["invalid timestamp argument", "invalid timestamp argument"]),
+    ] {
+        assert_eq!(issues(Minor::V1_36, text), expected, "{text}");
+    }
+    let many = vec!["nope"; 103].join(" || ");
+    let Err(CompileFault::Refused { message }) = Environment::new(Minor::V1_36).compile(Scope::Claims, &many) else { panic!("{many}") };
+    assert_eq!((message.matches("ERROR: ").count(), message.lines().next_back()), (100, Some("3 more errors were truncated")));
+}
+
+#[test]
+fn old_releases_read_texts_in_their_own_way() {
+    assert_eq!(issues(Minor::V1_32, "claims.`a`"), ["Syntax error: token recognition error at: '`'"]);
+    assert_eq!(issues(Minor::V1_33, "claims.`a`"), ["unsupported syntax: '`'"]);
+    // The target of optMap is checked twice, and keeps the type of the first time.
+    assert_eq!(issues(Minor::V1_31, "optional.of([]).optMap(z, z)").len(), 1);
+    assert_eq!(issues(Minor::V1_32, "optional.of([]).optMap(z, z)").len(), 0);
+    let range = "expression of type 'null' cannot be range of a comprehension (must be list, map, or dynamic)";
+    assert_eq!(issues(Minor::V1_32, "null.all(v, w, true)"), [range]);
+    let open = Environment::new(Minor::V1_32).compile(Scope::Claims, "null.all(v, w, 1 == w)");
+    assert!(matches!(open, Err(CompileFault::Undetermined(_))), "{open:?}");
+    assert_eq!(issues(Minor::V1_33, "null.all(v, w, 1 == w)"), [range]);
+    assert_eq!(issues(Minor::V1_30, "'%s'.format([{'a': 'x', 'b': claims}])"), [""; 0]);
+    assert_eq!(issues(Minor::V1_30, "'%s'.format([string([1, dyn('a')].size())])").len(), 1);
+    let message = |minor, text: &str| {
+        let evaluated =
+            Environment::new(minor).compile(Scope::Claims, text).map(|expression| expression.evaluate(Input::Claims(&inputs().0)));
+        match evaluated {
+            Ok(Err(EvaluateFault::Failed { message, .. })) | Err(CompileFault::Refused { message }) => message,
+            other => format!("{other:?}"),
+        }
+    };
+    assert_eq!(message(Minor::V1_31, "has(dyn(timestamp).a)"), "no such attribute(s): timestamp");
+    assert_eq!(message(Minor::V1_32, "has(dyn(timestamp).a)"), "program instantiation failed: reference to undefined type: timestamp");
+    let range = "1 in [['b']][3].transformList(v, w, v)";
+    assert_eq!(message(Minor::V1_32, range), "unsupported comprehension range type: *types.Err");
+    assert_eq!(message(Minor::V1_33, range), "index out of bounds: 3");
+    for (text, name) in [("dyn(format.named('uuid').value()) in ['a']", "cel.Format"), ("dyn(semver('1.2.3')) in ['a']", "cel.Semver")] {
+        assert_eq!(message(Minor::V1_36, text), format!("internal error: runtime error: hash of unhashable type {name}"));
+    }
+}
+
+#[test]
+fn an_optional_of_all_claims_has_no_value_to_select_from() {
+    for text in ["optional.of(claims).sub", "optional.of(dyn(optional.of(claims))).sub"] {
+        assert_eq!(outcome(&Environment::new(Minor::V1_36), Scope::Claims, text).as_deref(), Some("fails"), "{text}");
+        assert_ne!(outcome(&Environment::new(Minor::V1_37), Scope::Claims, text), None, "{text}");
+    }
+    let nothing = "optional.of(dyn(optional.none())).a.hasValue()";
+    assert_eq!(outcome(&Environment::new(Minor::V1_36), Scope::Claims, nothing).as_deref(), Some("bool = bool:false"));
+}
+
 #[test]
 fn a_list_from_split_is_no_list_of_strings_to_a_mapping() {
     let environment = Environment::new(Minor::V1_36);

@@ -62,7 +62,6 @@ pub(super) fn validate(root: &Expr, checked: &Checked, minor: Minor) -> Result<V
             _ => {}
         }
     }
-    issues.sort_by_key(|i| i.at);
     Ok(issues)
 }
 
@@ -79,14 +78,26 @@ fn part(checked: &Checked, e: &Expr, optional: bool) -> Result<Type, String> {
     t.parts().first().map(|t| (*t).clone()).ok_or_else(|| "an optional element whose type is not known to be optional".to_owned())
 }
 
-/// The nodes within calls of `format`, whose lists may be mixed; in 1.30 only the arguments themselves.
+/// The nodes within calls of `format`, whose lists may be mixed; in 1.30 only the arguments themselves and what is in their literals.
 fn exempt(root: &Expr, minor: Minor) -> HashSet<u32> {
     let formats = root.walk().into_iter().filter(|e| matches!(&e.kind, Kind::Call { function, .. } if function == "format"));
     let within = |e: &Expr| -> Vec<u32> {
-        let nodes = if minor == Minor::V1_30 { e.children() } else { e.walk() };
+        let nodes = if minor == Minor::V1_30 { within_literals(e) } else { e.walk() };
         nodes.into_iter().map(|n| n.id).filter(|id| *id != e.id).collect()
     };
     formats.flat_map(within).collect()
+}
+
+fn within_literals(call: &Expr) -> Vec<&Expr> {
+    let mut open = call.children();
+    let mut found = Vec::new();
+    while let Some(next) = open.pop() {
+        found.push(next);
+        if matches!(next.kind, Kind::List(_) | Kind::Map(_)) {
+            open.extend(next.children());
+        }
+    }
+    found
 }
 
 fn literal(function: &str, args: &[Expr], issues: &mut Vec<Issue>) -> Result<(), String> {

@@ -165,7 +165,11 @@ impl Val {
             Self::List(l) => Some(Self::List(l.native())),
             Self::Map(m) => Some(Self::Map(m.native())),
             Self::Type(name) => Some(Self::Str(name)),
-            Self::Lazy(_) | Self::Optional(_) | Self::Url(_) | Self::Ip(_) | Self::Prefix(_) => None,
+            Self::Optional(None) => Some(Self::Null),
+            Self::Optional(Some(inner)) => (*inner).clone().native(),
+            // The claims have no native value, and say so with an error in its place.
+            Self::Lazy(lazy) if lazy.type_name == "kubernetes.claims" => Some(Self::no_overload()),
+            Self::Lazy(_) | Self::Url(_) | Self::Ip(_) | Self::Prefix(_) => None,
             Self::Quantity(_) | Self::Semver(_) | Self::Format(_) => None,
             other => Some(other),
         }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{LoadFault, MAX_BYTES, Refusal, Undetermined};
-use crate::Code;
 use crate::go::json::{Json, JsonFault, MAX_DEPTH};
 use crate::go::yaml::{self, Fault, Limit};
+use crate::{Code, Minor};
 
 /// A file's first document.
 pub(super) struct Document {
@@ -18,14 +18,14 @@ pub(super) struct Document {
 }
 
 /// Reads a file.
-pub(super) fn read(bytes: &[u8]) -> Result<Document, LoadFault> {
+pub(super) fn read(bytes: &[u8], minor: Minor) -> Result<Document, LoadFault> {
     if bytes.is_empty() {
         return Err(Refusal::exact(Code::EmptyFile, "empty config data").into());
     }
     if bytes.len() > MAX_BYTES {
         return Err(Undetermined::new(Code::TooLarge, format!("the file is longer than {MAX_BYTES} bytes")).into());
     }
-    if String::from_utf8_lossy(bytes).trim_start().starts_with('{') { read_json(bytes) } else { read_yaml(bytes) }
+    if String::from_utf8_lossy(bytes).trim_start().starts_with('{') { read_json(bytes) } else { read_yaml(bytes, minor) }
 }
 
 fn read_json(bytes: &[u8]) -> Result<Document, LoadFault> {
@@ -43,9 +43,15 @@ fn read_json(bytes: &[u8]) -> Result<Document, LoadFault> {
     Ok(Document { value, lines, duplicates: None, second_document: false })
 }
 
-fn read_yaml(bytes: &[u8]) -> Result<Document, LoadFault> {
+fn read_yaml(bytes: &[u8], minor: Minor) -> Result<Document, LoadFault> {
     let document = yaml::read(bytes).map_err(|fault| match fault {
-        Fault::Refused { message, exact, line } => LoadFault::from(Refusal { code: Code::NotYaml, message, exact, line }),
+        Fault::Refused { mut message, exact, line } => {
+            // The library of 1.30 begins this one with a capital.
+            if minor == Minor::V1_30 && message.starts_with("unsupported map key") {
+                message.replace_range(..1, "U");
+            }
+            LoadFault::from(Refusal { code: Code::NotYaml, message, exact, line })
+        }
         Fault::Undetermined(Limit::Depth) => too_deep(),
         Fault::Undetermined(Limit::Size) => {
             Undetermined::new(Code::TooLarge, "the file has too many nodes, or aliases repeat too much").into()

@@ -54,6 +54,12 @@ fn every_version_is_known_from_its_minor_on() {
 }
 
 #[test]
+fn a_key_that_no_json_has_is_told_in_the_words_of_the_release() {
+    assert_eq!(refusal("~: x\n", Minor::V1_30).1, "Unsupported map key of type: %!s(<nil>), key: <nil>, value: \"x\"");
+    assert_eq!(refusal("~: x\n", Minor::V1_31).1, "unsupported map key of type: %!s(<nil>), key: <nil>, value: \"x\"");
+}
+
+#[test]
 fn refusals_are_in_the_words_of_the_apiserver() {
     let username = "jwt:\n- claimMappings:\n    username:\n      prefix: ";
     for (text, code, message) in [

@@ -29,10 +29,22 @@ pub(crate) enum UrlFault {
 /// `url.Parse`.
 pub(crate) fn parse(text: &str) -> Result<Url, UrlFault> {
     let (rest, fragment) = text.split_once('#').unwrap_or((text, ""));
-    let mut url = parse_rest(rest).map_err(|fault| wrap(fault, rest))?;
+    let mut url = parse_part(rest, Reader::Any).map_err(|fault| wrap(fault, rest))?;
     unescape(fragment, Part::Other).map_err(|fault| wrap(fault, text))?;
     url.fragment = !fragment.is_empty();
     Ok(url)
+}
+
+/// `url.ParseRequestURI`, which takes a URL with a scheme, or a path, and knows no fragment.
+pub(crate) fn parse_request(text: &str) -> Result<Url, UrlFault> {
+    let parsed = if text.is_empty() { Err(refused("empty url")) } else { parse_part(text, Reader::Request) };
+    parsed.map_err(|fault| wrap(fault, text))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    Any,
+    Request,
 }
 
 fn wrap(fault: UrlFault, text: &str) -> UrlFault {
@@ -46,7 +58,7 @@ fn refused(reason: impl Into<String>) -> UrlFault {
     UrlFault::Refused(reason.into())
 }
 
-fn parse_rest(text: &str) -> Result<Url, UrlFault> {
+fn parse_part(text: &str, reader: Reader) -> Result<Url, UrlFault> {
     if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
         return Err(refused("net/url: invalid control character in URL"));
     }
@@ -62,12 +74,15 @@ fn parse_rest(text: &str) -> Result<Url, UrlFault> {
         if !scheme.is_empty() {
             return Ok(url);
         }
+        if reader == Reader::Request {
+            return Err(refused("invalid URI for request"));
+        }
         if rest.split('/').next().is_some_and(|segment| segment.contains(':')) {
             return Err(refused("first path segment in URL cannot contain colon"));
         }
     }
     let mut path = rest;
-    if let Some(authority) = rest.strip_prefix("//").filter(|_| !scheme.is_empty() || !rest.starts_with("///")) {
+    if let Some(authority) = rest.strip_prefix("//").filter(|_| !scheme.is_empty() || (reader == Reader::Any && !rest.starts_with("///"))) {
         let end = authority.find('/').unwrap_or(authority.len());
         let (authority, after) = authority.split_at(end);
         url.user = parse_authority(&url.scheme, authority)?;
@@ -208,5 +223,20 @@ mod tests {
             assert_eq!(parse(text), Err(UrlFault::Refused(reason.to_owned())), "{text}");
         }
         assert!(matches!(parse("https://a:1:2"), Err(UrlFault::Undetermined(_))));
+    }
+
+    #[test]
+    fn a_request_is_a_path_or_has_a_scheme() {
+        for text in ["/a", "//a b", "a:b", "https://u@a/#f", "*", "https://a/%41"] {
+            assert!(parse_request(text).is_ok(), "{text}");
+        }
+        for (text, reason) in [
+            ("", "parse \"\": empty url"),
+            ("a", "parse \"a\": invalid URI for request"),
+            ("#a", "parse \"#a\": invalid URI for request"),
+            ("/%", "parse \"/%\": invalid URL escape \"%\""),
+        ] {
+            assert_eq!(parse_request(text), Err(UrlFault::Refused(reason.to_owned())), "{text}");
+        }
     }
 }

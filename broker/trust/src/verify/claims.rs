@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::{End, Rejection, Stage};
-use crate::cel::{Expression, Input};
+use crate::cel::{Expression, Input, TOO_DEEP};
 use crate::config::Undetermined;
 use crate::go::json::Json;
 use crate::go::quote::{quote, quote_list};
@@ -48,6 +48,11 @@ impl<'a> ClaimsView<'a> {
                     view.failing.insert(name.clone(), format!("claim {} failed to unmarshal: {reason}", quote(name)));
                 }
             }
+        }
+        if minor >= Minor::V1_34 {
+            // Since then a claim is only looked at where an expression uses it.
+            let deep = std::mem::take(&mut view.deep).into_iter();
+            view.failing.extend(deep.map(|name| (name, TOO_DEEP.to_owned())));
         }
         if minor <= Minor::V1_33 && !view.failing.is_empty() {
             // All claims are converted before any expression runs.

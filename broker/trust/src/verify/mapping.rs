@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::claims::ClaimsView;
 use super::{End, Rejection, Stage, User, text_list};
-use crate::cel::{EvaluateFault, Expression, Input, Value};
+use crate::cel::{EvaluateFault, Expression, Input, TOO_DEEP_HERE, Value};
 use crate::config::{PrefixedClaimOrExpression, Undetermined};
 use crate::go::json::Json;
 use crate::go::quote::quote;
@@ -45,13 +45,14 @@ pub(super) fn failed(stage: Stage, code: Code, before: &str, failure: &Failure) 
 pub(super) fn evaluate(expression: &Expression, input: Input<'_>) -> Result<Result<Value, Failure>, Undetermined> {
     let (reason, exact) = match expression.evaluate(input) {
         Ok(value) => return Ok(Ok(value)),
-        Err(EvaluateFault::Failed { message }) => {
-            let exact = is_exact(&message);
+        Err(EvaluateFault::Failed { message, certain }) => {
+            let exact = certain && is_exact(&message);
             (message, exact)
         }
         Err(EvaluateFault::CostLimit) => ("operation cancelled: actual cost limit exceeded".to_owned(), true),
         Err(EvaluateFault::Undetermined(undetermined)) => {
-            return Err(Undetermined::new(Code::ExpressionUndetermined, format!("{}: {}", undetermined.expression, undetermined.reason)));
+            let code = if undetermined.reason == TOO_DEEP_HERE { Code::TooDeep } else { Code::ExpressionUndetermined };
+            return Err(Undetermined::new(code, format!("{}: {}", undetermined.expression, undetermined.reason)));
         }
     };
     Ok(Err(Failure { message: format!("expression '{}' resulted in error: {reason}", expression.text()), exact }))

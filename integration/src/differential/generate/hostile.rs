@@ -2,6 +2,7 @@
 //! start, and constants that fail while the program is made. [`Maker`](super::expression::Maker) mixes these with the usual forms.
 
 use super::expression::{Maker, Scope};
+use super::{optional, several};
 use crate::differential::node::Node;
 use crate::differential::random::Random;
 
@@ -393,6 +394,14 @@ pub(crate) fn form(random: &mut Random, wanted: &str) -> Option<&'static str> {
 pub(crate) fn expression(random: &mut Random, scope: Scope, wanted: &str) -> String {
     if random.percent(6) {
         return random.pick(&LITERALS).to_owned();
+    }
+    if random.percent(5) {
+        return several::expression(random);
+    }
+    if random.percent(15)
+        && let Some(text) = optional::expression(random, scope, wanted)
+    {
+        return text;
     }
     let depth = random.one(&[1, 1, 2, 2, 3]);
     let text = Maker::hostile(random, scope).expression(wanted, depth);

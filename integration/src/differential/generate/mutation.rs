@@ -1,6 +1,7 @@
 //! Changes of a sound configuration.
 
 use super::config::HUB;
+use super::several;
 use crate::differential::case::{ConfigText, Form};
 use crate::differential::keys::SigningKeys;
 use crate::differential::node::Node;
@@ -9,7 +10,7 @@ use crate::differential::random::Random;
 /// One to three changes of the tree or of how it is written.
 pub(crate) fn change(random: &mut Random, config: &mut ConfigText, keys: &SigningKeys) {
     for _ in 0..random.one(&[1, 1, 1, 2, 3]) {
-        match random.below(20) {
+        match random.below(22) {
             0..=3 => anywhere(random, &mut config.tree),
             4 => top(random, &mut config.tree),
             5 => writing(random, config),
@@ -18,6 +19,11 @@ pub(crate) fn change(random: &mut Random, config: &mut ConfigText, keys: &Signin
             14..=15 => extras(random, &mut config.tree),
             16..=17 => rules(random, &mut config.tree),
             18 => anonymous(random, &mut config.tree),
+            19..=20 => {
+                if let Some(entry) = first(&mut config.tree) {
+                    several::change(random, entry);
+                }
+            }
             _ => entries(random, &mut config.tree),
         }
     }

@@ -40,12 +40,16 @@ impl Checker<'_> {
         if self.minor == Minor::V1_30 && matches!(name, "optional_type" | "optional") {
             self.beyond = Some("the name of the optional type in 1.30".to_owned());
         }
-        // Up to 1.31 the bare name has the type itself, and from 1.32 on the type of that type.
-        let bare = |t: Type| if self.minor <= Minor::V1_31 { t } else { Type::Of(Some(Arc::new(t))) };
+        // Up to 1.31 the bare name has the type itself, so that it is planned as a variable, which no run has. From 1.32 on it has the type of
+        // that type.
+        let bare = |name: &'static str, t: Type| match self.minor {
+            Minor::V1_30 | Minor::V1_31 => (Name::Variable { name: name.to_owned(), outermost: false }, t),
+            _ => (Name::Undefined(name), Type::Of(Some(Arc::new(t)))),
+        };
         let (meaning, t) = match (name, type_name(name)) {
             (_, Some((runtime, t))) => (Name::Type(runtime), t),
-            ("timestamp", None) => (Name::Undefined("timestamp"), bare(Type::Timestamp)),
-            ("duration", None) => (Name::Undefined("duration"), bare(Type::Duration)),
+            ("timestamp", None) => bare("timestamp", Type::Timestamp),
+            ("duration", None) => bare("duration", Type::Duration),
             _ => return self.undeclared(e, written),
         };
         self.found.names.insert(e.id, meaning);

@@ -71,6 +71,10 @@ fn kubernetes(minor: Minor, function: &str, overload: &str, args: &[Val], result
         "replace" | "split" => (size(args, 0) as f64 * 2.0 * 0.1).ceil() as u64,
         "join" => (result.cost_size() as f64 * 2.0 * 0.1).ceil() as u64,
         "find" | "findAll" => pattern(size(args, 0), size(args, 1)),
+        "validate" => match args.first() {
+            Some(Val::Format(format)) => ((1.0 + size(args, 1) as f64) * 0.1).ceil() as u64 * format.pattern_cost(),
+            _ => return None,
+        },
         "ip" if overload == "cidr_ip" => 1,
         "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver" => tenth(size(args, 0)),
         "ip.isCanonical" => (size(args, 0) as f64 * 2.0 * 0.1).ceil() as u64,

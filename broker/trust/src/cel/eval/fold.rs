@@ -22,7 +22,9 @@ impl Runner<'_> {
     pub(super) fn fold(&mut self, fold: &Arc<Loop>, scope: Option<usize>) -> Run<Val> {
         let range = self.eval(&fold.range, scope)?;
         let value = if range.is_error() {
-            range
+            // 1.32 forgets the error of the range where a loop has two variables.
+            let forgets = self.minor == Minor::V1_32 && fold.var2.is_some();
+            if forgets { Val::error("unsupported comprehension range type: *types.Err") } else { range }
         } else {
             match self.entries(&range, fold.var2.is_some())? {
                 Ok(entries) => self.iterate(fold, entries, scope)?,

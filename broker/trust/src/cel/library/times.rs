@@ -46,11 +46,13 @@ fn part(overload: &str, t: &Timestamp, c: &Civil) -> Option<i64> {
     })
 }
 
-/// Seconds east of UTC. Named zones other than UTC need a database and are not decided.
+/// Seconds east of UTC. Named zones other than UTC need a database and are not decided, but for names that none has: a zone starts with a
+/// capital, and what else lies beside them starts with `posix`, `right` or `localtime`.
 fn offset(zone: &str) -> Result<Option<i64>, String> {
     let Some((hours, minutes)) = zone.split_once(':') else {
         return match zone {
             "" | "UTC" => Ok(Some(0)),
+            _ if is_nowhere(zone) => Ok(None),
             _ => Err(format!("the time zone {zone:?}")),
         };
     };
@@ -58,4 +60,25 @@ fn offset(zone: &str) -> Result<Option<i64>, String> {
     let (hours, minutes) = (i64::from(hours), i64::from(minutes));
     let total = if zone.starts_with('-') { hours * 60 - minutes } else { hours * 60 + minutes };
     Ok(Some(total * 60))
+}
+
+fn is_nowhere(zone: &str) -> bool {
+    let beside = ["posix", "right", "localtime"].iter().any(|name| zone.starts_with(name));
+    let plain = zone.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
+    plain && !beside && zone.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit()) && !zone.contains("..")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_that_no_database_has() {
+        for zone in ["tenant-a", "012", "a.b.c"] {
+            assert_eq!(offset(zone), Ok(None), "{zone}");
+        }
+        for zone in ["Europe/Berlin", "GMT", "right", "posixrules", "a/b", "Local"] {
+            assert!(offset(zone).is_err(), "{zone}");
+        }
+    }
 }

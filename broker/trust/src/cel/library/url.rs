@@ -2,7 +2,7 @@
 
 use super::super::value::{List, Map, Val};
 use super::Called;
-use crate::go::quote::quote;
+use crate::go::url::{UrlFault, parse_request};
 
 /// A URL, in the parts that can be asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,32 +15,31 @@ pub(in crate::cel) struct Url {
 }
 
 /// What a text is.
-enum Reading {
+pub(super) enum Reading {
     Is(Url),
-    IsNot(&'static str),
-    /// Written in a way that is not decided here.
+    /// A URL whose parts are not decided here.
     Odd,
+    /// No URL, in the words of Go.
+    IsNot(String),
+    /// It depends on the release of Go whether it is one.
+    Open,
 }
 
 /// Reads a URL as a request line has it: absolute, or a path. The fragment is cut off only in a second reading, as Go does it.
-fn read(text: &str) -> Reading {
-    if text.bytes().any(|b| b < 0x20 || b == 0x7f) {
-        return Reading::IsNot("invalid control character in URL");
-    }
-    if text.is_empty() {
-        return Reading::IsNot("empty url");
+pub(super) fn read(text: &str) -> Reading {
+    match parse_request(text) {
+        Ok(_) => {}
+        Err(UrlFault::Refused(reason)) => return Reading::IsNot(reason),
+        Err(UrlFault::Undetermined(_)) => return Reading::Open,
     }
     // Escapes, users, fragments and what is not ASCII have rules of their own.
     if !text.is_ascii() || text.contains(['%', '@', '#', '\\', '"', '<', '>', '^', '`', '{', '|', '}', ' ', '*']) {
         return Reading::Odd;
     }
-    let (scheme, rest) = match scheme(text) {
-        Ok(found) => found,
-        Err(message) => return Reading::IsNot(message),
-    };
+    let (scheme, rest) = scheme(text);
     let (rest, query) = rest.split_once('?').map_or((rest, None), |(r, q)| (r, Some(q.to_owned())));
     if !rest.starts_with('/') {
-        return if scheme.is_empty() { Reading::IsNot("invalid URI for request") } else { Reading::Odd };
+        return Reading::Odd;
     }
     let (host, path) = match rest.strip_prefix("//").filter(|_| !scheme.is_empty()) {
         Some(tail) => tail.split_at(tail.find('/').unwrap_or(tail.len())),
@@ -55,9 +54,6 @@ fn read(text: &str) -> Reading {
     if after_name.matches(':').count() > 1 || (scheme.is_empty() && rest.starts_with("//")) {
         return Reading::Odd;
     }
-    if after_name.split_once(':').is_some_and(|(_, port)| !port.bytes().all(|b| b.is_ascii_digit())) {
-        return Reading::IsNot("invalid port");
-    }
     Reading::Is(Url { scheme: scheme.to_ascii_lowercase(), host: host.to_owned(), path: path.to_owned(), query, fragment: String::new() })
 }
 
@@ -69,17 +65,10 @@ fn ipv6_literal(host: &str) -> Option<(&str, &str)> {
 }
 
 /// The scheme and what follows it.
-fn scheme(text: &str) -> Result<(&str, &str), &'static str> {
-    for (i, c) in text.char_indices() {
-        match c {
-            'a'..='z' | 'A'..='Z' => {}
-            '0'..='9' | '+' | '-' | '.' if i > 0 => {}
-            ':' if i == 0 => return Err("missing protocol scheme"),
-            ':' => return Ok((text.get(..i).unwrap_or_default(), text.get(i + 1..).unwrap_or_default())),
-            _ => break,
-        }
-    }
-    Ok(("", text))
+fn scheme(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c)).unwrap_or(text.len());
+    let starts = text.starts_with(|c: char| c.is_ascii_alphabetic());
+    text.split_at_checked(end).and_then(|(name, rest)| Some((name, rest.strip_prefix(':')?))).filter(|_| starts).unwrap_or(("", text))
 }
 
 pub(super) fn call(overload: &str, args: &[Val]) -> Option<Called> {
@@ -91,15 +80,13 @@ pub(super) fn call(overload: &str, args: &[Val]) -> Option<Called> {
     match (overload, args) {
         ("string_to_url", [Val::Str(s)]) => Some(match read(s) {
             Reading::Is(url) => Ok(Val::Url(url.into())),
-            Reading::IsNot(message) => {
-                Ok(Val::error(format!("URL parse error during conversion from string: parse {}: {message}", quote(s))))
-            }
-            Reading::Odd => Err(format!("the URL {s:?}")),
+            Reading::IsNot(reason) => Ok(Val::error(format!("URL parse error during conversion from string: {reason}"))),
+            Reading::Odd | Reading::Open => Err(format!("the URL {s:?}")),
         }),
         ("is_url_string", [Val::Str(s)]) => Some(match read(s) {
-            Reading::Is(_) => Ok(Val::Bool(true)),
+            Reading::Is(_) | Reading::Odd => Ok(Val::Bool(true)),
             Reading::IsNot(_) => Ok(Val::Bool(false)),
-            Reading::Odd => Err(format!("the URL {s:?}")),
+            Reading::Open => Err(format!("the URL {s:?}")),
         }),
         ("url_get_scheme", [Val::Url(u)]) => text(&u.scheme),
         ("url_get_host", [Val::Url(u)]) => text(&u.host),

@@ -24,11 +24,11 @@ impl Parser {
             _ => return self.compound(at),
         };
         self.next += 1;
-        let value = value.map_err(|message| match message {
-            literal::BROKEN_TEXT => ParseFault::Beyond(message),
-            _ => ParseFault::Refused { at, message: message.to_owned() },
-        })?;
-        self.node(at, Kind::Literal(value))
+        match value {
+            Ok(value) => self.node(at, Kind::Literal(value)),
+            Err(literal::BROKEN_TEXT) => Err(ParseFault::Beyond(literal::BROKEN_TEXT)),
+            Err(message) => self.refuse(at, message.to_owned()),
+        }
     }
 
     fn compound(&mut self, at: u32) -> Parsing<Expr> {
@@ -51,7 +51,13 @@ impl Parser {
         let name_at = self.at();
         self.next += 1;
         if RESERVED.contains(&name.as_str()) {
-            return Err(ParseFault::Refused { at: name_at, message: format!("reserved identifier: {name}") });
+            let before = self.issues.len();
+            if self.eat("(") {
+                self.arguments()?;
+            }
+            // cel-go does not look at the arguments of such a call.
+            self.issues.truncate(before);
+            return self.refuse(at, format!("reserved identifier: {name}"));
         }
         let full = format!("{dot}{name}");
         let open = self.at();

@@ -74,6 +74,8 @@ fn a_number_beyond_a_double_fails_where_it_is_used() {
                 assert_eq!((found.message, found.exact), (format!("expression '{expression}' resulted in error: {reason}"), true));
             }
         }
+        // Which claim is looked at first is random, and so are the words.
+        assert!(!rejection(with_claim("dyn(claims).filter(name, name)", Minor::V1_36, claim)).exact);
         assert_eq!(rejected(with_claim("claims.sub", Minor::V1_33, claim)).0, Code::ClaimsNotConvertible, "all are converted before 1.34");
     }
 }
@@ -84,11 +86,16 @@ fn a_claim_that_nests_deep_is_left_alone_where_nothing_uses_it() {
         let deep = "[".repeat(depth) + &"]".repeat(depth);
         for minor in [Minor::V1_33, Minor::V1_36] {
             assert_eq!(user(with_claim("claims.sub", minor, &deep)).extra.get("a.b/c").unwrap(), &["s"]);
-            for expression in ["string(size(claims.odd))", "claims[claims.sub]", "string(dyn(claims) == 1)"] {
-                assert!(
-                    matches!(with_claim(expression, minor, &deep), Outcome::Undetermined(undetermined) if undetermined.code == Code::TooDeep)
-                );
-            }
+            let open =
+                |expression| matches!(with_claim(expression, minor, &deep), Outcome::Undetermined(found) if found.code == Code::TooDeep);
+            assert!(["string(size(claims.odd))", "string(has(claims.odd))", "claims[?'odd'].orValue('')"].into_iter().all(open));
+            // Before 1.34 every claim is part of what such an expression is evaluated on.
+            assert!(minor == Minor::V1_36 || ["claims[claims.sub]", "string(dyn(claims) == 1)"].into_iter().all(open));
+        }
+        let since = |expression| with_claim(expression, Minor::V1_36, &deep);
+        assert_eq!(rejection(since("claims[claims.sub]")).message, "expression 'claims[claims.sub]' resulted in error: no such key: s");
+        for (expression, value) in [("claims['su' + 'b']", "s"), ("string(claims.odd == 1 || true)", "true")] {
+            assert_eq!(user(since(expression)).extra.get("a.b/c").unwrap(), &[value]);
         }
     }
     let beyond = "[".repeat(10_001) + &"]".repeat(10_001);
