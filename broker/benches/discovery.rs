@@ -1,8 +1,10 @@
 //! The published documents beside an empty handler and beside SPIRE's oidc-discovery-provider:
-//! `cargo bench -p keyferry --bench discovery`, with `-- --markdown` for the text of `docs/benchmarks.md`.
+//! `cargo bench -p keyferry --bench discovery`, with `-- --markdown` for the text of
+//! `docs/benchmarks.md`.
 //!
-//! Every server is a process of its own, so that its CPU time and memory can be told apart, and so is the load. Everything is on
-//! loopback, bounded in count and time, and stops by itself in eight minutes. Where the peer cannot be built, its rows say why.
+//! Every server is a process of its own, so that its CPU time and memory can be told apart, and so
+//! is the load. Everything is on loopback, bounded in count and time, and stops by itself in eight
+//! minutes. Where the peer cannot be built, its rows say why.
 
 #![allow(unreachable_pub, reason = "a benchmark has no outside")]
 
@@ -77,7 +79,13 @@ fn main() -> ExitCode {
 }
 
 fn measured(markdown: bool) -> Outcome<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
     let figures = runtime.block_on(measure::all())?;
-    process::say(&if markdown { report::markdown(&figures) } else { report::text(&figures) })
+    process::say(&if markdown {
+        report::markdown(&figures)
+    } else {
+        report::text(&figures)
+    })
 }

@@ -1,8 +1,10 @@
-//! The benchmarks: `cargo bench -p keyferry --bench exchange`, with `-- --markdown` for the text of `docs/benchmarks.md`.
+//! The benchmarks: `cargo bench -p keyferry --bench exchange`, with `-- --markdown` for the text of
+//! `docs/benchmarks.md`.
 //!
-//! Everything is on loopback, bounded in count and time, and stops by itself in less than three minutes. The server under test is
-//! the one that `keyferry serve` runs, in this process; the load comes from this binary again, as a child process, so that the
-//! server's own CPU time can be told apart.
+//! Everything is on loopback, bounded in count and time, and stops by itself in less than three
+//! minutes. The server under test is the one that `keyferry serve` runs, in this process; the load
+//! comes from this binary again, as a child process, so that the server's own CPU time can be told
+//! apart.
 
 #![allow(unreachable_pub, reason = "a benchmark has no outside")]
 
@@ -57,10 +59,19 @@ fn main() -> ExitCode {
 
 fn measure(markdown: bool) -> Outcome<()> {
     // The runtime of `keyferry serve`.
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
     let figures = runtime.block_on(all())?;
-    plot::write_all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks"), &figures)?;
-    process::say(&if markdown { report::markdown(&figures) } else { report::text(&figures) })
+    plot::write_all(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks"),
+        &figures,
+    )?;
+    process::say(&if markdown {
+        report::markdown(&figures)
+    } else {
+        report::text(&figures)
+    })
 }
 
 async fn all() -> Outcome<Figures> {
@@ -77,5 +88,12 @@ async fn all() -> Outcome<Figures> {
     let memory = memory::measure().await?;
     process::complain("load on the hub ...\n")?;
     let hub_load = hub_load::measure().await?;
-    Ok(Figures { machine, throughput, stampede, slow_mint, memory, hub_load })
+    Ok(Figures {
+        machine,
+        throughput,
+        stampede,
+        slow_mint,
+        memory,
+        hub_load,
+    })
 }

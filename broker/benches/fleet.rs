@@ -1,9 +1,11 @@
-//! A fleet of TargetAccesses on one real hub: `cargo bench -p keyferry --bench fleet`, with `-- --markdown` for the text of
-//! `docs/benchmarks.md`, `--accesses N` for another number than 2,000 and `--minutes N` for another time of watching than 15.
+//! A fleet of TargetAccesses on one real hub: `cargo bench -p keyferry --bench fleet`, with `--
+//! --markdown` for the text of `docs/benchmarks.md`, `--accesses N` for another number than 2,000
+//! and `--minutes N` for another time of watching than 15.
 //!
-//! The hub is a kube-apiserver 1.36 with its etcd and kube-controller-manager on this machine, with the shipped installation and fences;
-//! Keyferry is the shipped binary, a process of its own, and has no more rights than the shipped ones. What it asked of the hub is read
-//! from the hub's own audit log.
+//! The hub is a kube-apiserver 1.36 with its etcd and kube-controller-manager on this machine, with
+//! the shipped installation and fences; Keyferry is the shipped binary, a process of its own, and
+//! has no more rights than the shipped ones. What it asked of the hub is read from the hub's own
+//! audit log.
 
 #![allow(unreachable_pub, reason = "a benchmark has no outside")]
 
@@ -54,8 +56,14 @@ fn main() -> ExitCode {
 
 fn measured(arguments: &[String]) -> Outcome<()> {
     let plan = Plan::of(arguments)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
     let figures = runtime.block_on(measure::all(plan))?;
     let markdown = arguments.iter().any(|argument| argument == "--markdown");
-    process::say(&if markdown { report::markdown(&figures) } else { report::text(&figures) })
+    process::say(&if markdown {
+        report::markdown(&figures)
+    } else {
+        report::text(&figures)
+    })
 }

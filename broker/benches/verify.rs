@@ -1,8 +1,9 @@
-//! How fast `verify` and `lint` answer: `cargo bench -p keyferry --bench verify`, with `-- --markdown` for the text of
-//! `docs/benchmarks.md`.
+//! How fast `verify` and `lint` answer: `cargo bench -p keyferry --bench verify`, with `--
+//! --markdown` for the text of `docs/benchmarks.md`.
 //!
-//! Evaluations are of every file of `auth-configs/` and every token of its vectors, beside kube-apiserver's own authenticator, asked about
-//! the same. Processes are the built binary on a shipped file, beside a process that does nothing. It stops by itself in a minute.
+//! Evaluations are of every file of `auth-configs/` and every token of its vectors, beside
+//! kube-apiserver's own authenticator, asked about the same. Processes are the built binary on a
+//! shipped file, beside a process that does nothing. It stops by itself in a minute.
 
 #![allow(unreachable_pub, reason = "a benchmark has no outside")]
 
@@ -58,20 +59,49 @@ fn measured(markdown: bool) -> Outcome<()> {
     }
     process::complain("processes ...\n")?;
     let started = processes::measure()?;
-    let tables = [rates(&work, &ours, &theirs, absent.as_deref()), times(&started)];
-    let rendered: Vec<String> = tables.iter().map(|table| if markdown { table.markdown() } else { table.text() }).collect();
+    let tables = [
+        rates(&work, &ours, &theirs, absent.as_deref()),
+        times(&started),
+    ];
+    let rendered: Vec<String> = tables
+        .iter()
+        .map(|table| {
+            if markdown {
+                table.markdown()
+            } else {
+                table.text()
+            }
+        })
+        .collect();
     process::say(&format!("{machine}\n\n{}", rendered.join("\n")))
 }
 
 fn rates(work: &work::Work, ours: &[f64], theirs: &[f64], absent: Option<&str>) -> Table {
     let row = |name: String, rates: &[f64]| match Spread::of(rates.iter().copied()) {
-        Some(Spread { least, median, most }) => vec![name, format!("{least:.0}"), format!("{median:.0}"), format!("{most:.0}")],
-        None => vec![format!("{name}: {}", absent.unwrap_or_default()), "-".to_owned(), "-".to_owned(), "-".to_owned()],
+        Some(Spread {
+            least,
+            median,
+            most,
+        }) => vec![
+            name,
+            format!("{least:.0}"),
+            format!("{median:.0}"),
+            format!("{most:.0}"),
+        ],
+        None => vec![
+            format!("{name}: {}", absent.unwrap_or_default()),
+            "-".to_owned(),
+            "-".to_owned(),
+            "-".to_owned(),
+        ],
     };
     let what = format!("{} files, {} tokens", work.files.len(), work.tokens());
     Table {
         head: vec!["evaluations/s of one thread", "least", "median", "most"],
-        rows: vec![row(format!("keyferry-trust, {what}"), ours), row(format!("{}, the same", peer::NAME), theirs)],
+        rows: vec![
+            row(format!("keyferry-trust, {what}"), ours),
+            row(format!("{}, the same", peer::NAME), theirs),
+        ],
     }
 }
 
@@ -79,9 +109,26 @@ fn times(started: &[processes::Subject]) -> Table {
     let row = |subject: &processes::Subject| {
         let mut sorted = subject.times.clone();
         sorted.sort_unstable_by(f64::total_cmp);
-        let at = |part: usize| sorted.get(sorted.len() * part / 100).map_or_else(|| "-".to_owned(), |time| format!("{time:.1}"));
-        let cpu = subject.cpu.map_or_else(|| "-".to_owned(), |cpu| format!("{:.1}", cpu / sorted.len().max(1) as f64));
-        vec![subject.name.to_owned(), at(0), at(50), at(95), cpu, sorted.len().to_string()]
+        let at = |part: usize| {
+            sorted
+                .get(sorted.len() * part / 100)
+                .map_or_else(|| "-".to_owned(), |time| format!("{time:.1}"))
+        };
+        let cpu = subject.cpu.map_or_else(
+            || "-".to_owned(),
+            |cpu| format!("{:.1}", cpu / sorted.len().max(1) as f64),
+        );
+        vec![
+            subject.name.to_owned(),
+            at(0),
+            at(50),
+            at(95),
+            cpu,
+            sorted.len().to_string(),
+        ]
     };
-    Table { head: vec!["whole process, ms", "least", "p50", "p95", "CPU", "runs"], rows: started.iter().map(row).collect() }
+    Table {
+        head: vec!["whole process, ms", "least", "p50", "p95", "CPU", "runs"],
+        rows: started.iter().map(row).collect(),
+    }
 }

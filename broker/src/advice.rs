@@ -1,4 +1,5 @@
-//! What an authorised caller is told beside the reason: what stands in the way, and what its admin can do.
+//! What an authorised caller is told beside the reason: what stands in the way, and what its admin
+//! can do.
 
 use keyferry_core::authorise::Pair;
 use keyferry_core::name::Namespace;
@@ -10,24 +11,31 @@ use crate::settings::{OWN_ISSUER_MEND, SECOND_ISSUER_MEND};
 pub fn on(reason: Reason, pair: &Pair, own_namespace: Option<&Namespace>) -> Option<String> {
     let (audience, account) = (pair.audience(), &pair.service_account().account);
     Some(match reason {
-        Reason::AudienceIsHubs => format!("the hub's own apiserver accepts the audience {audience}; give TargetCluster/{} another", pair.target()),
+        Reason::AudienceIsHubs => format!("the hub's own apiserver accepts the audience \
+            {audience}; give TargetCluster/{} another", pair.target()),
         Reason::AudienceUnchecked => {
-            "the canary ServiceAccount could not try the audience; it must exist in Keyferry's namespace, and Keyferry must be allowed to mint for it".to_owned()
+            "the canary ServiceAccount could not try the audience; it must exist in Keyferry's \
+             namespace, and Keyferry must be allowed to mint for it".to_owned()
         }
-        Reason::ClockSkew => "the hub's clock and Keyferry's differ by more than 30 s; mend the clocks".to_owned(),
+        Reason::ClockSkew => "the hub's clock and Keyferry's differ by more than 30 s; mend the \
+            clocks".to_owned(),
         Reason::IssuerCollision => format!("{SECOND_ISSUER_MEND}; {OWN_ISSUER_MEND}"),
         Reason::IssuerKeysForbidden => {
             let own_namespace = own_namespace.map_or("keyferry-system", Namespace::as_str);
             let secret = format!("keyferry-issuer-{}", pair.target());
-            format!("Keyferry may not get, create or update Secret {secret} in {own_namespace}; apply examples/in-cluster/own-issuers.yaml with that name in it")
+            format!("Keyferry may not get, create or update Secret {secret} in {own_namespace}; \
+                apply examples/in-cluster/own-issuers.yaml with that name in it")
         }
         Reason::IssuerKeysInvalid => {
-            format!("Secret keyferry-issuer-{} holds no key set for this TargetCluster's issuer and audience; the log says what is wrong with it", pair.target())
+            format!("Secret keyferry-issuer-{} holds no key set for this TargetCluster's issuer \
+                and audience; the log says what is wrong with it", pair.target())
         }
         Reason::IssuerKeysSettling => {
-            "the keys of the target's own issuer have been published for too short a time, so the target may not have them yet; try again in two minutes".to_owned()
+            "the keys of the target's own issuer have been published for too short a time, so the \
+             target may not have them yet; try again in two minutes".to_owned()
         }
-        Reason::KeyNotPublished => "the hub signed with a key that its own key set does not hold yet; try again in a minute".to_owned(),
+        Reason::KeyNotPublished => "the hub signed with a key that its own key set does not hold \
+            yet; try again in a minute".to_owned(),
         Reason::KeyRevoked => {
             "the hub still signs with a key that was revoked; fix: give every kube-apiserver of the hub another --service-account-signing-key-file, \
              and restart it"
@@ -38,7 +46,8 @@ pub fn on(reason: Reason, pair: &Pair, own_namespace: Option<&Namespace>) -> Opt
             format!("Keyferry may not mint for ServiceAccount {account}; apply this on the hub:\n{}", minter_role(pair, own_namespace))
         }
         Reason::TargetSuspended => "the TargetCluster or the TargetAccess is suspended".to_owned(),
-        Reason::TenantLimitReached => format!("namespace {} holds as many tokens as one namespace may", account.namespace),
+        Reason::TenantLimitReached => format!("namespace {} holds as many tokens as one namespace \
+            may", account.namespace),
         _ => return None,
     })
 }

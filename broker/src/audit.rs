@@ -16,22 +16,23 @@ use tokio::time::timeout;
 use self::file::LogFile;
 use crate::ports::{AuditSink, Recording};
 
-/// Lines waiting at most, some 12 MB; more than that and the log has stopped moving. A crowd that waited for one mint lays its lines down within
-/// a tenth of a second.
+/// Lines waiting at most, some 12 MB; more than that and the log has stopped moving. A crowd that
+/// waited for one mint lays its lines down within a tenth of a second.
 const QUEUE: usize = 16_384;
 /// Of those, refusals of unknown callers. Further ones are counted: a hand-out waits for its
 /// line, and a stranger must not take the room for it.
 const STRANGERS: usize = QUEUE / 2;
-/// How often the carrier lets others lay down their lines first, as long as each time brings another one. More lines to a write cost less
-/// each; alone, a line goes at once, and a full load is not made to wait for more.
+/// How often the carrier lets others lay down their lines first, as long as each time brings
+/// another one. More lines to a write cost less each; alone, a line goes at once, and a full load
+/// is not made to wait for more.
 const ROUNDS: usize = 8;
 /// Lines that make a full load.
 const LOAD: usize = 64;
 /// How long one write may take. Whoever waits for it is then refused, and whoever waits behind it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Gathers lines and writes those that came together at once, in a thread of its own: a blocked pipe or a slow disk stops hand-outs and
-/// nothing else.
+/// Gathers lines and writes those that came together at once, in a thread of its own: a blocked
+/// pipe or a slow disk stops hand-outs and nothing else.
 pub struct AuditLog {
     desk: Arc<Desk>,
     carrier: JoinHandle<()>,
@@ -64,7 +65,8 @@ struct LeftOut {
     count: usize,
 }
 
-/// A text for the thread, and where it says whether it was written. The text comes back, to be filled again.
+/// A text for the thread, and where it says whether it was written. The text comes back, to be
+/// filled again.
 struct Order {
     text: Vec<u8>,
     done: oneshot::Sender<(bool, Vec<u8>)>,
@@ -89,7 +91,10 @@ impl AuditLog {
         let desk = Arc::new(Desk::default());
         let (orders, taken) = std::sync::mpsc::channel();
         std::thread::spawn(move || write_all(sink, &taken));
-        AuditLog { desk: Arc::clone(&desk), carrier: tokio::spawn(carry(desk, orders)) }
+        AuditLog {
+            desk: Arc::clone(&desk),
+            carrier: tokio::spawn(carry(desk, orders)),
+        }
     }
 }
 
@@ -101,8 +106,11 @@ impl Drop for AuditLog {
 
 impl AuditSink for AuditLog {
     fn record(&self, record: &AuditRecord) -> Recording {
-        // Who carries the lines also says when it takes too long: a timer for each request would cost as much as its line.
-        self.desk.lay_down(record).map_or_else(Recording::failed, Recording::told_by)
+        // Who carries the lines also says when it takes too long: a timer for each request would
+        // cost as much as its line.
+        self.desk
+            .lay_down(record)
+            .map_or_else(Recording::failed, Recording::told_by)
     }
 }
 
@@ -134,7 +142,8 @@ impl Desk {
         Some(waiting)
     }
 
-    /// Whoever waits for a line that lies here. The line stays: it is written as soon as the log moves again.
+    /// Whoever waits for a line that lies here. The line stays: it is written as soon as the log
+    /// moves again.
     fn take_waiting(&self) -> Vec<oneshot::Sender<bool>> {
         std::mem::take(&mut self.gathered().waiting)
     }
@@ -144,35 +153,64 @@ impl Desk {
     }
 }
 
-/// Whether a record says that an unknown caller was refused: anybody who reaches the listener can cause
-/// such records. A summary stands for many of them, and has its line.
+/// Whether a record says that an unknown caller was refused: anybody who reaches the listener can
+/// cause such records. A summary stands for many of them, and has its line.
 fn is_of_stranger(record: &AuditRecord) -> bool {
     record.caller.is_none() && record.count.is_none() && record.decision != "granted"
 }
 
 impl Gathered {
     fn leave_out(&mut self, record: &AuditRecord) {
-        let AuditRecord { time, request_id, decision, reason, .. } = *record;
-        let last = AuditRecord { time, request_id, route: "summary", decision, reason, ..AuditRecord::default() };
-        let count = self.left_out.get(reason).map_or(1, |left_out| left_out.count + 1);
+        let AuditRecord {
+            time,
+            request_id,
+            decision,
+            reason,
+            ..
+        } = *record;
+        let last = AuditRecord {
+            time,
+            request_id,
+            route: "summary",
+            decision,
+            reason,
+            ..AuditRecord::default()
+        };
+        let count = self
+            .left_out
+            .get(reason)
+            .map_or(1, |left_out| left_out.count + 1);
         self.left_out.insert(reason, LeftOut { last, count });
     }
 
     /// The text, and a line for each reason of what was left out.
     fn into_text(mut self) -> (Vec<u8>, Vec<oneshot::Sender<bool>>) {
         for (_, LeftOut { last, count }) in self.left_out {
-            self.text.extend_from_slice(&AuditRecord { count: Some(count), ..last }.line());
+            self.text.extend_from_slice(
+                &AuditRecord {
+                    count: Some(count),
+                    ..last
+                }
+                .line(),
+            );
         }
         (self.text, self.waiting)
     }
 }
 
-/// Closes the desk when its carrier goes, whatever made it go: who lays down a line must not wait for nobody.
+/// Closes the desk when its carrier goes, whatever made it go: who lays down a line must not wait
+/// for nobody.
 struct Closing(Arc<Desk>);
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        let left = std::mem::replace(&mut *self.0.gathered(), Gathered { closed: true, ..Gathered::default() });
+        let left = std::mem::replace(
+            &mut *self.0.gathered(),
+            Gathered {
+                closed: true,
+                ..Gathered::default()
+            },
+        );
         // Not under the lock: it wakes whoever waits.
         drop(left);
     }
@@ -193,7 +231,10 @@ async fn carry(desk: Arc<Desk>, thread: std::sync::mpsc::Sender<Order>) {
             lines = gathered;
             tokio::task::yield_now().await;
         }
-        let empty = Gathered { text: spare, ..Gathered::default() };
+        let empty = Gathered {
+            text: spare,
+            ..Gathered::default()
+        };
         let gathered = std::mem::replace(&mut *desk.gathered(), empty);
         let (text, mut waiting) = gathered.into_text();
         let (done, mut written) = oneshot::channel();
@@ -228,7 +269,10 @@ fn write_all(mut sink: impl Write, orders: &std::sync::mpsc::Receiver<Order>) {
     while let Ok(Order { mut text, done }) = orders.recv() {
         // After a failure the last line may be half there: the next one must not grow on it.
         let break_first = if torn { sink.write_all(b"\n") } else { Ok(()) };
-        let good = break_first.and_then(|()| sink.write_all(&text)).and_then(|()| sink.flush()).is_ok();
+        let good = break_first
+            .and_then(|()| sink.write_all(&text))
+            .and_then(|()| sink.flush())
+            .is_ok();
         torn = !good;
         text.clear();
         let _ = done.send((good, text));

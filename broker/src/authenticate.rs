@@ -1,4 +1,5 @@
-//! Who calls: the caller's token, reviewed by the hub, remembered for seconds, and for a little longer while the hub is away.
+//! Who calls: the caller's token, reviewed by the hub, remembered for seconds, and for a little
+//! longer while the hub is away.
 
 mod review;
 
@@ -56,37 +57,76 @@ impl Authenticator {
         callers: CallerSettings,
     ) -> Authenticator {
         let new_callers = NewCallers::new(callers.new_callers);
-        let reviewer = Arc::new(Reviewer::new(hub, publisher.clone(), clock, metrics, callers.max_stale, new_callers));
+        let reviewer = Arc::new(Reviewer::new(
+            hub,
+            publisher.clone(),
+            clock,
+            metrics,
+            callers.max_stale,
+            new_callers,
+        ));
         let hash_key = hmac::Key::new(hmac::HMAC_SHA256, &hash_key);
-        Authenticator { reviewer, publisher, callers, hash_key, flights: Flights::default() }
+        Authenticator {
+            reviewer,
+            publisher,
+            callers,
+            hash_key,
+            flights: Flights::default(),
+        }
     }
 
-    /// Says who sent `token` from `source`. Only a caller that is not known yet is counted for its source.
+    /// Says who sent `token` from `source`. Only a caller that is not known yet is counted for its
+    /// source.
     ///
     /// # Errors
-    /// A `Caller…` reason, [`Reason::HubUnreachable`], [`Reason::RateLimited`], [`Reason::ReviewForbidden`] or [`Reason::ReviewFailed`].
-    pub async fn authenticate(&self, token: &PresentedToken<'_>, source: Source) -> Result<Authentication, Reason> {
+    /// A `Caller…` reason, [`Reason::HubUnreachable`], [`Reason::RateLimited`],
+    /// [`Reason::ReviewForbidden`] or [`Reason::ReviewFailed`].
+    pub async fn authenticate(
+        &self,
+        token: &PresentedToken<'_>,
+        source: Source,
+    ) -> Result<Authentication, Reason> {
         let now = self.reviewer.now();
         let published = self.publisher.look();
         let issuer = &published.as_ref().ok_or(Reason::HubUnreachable)?.issuer;
         let key = self.key(token, issuer);
         let known = self.reviewer.known(&key);
         match &known {
-            Some(Known::Accepted { caller, fresh, last, .. }) if !fresh.passed(now) => {
-                return Ok(Authentication { caller: caller.clone(), key, stale: false, last: last.clone() });
+            Some(Known::Accepted {
+                caller,
+                fresh,
+                last,
+                ..
+            }) if !fresh.passed(now) => {
+                return Ok(Authentication {
+                    caller: caller.clone(),
+                    key,
+                    stale: false,
+                    last: last.clone(),
+                });
             }
             // The hub accepted it lately: its review is due again.
             Some(Known::Accepted { stale, .. }) if !stale.passed(now) => {}
             known => {
                 self.reviewer.new_callers.of_source(source, now.mono)?;
                 match known {
-                    Some(Known::Rejected { reason, until }) if !until.passed(now) => return Err(*reason),
+                    Some(Known::Rejected { reason, until }) if !until.passed(now) => {
+                        return Err(*reason);
+                    }
                     _ => {}
                 }
             }
         }
-        let CallerSettings { audience, require_pod_bound, .. } = self.callers.clone();
-        let rules = CallerRules { issuer: issuer.clone(), audience, require_pod_bound };
+        let CallerSettings {
+            audience,
+            require_pod_bound,
+            ..
+        } = self.callers.clone();
+        let rules = CallerRules {
+            issuer: issuer.clone(),
+            audience,
+            require_pod_bound,
+        };
         drop(published);
         Box::pin(self.ask(token, rules, key, known)).await
     }
@@ -96,7 +136,9 @@ impl Authenticator {
     /// # Errors
     /// [`Reason::RateLimited`].
     pub fn count(&self, source: Source) -> Result<(), Reason> {
-        self.reviewer.new_callers.of_source(source, self.reviewer.now().mono)
+        self.reviewer
+            .new_callers
+            .of_source(source, self.reviewer.now().mono)
     }
 
     /// Holds a refusal for [`Reason::RateLimited`] back for a moment.
@@ -111,8 +153,19 @@ impl Authenticator {
         key: TokenKey,
         known: Option<Known>,
     ) -> Result<Authentication, Reason> {
-        match self.flights.join(key, || Arc::clone(&self.reviewer).review(key, token.keep(), rules)).await {
-            Ok(Ok(caller)) => Ok(Authentication { caller, key, stale: false, last: LastFound::default() }),
+        match self
+            .flights
+            .join(key, || {
+                Arc::clone(&self.reviewer).review(key, token.keep(), rules)
+            })
+            .await
+        {
+            Ok(Ok(caller)) => Ok(Authentication {
+                caller,
+                key,
+                stale: false,
+                last: LastFound::default(),
+            }),
             Ok(Err(Failure::Rejected(reason))) => Err(reason),
             Ok(Err(Failure::Hub(error))) if error.proves_unreachable() => self.stale(key, known),
             Ok(Err(Failure::Hub(error))) => {
@@ -128,7 +181,12 @@ impl Authenticator {
     fn stale(&self, key: TokenKey, known: Option<Known>) -> Result<Authentication, Reason> {
         match known {
             Some(Known::Accepted { caller, stale, .. }) if !stale.passed(self.reviewer.now()) => {
-                Ok(Authentication { caller, key, stale: true, last: LastFound::default() })
+                Ok(Authentication {
+                    caller,
+                    key,
+                    stale: true,
+                    last: LastFound::default(),
+                })
             }
             _ => Err(Reason::HubUnreachable),
         }
@@ -136,7 +194,11 @@ impl Authenticator {
 
     fn key(&self, token: &PresentedToken<'_>, issuer: &Issuer) -> TokenKey {
         let mut context = hmac::Context::with_key(&self.hash_key);
-        for part in [self.callers.audience.as_str(), issuer.as_str(), token.expose()] {
+        for part in [
+            self.callers.audience.as_str(),
+            issuer.as_str(),
+            token.expose(),
+        ] {
             context.update(&part.len().to_be_bytes());
             context.update(part.as_bytes());
         }

@@ -14,12 +14,14 @@ use crate::clock::Clock;
 use crate::ports::Hub;
 use crate::publication::Publisher;
 
-/// What is asked of the hub: a token that may leave, by the proof that only the authoriser makes, or one that never does.
+/// What is asked of the hub: a token that may leave, by the proof that only the authoriser makes,
+/// or one that never does.
 #[derive(Clone, Copy)]
 pub enum Order<'a> {
     /// For whoever holds the grant.
     Granted(&'a Grant),
-    /// For the ServiceAccount of a grant, but good nowhere: it shows that the hub would mint. The token is dropped.
+    /// For the ServiceAccount of a grant, but good nowhere: it shows that the hub would mint. The
+    /// token is dropped.
     Inert(&'a Grant, &'a Audience),
     /// For the rightless canary, to try an audience. The token is dropped.
     Canary(&'a ServiceAccountIdentity, &'a Audience),
@@ -28,8 +30,14 @@ pub enum Order<'a> {
 impl<'a> Order<'a> {
     fn parts(self) -> (&'a ServiceAccountIdentity, &'a Audience, Duration) {
         match self {
-            Order::Granted(grant) => (grant.pair().service_account(), grant.pair().audience(), grant.pair().lifetime()),
-            Order::Inert(grant, audience) => (grant.pair().service_account(), audience, lifetime::MIN),
+            Order::Granted(grant) => (
+                grant.pair().service_account(),
+                grant.pair().audience(),
+                grant.pair().lifetime(),
+            ),
+            Order::Inert(grant, audience) => {
+                (grant.pair().service_account(), audience, lifetime::MIN)
+            }
             Order::Canary(identity, audience) => (identity, audience, lifetime::MIN),
         }
     }
@@ -38,9 +46,15 @@ impl<'a> Order<'a> {
 /// Asks the hub.
 ///
 /// # Errors
-/// A `Mint…` reason, [`Reason::ServiceAccountChanged`], [`Reason::KeyNotPublished`], [`Reason::ClockSkew`] or
-/// [`Reason::HubUnreachable`]; a token that is not what was asked for is dropped.
-pub async fn send(hub: &dyn Hub, publisher: &Publisher, clock: &dyn Clock, order: Order<'_>) -> Result<BoundToken, Reason> {
+/// A `Mint…` reason, [`Reason::ServiceAccountChanged`], [`Reason::KeyNotPublished`],
+/// [`Reason::ClockSkew`] or [`Reason::HubUnreachable`]; a token that is not what was asked for is
+/// dropped.
+pub async fn send(
+    hub: &dyn Hub,
+    publisher: &Publisher,
+    clock: &dyn Clock,
+    order: Order<'_>,
+) -> Result<BoundToken, Reason> {
     let (service_account, audience, lifetime) = order.parts();
     let account = &service_account.account;
     let answer = hub.token_request(service_account, audience, lifetime).await.map_err(|error| {
@@ -49,15 +63,23 @@ pub async fn send(hub: &dyn Hub, publisher: &Publisher, clock: &dyn Clock, order
         reason
     })?;
     if let Some(kid) = bound_token::kid_of(&answer) {
-        // The first sight of a new key is often here: it is published at once instead of at the next poll.
+        // The first sight of a new key is often here: it is published at once instead of at the
+        // next poll.
         publisher.vouch(&kid).await;
         if publisher.settling(&kid) == Settling::Revoked {
-            tracing::error!(reason = %Reason::KeyRevoked, ?kid, service_account = %account, "the hub still signs with a revoked key; the token was dropped");
+            tracing::error!(reason = %Reason::KeyRevoked, ?kid, service_account = %account, "the \
+                hub still signs with a revoked key; the token was dropped");
             return Err(Reason::KeyRevoked);
         }
     }
     let published = publisher.reader().current().ok_or(Reason::HubUnreachable)?;
-    let expected = MintExpectation { issuer: &published.issuer, keys: &published.keys, service_account, audience, lifetime };
+    let expected = MintExpectation {
+        issuer: &published.issuer,
+        keys: &published.keys,
+        service_account,
+        audience,
+        lifetime,
+    };
     bound_token::check(answer, &expected, clock.now()).map_err(|fault| {
         let reason = fault.reason();
         tracing::error!(%reason, %fault, service_account = %account, %audience, "a minted token was dropped");

@@ -1,7 +1,8 @@
 //! The main job: a caller asks for its access, and gets a token or a reason.
 //!
-//! The order is fixed: authenticate, pair, review, rest. Only an authorised caller learns in what state its target is, and what
-//! allowed the request is looked at once more at the moment of hand-out.
+//! The order is fixed: authenticate, pair, review, rest. Only an authorised caller learns in what
+//! state its target is, and what allowed the request is looked at once more at the moment of
+//! hand-out.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -36,7 +37,8 @@ use crate::source::Source;
 use crate::targets::{Readiness, TargetReader};
 use crate::view::{Found, View};
 
-/// How long a decision may take. What it waits for has limits of its own, which are shorter; one after the other they may come to more.
+/// How long a decision may take. What it waits for has limits of its own, which are shorter; one
+/// after the other they may come to more.
 const DECISION_DEADLINE: Duration = Duration::from_secs(30);
 
 /// One request on the token API.
@@ -85,7 +87,11 @@ pub struct Refusal {
 
 impl From<Reason> for Refusal {
     fn from(reason: Reason) -> Refusal {
-        Refusal { reason, detail: None, retry_after: None }
+        Refusal {
+            reason,
+            detail: None,
+            retry_after: None,
+        }
     }
 }
 
@@ -117,7 +123,8 @@ pub struct BrokerParts {
     pub callers: CallerSettings,
 }
 
-/// A request without a decision yet. Dropped like that, because its caller hung up, it is recorded all the same.
+/// A request without a decision yet. Dropped like that, because its caller hung up, it is recorded
+/// all the same.
 struct Pending<'a> {
     parts: &'a BrokerParts,
     record: Option<AuditRecord>,
@@ -125,10 +132,14 @@ struct Pending<'a> {
 
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
-        let Some(mut record) = self.record.take() else { return };
+        let Some(mut record) = self.record.take() else {
+            return;
+        };
         record.time = self.parts.clock.now().wall;
         record.ended(decision(Reason::CallerGone), Reason::CallerGone);
-        self.parts.metrics.request(decision(Reason::CallerGone), Reason::CallerGone);
+        self.parts
+            .metrics
+            .request(decision(Reason::CallerGone), Reason::CallerGone);
         // Nothing is left to hold back if it cannot be written: nothing was handed out.
         drop(self.parts.audit.record(&record));
     }
@@ -151,8 +162,15 @@ struct Granted {
 impl Broker {
     /// A broker of these parts.
     pub fn new(parts: BrokerParts) -> Broker {
-        let rate_limited = RefusalSummary::new(Arc::clone(&parts.audit), Arc::clone(&parts.clock), Arc::clone(&parts.random));
-        Broker { parts, rate_limited }
+        let rate_limited = RefusalSummary::new(
+            Arc::clone(&parts.audit),
+            Arc::clone(&parts.clock),
+            Arc::clone(&parts.random),
+        );
+        Broker {
+            parts,
+            rate_limited,
+        }
     }
 
     /// An id for a request.
@@ -163,12 +181,25 @@ impl Broker {
     /// Decides on a request, records the decision, and only then hands out.
     ///
     /// # Errors
-    /// [`Refusal`]. Every request leaves one audit record, but those that are refused for their rate: they leave one a second together. If
-    /// a record cannot be written there is no hand-out.
+    /// [`Refusal`]. Every request leaves one audit record, but those that are refused for their
+    /// rate: they leave one a second together. If a record cannot be written there is no hand-out.
     pub async fn hand_out(&self, request: &Request<'_>) -> Result<HandOut, Refusal> {
-        let Request { request_id, route, access, .. } = request;
-        let record = AuditRecord { request_id: *request_id, route, access: Some(access.clone()), ..AuditRecord::default() };
-        let mut pending = Pending { parts: &self.parts, record: Some(record) };
+        let Request {
+            request_id,
+            route,
+            access,
+            ..
+        } = request;
+        let record = AuditRecord {
+            request_id: *request_id,
+            route,
+            access: Some(access.clone()),
+            ..AuditRecord::default()
+        };
+        let mut pending = Pending {
+            parts: &self.parts,
+            record: Some(record),
+        };
         let outcome = match &mut pending.record {
             Some(record) => {
                 let decided = in_time(DECISION_DEADLINE, pin!(self.decide(request, record))).await;
@@ -190,20 +221,36 @@ impl Broker {
         };
         match &outcome {
             Ok(_) => self.parts.metrics.request("granted", Reason::Ready),
-            Err(refusal) => self.parts.metrics.request(decision(refusal.reason), refusal.reason),
+            Err(refusal) => self
+                .parts
+                .metrics
+                .request(decision(refusal.reason), refusal.reason),
         }
         outcome
     }
 
     /// What was decided, and its record on its way.
-    fn ended(&self, mut pending: Pending<'_>, outcome: Result<Granted, Refusal>) -> (Result<HandOut, Refusal>, Recording) {
+    fn ended(
+        &self,
+        mut pending: Pending<'_>,
+        outcome: Result<Granted, Refusal>,
+    ) -> (Result<HandOut, Refusal>, Recording) {
         let mut record = pending.record.take().unwrap_or_default();
         let outcome = match outcome {
-            Ok(Granted { hand_out, grant, from_cache, at }) => {
+            Ok(Granted {
+                hand_out,
+                grant,
+                from_cache,
+                at,
+            }) => {
                 record.time = at.wall;
                 record.grant = Some(grant);
                 record.token = Some(TokenNote::of(&hand_out.token));
-                record.cache = Some(if from_cache == FromCache::Hit { "hit" } else { "miss" });
+                record.cache = Some(if from_cache == FromCache::Hit {
+                    "hit"
+                } else {
+                    "miss"
+                });
                 record.ended("granted", Reason::Ready);
                 Ok(hand_out)
             }
@@ -219,21 +266,35 @@ impl Broker {
 
     /// A request of a caller that is not known, one too many of its source or namespace.
     async fn rate_limited(&self, source: Source) -> Refusal {
-        self.parts.metrics.request(decision(Reason::RateLimited), Reason::RateLimited);
+        self.parts
+            .metrics
+            .request(decision(Reason::RateLimited), Reason::RateLimited);
         self.rate_limited.count(source);
         self.parts.authenticator.hold_back().await;
         Reason::RateLimited.into()
     }
 
-    /// Records a request that nothing can be decided on: it is malformed, or brings no caller's token.
+    /// Records a request that nothing can be decided on: it is malformed, or brings no caller's
+    /// token.
     ///
     /// # Errors
-    /// [`Reason::RateLimited`]: there were too many of them from its source, so that it is one of many in a record.
-    pub async fn refuse(&self, route: &'static str, reason: Reason, request_id: RequestId, source: Source) -> Result<(), Refusal> {
+    /// [`Reason::RateLimited`]: there were too many of them from its source, so that it is one of
+    /// many in a record.
+    pub async fn refuse(
+        &self,
+        route: &'static str,
+        reason: Reason,
+        request_id: RequestId,
+        source: Source,
+    ) -> Result<(), Refusal> {
         if self.parts.authenticator.count(source).is_err() {
             return Err(self.rate_limited(source).await);
         }
-        let mut record = AuditRecord { request_id, route, ..AuditRecord::default() };
+        let mut record = AuditRecord {
+            request_id,
+            route,
+            ..AuditRecord::default()
+        };
         record.time = self.parts.clock.now().wall;
         record.ended(decision(reason), reason);
         // It is refused whether or not that can be recorded.
@@ -242,40 +303,83 @@ impl Broker {
         Ok(())
     }
 
-    async fn decide(&self, request: &Request<'_>, record: &mut AuditRecord) -> Result<Granted, Refusal> {
-        let caller = self.parts.authenticator.authenticate(&request.caller_token, request.source).await?;
+    async fn decide(
+        &self,
+        request: &Request<'_>,
+        record: &mut AuditRecord,
+    ) -> Result<Granted, Refusal> {
+        let caller = self
+            .parts
+            .authenticator
+            .authenticate(&request.caller_token, request.source)
+            .await?;
         record.caller = Some(caller.caller.clone());
         record.stale = caller.stale;
-        // Once more if the configuration changed to another grant on the way: what was minted is for the earlier one.
+        // Once more if the configuration changed to another grant on the way: what was minted is
+        // for the earlier one.
         match self.attempt(&caller, request, record).await {
-            // In a box, as is all else that is seldom: what every request carries about is the usual way alone.
-            Err(refusal) if refusal.reason == Reason::GrantSuperseded => Box::pin(self.attempt(&caller, request, record)).await,
+            // In a box, as is all else that is seldom: what every request carries about is the
+            // usual way alone.
+            Err(refusal) if refusal.reason == Reason::GrantSuperseded => {
+                Box::pin(self.attempt(&caller, request, record)).await
+            }
             outcome => outcome,
         }
     }
 
-    async fn attempt(&self, caller: &Authentication, request: &Request<'_>, record: &mut AuditRecord) -> Result<Granted, Refusal> {
+    async fn attempt(
+        &self,
+        caller: &Authentication,
+        request: &Request<'_>,
+        record: &mut AuditRecord,
+    ) -> Result<Granted, Refusal> {
         let requester = Requester::Caller(caller.caller.clone());
         let view = View::of(&self.parts.policy, &self.parts.live);
         let now = self.parts.clock.now();
         self.check_current(now)?;
-        let Found { pair, review, .. } = match caller.last.recall(&view, &request.access, request.deliveries, now) {
-            Some(found) => found,
-            None => self.find(caller, &requester, request, &view, record).await?,
-        };
+        let Found { pair, review, .. } =
+            match caller
+                .last
+                .recall(&view, &request.access, request.deliveries, now)
+            {
+                Some(found) => found,
+                None => {
+                    self.find(caller, &requester, request, &view, record)
+                        .await?
+                }
+            };
         let policy = &view.policy;
-        let grant = authorise::grant(policy, requester, pair.clone(), review).map_err(|reason| self.advised(reason, &pair))?;
-        let target = policy.targets.get(grant.pair().target()).ok_or(Reason::TargetNotGranted)?;
+        let grant = authorise::grant(policy, requester, pair.clone(), review)
+            .map_err(|reason| self.advised(reason, &pair))?;
+        let target = policy
+            .targets
+            .get(grant.pair().target())
+            .ok_or(Reason::TargetNotGranted)?;
         let ca_pem = self.ready(target)?;
         let min_ttl = request.min_ttl.unwrap_or_default();
         if min_ttl > lifetime::greatest_min_ttl(grant.pair().lifetime()) {
             let most = lifetime::greatest_min_ttl(grant.pair().lifetime()).as_secs();
-            return Err(told(Reason::RequestInvalid, format!("min_ttl may be at most {most} for this target")));
+            return Err(told(
+                Reason::RequestInvalid,
+                format!("min_ttl may be at most {most} for this target"),
+            ));
         }
-        let Minted { token, from_cache } = self.parts.mint.token(&grant, min_ttl).await.map_err(|reason| {
-            let retry_after = if reason == Reason::KeySettling { self.parts.mint.retry_after(&grant) } else { None };
-            Refusal { retry_after, ..self.advised(reason, &pair) }
-        })?;
+        let Minted { token, from_cache } =
+            self.parts
+                .mint
+                .token(&grant, min_ttl)
+                .await
+                .map_err(|reason| {
+                    let retry_after = if reason == Reason::KeySettling {
+                        self.parts.mint.retry_after(&grant)
+                    } else {
+                        None
+                    };
+                    Refusal {
+                        retry_after,
+                        ..self.advised(reason, &pair)
+                    }
+                })?;
         let now = self.parts.clock.now();
         self.check_current(now)?;
         // What has not changed since it was looked at needs no second look.
@@ -284,11 +388,20 @@ impl Broker {
         }
         let usable = token.usable(now).ok_or(Reason::MintFailed)?;
         if usable < min_ttl {
-            let detail = format!("min_ttl is more than the hub's tokens live: {} s are left of this one", usable.as_secs());
+            let detail = format!(
+                "min_ttl is more than the hub's tokens live: {} s are left of this one",
+                usable.as_secs()
+            );
             return Err(told(Reason::RequestInvalid, detail));
         }
         Ok(Granted {
-            hand_out: HandOut { token, usable, target: pair.target().clone(), policy: view.policy, ca_pem },
+            hand_out: HandOut {
+                token,
+                usable,
+                target: pair.target().clone(),
+                policy: view.policy,
+                ca_pem,
+            },
             grant,
             from_cache,
             at: now,
@@ -308,12 +421,20 @@ impl Broker {
         let (review, until) = match pair.via() {
             Via::Itself | Via::Author => (Review::NotAsked, None),
             Via::Delegate => {
-                let delegation = self.parts.delegations.review(caller, &pair.service_account().account).await?;
+                let delegation = self
+                    .parts
+                    .delegations
+                    .review(caller, &pair.service_account().account)
+                    .await?;
                 record.stale |= delegation.stale;
                 (delegation.review, Some(delegation.fresh))
             }
         };
-        let found = Found { pair, review, until };
+        let found = Found {
+            pair,
+            review,
+            until,
+        };
         caller.last.remember(view, request.deliveries, &found);
         Ok(found)
     }
@@ -321,14 +442,29 @@ impl Broker {
     /// A refusal with what stands in the way. Its text reaches only whoever policy allows the pair.
     fn advised(&self, reason: Reason, pair: &Pair) -> Refusal {
         let policy = self.parts.policy.current();
-        Refusal { reason, detail: advice::on(reason, pair, policy.own_namespace.as_ref()), retry_after: None }
+        Refusal {
+            reason,
+            detail: advice::on(reason, pair, policy.own_namespace.as_ref()),
+            retry_after: None,
+        }
     }
 
     /// The first of the request's shapes that policy allows.
-    fn pair(&self, policy: &Policy, requester: &Requester, request: &Request<'_>) -> Result<Pair, Reason> {
+    fn pair(
+        &self,
+        policy: &Policy,
+        requester: &Requester,
+        request: &Request<'_>,
+    ) -> Result<Pair, Reason> {
         let mut outcome = Err(Reason::TargetNotGranted);
         for delivery in request.deliveries {
-            outcome = authorise::pair(policy, &*self.parts.live, requester, &request.access, *delivery);
+            outcome = authorise::pair(
+                policy,
+                &*self.parts.live,
+                requester,
+                &request.access,
+                *delivery,
+            );
             if outcome.is_ok() {
                 break;
             }
@@ -339,14 +475,22 @@ impl Broker {
     /// Whether what the watches have seen is recent enough to decide on.
     fn check_current(&self, now: Moment) -> Result<(), Reason> {
         let limit = self.parts.callers.max_stale;
-        if self.parts.live.is_current(limit, now) { Ok(()) } else { Err(Reason::HubUnreachable) }
+        if self.parts.live.is_current(limit, now) {
+            Ok(())
+        } else {
+            Err(Reason::HubUnreachable)
+        }
     }
 
     fn ready(&self, target: &TargetCluster) -> Result<Option<Arc<str>>, Refusal> {
         let published = self.parts.published.look();
         let published = published.as_ref().ok_or(Reason::HubUnreachable)?;
         if authorise::issuer_collides(&published.issuer, target) {
-            let detail = format!("a target whose own issuer is {} refuses it; {SECOND_ISSUER_MEND}; {OWN_ISSUER_MEND}", published.issuer);
+            let detail = format!(
+                "a target whose own issuer is {} refuses it; {SECOND_ISSUER_MEND}; \
+                 {OWN_ISSUER_MEND}",
+                published.issuer
+            );
             return Err(told(Reason::IssuerCollision, detail));
         }
         match self.parts.targets.readiness(target) {
@@ -357,7 +501,11 @@ impl Broker {
 }
 
 fn told(reason: Reason, detail: String) -> Refusal {
-    Refusal { reason, detail: Some(detail), retry_after: None }
+    Refusal {
+        reason,
+        detail: Some(detail),
+        retry_after: None,
+    }
 }
 
 /// Whether a refusal is a decision about the caller or a failure to carry out what was allowed.
@@ -365,7 +513,11 @@ fn decision(reason: Reason) -> &'static str {
     use Reason as R;
     match reason {
         reason if reason.is_about_caller() => "denied",
-        R::DelegationForbidden | R::RateLimited | R::RequestInvalid | R::TargetNotGranted | R::TargetSuspended => "denied",
+        R::DelegationForbidden
+        | R::RateLimited
+        | R::RequestInvalid
+        | R::TargetNotGranted
+        | R::TargetSuspended => "denied",
         _ => "failed",
     }
 }

@@ -32,27 +32,41 @@ enum Opens {
 }
 
 impl Circuit {
-    /// Opens only when no answer comes. For mints: a hub may answer 500 for one ServiceAccount alone, and that must not stop the others'.
+    /// Opens only when no answer comes. For mints: a hub may answer 500 for one ServiceAccount
+    /// alone, and that must not stop the others'.
     pub fn on_silence() -> Circuit {
-        Circuit { opens: Opens::OnSilence, state: Mutex::default() }
+        Circuit {
+            opens: Opens::OnSilence,
+            state: Mutex::default(),
+        }
     }
 
-    /// Opens also on 429 and 5xx. For reviews, where no single caller can bring such an answer about.
+    /// Opens also on 429 and 5xx. For reviews, where no single caller can bring such an answer
+    /// about.
     pub fn on_any_failure() -> Circuit {
-        Circuit { opens: Opens::OnAnyFailure, state: Mutex::default() }
+        Circuit {
+            opens: Opens::OnAnyFailure,
+            state: Mutex::default(),
+        }
     }
 
     /// Whether to try a call now.
     ///
     /// # Errors
-    /// [`HubError::Unreachable`] while the circuit is open. One call a second gets through, whether or not the one before it has ended.
+    /// [`HubError::Unreachable`] while the circuit is open. One call a second gets through, whether
+    /// or not the one before it has ended.
     pub fn admit(&self, now: Moment) -> Result<(), HubError> {
-        let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut state = self
+            .state
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         if state.failures < FAILURES {
             return Ok(());
         }
         if now.mono < state.closed_from {
-            return Err(HubError::Unreachable("it did not answer just now".to_owned()));
+            return Err(HubError::Unreachable(
+                "it did not answer just now".to_owned(),
+            ));
         }
         state.closed_from = now.mono.saturating_add(PAUSE);
         Ok(())
@@ -60,7 +74,10 @@ impl Circuit {
 
     /// Notes how a call ended.
     pub fn note<T>(&self, result: &Result<T, HubError>, now: Moment) {
-        let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut state = self
+            .state
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         let opens = |error: &HubError| match self.opens {
             Opens::OnSilence => matches!(error, HubError::Unreachable(_)),
             Opens::OnAnyFailure => error.proves_unreachable(),
@@ -86,7 +103,10 @@ mod tests {
     use crate::ports::HubError;
 
     fn at(millis: u64) -> Moment {
-        Moment { wall: jiff::Timestamp::UNIX_EPOCH, mono: Duration::from_millis(millis) }
+        Moment {
+            wall: jiff::Timestamp::UNIX_EPOCH,
+            mono: Duration::from_millis(millis),
+        }
     }
 
     #[test]
@@ -98,7 +118,10 @@ mod tests {
         }
         assert!(circuit.admit(at(500)).is_err());
         assert!(circuit.admit(at(1000)).is_ok(), "one tries");
-        assert!(circuit.admit(at(1001)).is_err(), "the others do not wait with it");
+        assert!(
+            circuit.admit(at(1001)).is_err(),
+            "the others do not wait with it"
+        );
         circuit.note(&Ok(()), at(1002));
         assert!(circuit.admit(at(1003)).is_ok());
     }
@@ -108,7 +131,10 @@ mod tests {
         let unwell: Result<(), HubError> = Err(HubError::Unwell("HTTP 500".to_owned()));
         let (mints, reviews) = (Circuit::on_silence(), Circuit::on_any_failure());
         for _ in 0..3 {
-            assert!(reviews.admit(at(0)).is_ok(), "one failure stops nobody else");
+            assert!(
+                reviews.admit(at(0)).is_ok(),
+                "one failure stops nobody else"
+            );
             mints.note(&unwell, at(0));
             reviews.note(&unwell, at(0));
         }

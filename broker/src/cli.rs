@@ -1,4 +1,5 @@
-//! The command line. Flag names are kubectl's; a flag that says where something is can be a `KEYFERRY_*` variable too.
+//! The command line. Flag names are kubectl's; a flag that says where something is can be a
+//! `KEYFERRY_*` variable too.
 
 mod access;
 mod admission_policies;
@@ -40,7 +41,8 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::kube::client::HubAccess;
 
-/// Short-lived, audience-bound access from a hub cluster to generic Kubernetes clusters, without stored credentials.
+/// Short-lived, audience-bound access from a hub cluster to generic Kubernetes clusters, without
+/// stored credentials.
 #[derive(Parser)]
 #[command(name = "keyferry", version, about, max_term_width = 110)]
 struct Cli {
@@ -62,7 +64,8 @@ enum Command {
     Agent(Box<agent::AgentArgs>),
     /// Run a command with a kubeconfig for an access.
     Exec(exec::ExecArgs),
-    /// Make a TargetCluster of a kubeconfig, a Secret of Flux, Cluster API or Argo CD, or a ClusterProfile. Offline.
+    /// Make a TargetCluster of a kubeconfig, a Secret of Flux, Cluster API or Argo CD, or a
+    /// ClusterProfile. Offline.
     Import(import::ImportArgs),
     /// List what a configuration file, or the objects of the hub, allow.
     Targets(targets::TargetsArgs),
@@ -78,15 +81,18 @@ enum Command {
     CanI(Box<can_i::CanIArgs>),
     /// Write the hub's discovery documents as files, for a bucket or a plain web server.
     Export(export::ExportArgs),
-    /// Say what a target's apiserver makes of a token: the user, or the exact refusal. Offline, without a cluster.
+    /// Say what a target's apiserver makes of a token: the user, or the exact refusal. Offline,
+    /// without a cluster.
     Verify(verify::VerifyArgs),
     /// Find the errors and traps of AuthenticationConfiguration files. Offline, without a cluster.
     Lint(lint::LintArgs),
-    /// Print what a target needs to trust a hub: its AuthenticationConfiguration, where it goes, and RBAC.
+    /// Print what a target needs to trust a hub: its AuthenticationConfiguration, where it goes,
+    /// and RBAC.
     Trust(Box<trust::TrustArgs>),
     /// Print the CustomResourceDefinitions that the hub needs, or their reference. Offline.
     Crds(crds::CrdsArgs),
-    /// Print the hub's admission policies filled in for this hub, or check that they are there and refuse.
+    /// Print the hub's admission policies filled in for this hub, or check that they are there and
+    /// refuse.
     AdmissionPolicies(admission_policies::AdmissionPoliciesArgs),
     /// Print a completion script for a shell.
     Completion(completion::CompletionArgs),
@@ -100,8 +106,8 @@ enum Command {
 /// Where the hub is.
 #[derive(Args, Clone)]
 struct HubArgs {
-    /// Kubeconfig of the hub: without it, KUBECONFIG and ~/.kube/config as kubectl reads them, then the Pod's own ServiceAccount; serve and
-    /// credential read neither.
+    /// Kubeconfig of the hub: without it, KUBECONFIG and ~/.kube/config as kubectl reads them, then
+    /// the Pod's own ServiceAccount; serve and credential read neither.
     #[arg(long, env = "KEYFERRY_KUBECONFIG", value_name = "FILE", help_heading = HUB)]
     kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig: without it, its current one.
@@ -121,26 +127,41 @@ impl HubArgs {
     fn access(&self) -> HubAccess {
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let search = kubeconfig_files(std::env::var_os("KUBECONFIG").as_deref(), home.as_deref());
-        HubAccess { search, ..self.named() }
+        HubAccess {
+            search,
+            ..self.named()
+        }
     }
 
-    /// As the flags and their variables name it, else the Pod's: for what runs without a person, and for the exec plugin. A client that
-    /// runs the plugin may have the target's own kubeconfig in `KUBECONFIG`, whose user is that plugin again.
+    /// As the flags and their variables name it, else the Pod's: for what runs without a person,
+    /// and for the exec plugin. A client that runs the plugin may have the target's own kubeconfig
+    /// in `KUBECONFIG`, whose user is that plugin again.
     fn named(&self) -> HubAccess {
-        HubAccess { kubeconfig: self.kubeconfig.clone(), context: self.context.clone(), search: Vec::new() }
+        HubAccess {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            search: Vec::new(),
+        }
     }
 }
 
-/// The files that kubectl merges: those of `KUBECONFIG`, each once, or the default file, where it is there.
+/// The files that kubectl merges: those of `KUBECONFIG`, each once, or the default file, where it
+/// is there.
 fn kubeconfig_files(variable: Option<&OsStr>, home: Option<&Path>) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    for file in std::env::split_paths(variable.unwrap_or_default()).filter(|file| !file.as_os_str().is_empty()) {
+    for file in std::env::split_paths(variable.unwrap_or_default())
+        .filter(|file| !file.as_os_str().is_empty())
+    {
         if !files.contains(&file) {
             files.push(file);
         }
     }
     if files.is_empty() {
-        files.extend(home.filter(|home| home.is_absolute()).map(|home| home.join(".kube/config")).filter(|file| file.exists()));
+        files.extend(
+            home.filter(|home| home.is_absolute())
+                .map(|home| home.join(".kube/config"))
+                .filter(|file| file.exists()),
+        );
     }
     files
 }
@@ -150,10 +171,15 @@ fn by_flag(value: Option<&OsStr>, variable: &str) -> bool {
     value.is_some_and(|value| std::env::var_os(variable).as_deref() != Some(value))
 }
 
-/// Runs the command line of this process. The name by which it was called says whether kubectl calls it, and for what.
+/// Runs the command line of this process. The name by which it was called says whether kubectl
+/// calls it, and for what.
 pub fn main() -> ExitCode {
     let program = std::env::args_os().next().map(PathBuf::from);
-    let called = program.as_deref().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
+    let called = program
+        .as_deref()
+        .and_then(Path::file_name)
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
     if called == "kubectl_complete-keyferry" {
         return completion::answer_kubectl(std::env::args_os().skip(1), Cli::command());
     }
@@ -161,7 +187,9 @@ pub fn main() -> ExitCode {
     if called == "kubectl-keyferry" {
         command = command.bin_name("kubectl keyferry");
     }
-    let matches = command.try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let matches = command
+        .try_get_matches()
+        .and_then(|matches| Cli::from_arg_matches(&matches));
     let command = match matches {
         Ok(cli) => cli.command,
         Err(error) => {
@@ -177,14 +205,17 @@ pub fn main() -> ExitCode {
     if let Some(code) = offline(&command) {
         return code;
     }
-    match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime.block_on(online(command)),
         Err(error) => ui::fail(&format!("starting: {error}"), None),
     }
 }
 
-/// Runs a command that reads files and prints, without starting anything else. No other, but for the exec plugin, which most of the time
-/// does no more.
+/// Runs a command that reads files and prints, without starting anything else. No other, but for
+/// the exec plugin, which most of the time does no more.
 fn offline(command: &Command) -> Option<ExitCode> {
     match command {
         Command::Credential(args) => Some(credential::run(args)),
@@ -248,51 +279,87 @@ mod tests {
     #[test]
     fn kubeconfigs_are_found_as_kubectl_finds_them() {
         let home = tempfile::tempdir().unwrap();
-        let files = |variable: &str| kubeconfig_files(Some(OsStr::new(variable)), Some(home.path()));
-        assert_eq!(files("/a:/b::/a"), [PathBuf::from("/a"), PathBuf::from("/b")]);
+        let files =
+            |variable: &str| kubeconfig_files(Some(OsStr::new(variable)), Some(home.path()));
+        assert_eq!(
+            files("/a:/b::/a"),
+            [PathBuf::from("/a"), PathBuf::from("/b")]
+        );
         assert!(files("").is_empty(), "the default file is not there");
         std::fs::create_dir(home.path().join(".kube")).unwrap();
         let default = home.path().join(".kube/config");
         std::fs::write(&default, "").unwrap();
         assert_eq!(files(""), [default.as_path()]);
         assert_eq!(kubeconfig_files(None, Some(home.path())), [default]);
-        assert_eq!(files("/a"), [PathBuf::from("/a")], "the variable replaces the default");
+        assert_eq!(
+            files("/a"),
+            [PathBuf::from("/a")],
+            "the variable replaces the default"
+        );
         assert!(kubeconfig_files(None, None).is_empty());
     }
 
     #[test]
     fn a_kid_may_begin_with_a_hyphen() {
         let parsed = Cli::command().try_get_matches_from(["keyferry", "revoke", "--kid", "-A5tjd"]);
-        let kid = parsed.unwrap().subcommand().and_then(|(_, args)| args.get_one::<String>("kid").cloned());
+        let kid = parsed
+            .unwrap()
+            .subcommand()
+            .and_then(|(_, args)| args.get_one::<String>("kid").cloned());
         assert_eq!(kid.as_deref(), Some("-A5tjd"));
     }
 
-    /// What a flag is, as its help says before a colon; behind it stands what this command does with it.
+    /// What a flag is, as its help says before a colon; behind it stands what this command does
+    /// with it.
     fn meaning(argument: &clap::Arg) -> String {
-        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
-        let meaning = help.split_once(": ").map_or(help.as_str(), |(meaning, _)| meaning);
+        let help = argument
+            .get_help()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let meaning = help
+            .split_once(": ")
+            .map_or(help.as_str(), |(meaning, _)| meaning);
         meaning.trim_end_matches('.').to_owned()
     }
 
     #[test]
     fn one_flag_name_has_one_meaning_over_all_commands() {
-        fn walk(command: &clap::Command, found: &mut BTreeMap<String, BTreeMap<String, Vec<String>>>) {
-            for argument in command.get_arguments().filter(|argument| !argument.is_positional()) {
+        fn walk(
+            command: &clap::Command,
+            found: &mut BTreeMap<String, BTreeMap<String, Vec<String>>>,
+        ) {
+            for argument in command
+                .get_arguments()
+                .filter(|argument| !argument.is_positional())
+            {
                 let long = argument.get_long().map(|long| format!("--{long}"));
                 let short = argument.get_short().map(|short| format!("-{short}"));
                 let old = |alias: &&str| OLD_SPELLINGS.contains(&(command.get_name(), alias));
                 let aliases = argument.get_all_aliases().unwrap_or_default();
-                let aliases = aliases.iter().filter(|alias| !old(alias)).map(|alias| format!("--{alias}"));
+                let aliases = aliases
+                    .iter()
+                    .filter(|alias| !old(alias))
+                    .map(|alias| format!("--{alias}"));
                 for name in long.into_iter().chain(short).chain(aliases) {
-                    found.entry(name).or_default().entry(meaning(argument)).or_default().push(command.get_name().to_owned());
+                    found
+                        .entry(name)
+                        .or_default()
+                        .entry(meaning(argument))
+                        .or_default()
+                        .push(command.get_name().to_owned());
                 }
             }
-            command.get_subcommands().for_each(|command| walk(command, found));
+            command
+                .get_subcommands()
+                .for_each(|command| walk(command, found));
         }
         let mut found = BTreeMap::new();
         walk(&Cli::command(), &mut found);
         assert!(found.len() > 50, "the tree was walked: {found:?}");
-        let several: Vec<_> = found.iter().filter(|(_, meanings)| meanings.len() > 1).collect();
+        let several: Vec<_> = found
+            .iter()
+            .filter(|(_, meanings)| meanings.len() > 1)
+            .collect();
         assert!(several.is_empty(), "{several:#?}");
     }
 }

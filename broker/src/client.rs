@@ -1,4 +1,5 @@
-//! The other side of the token API, and the way without a server: what `keyferry token`, `kubeconfig` and `exec` are made of.
+//! The other side of the token API, and the way without a server: what `keyferry token`,
+//! `kubeconfig` and `exec` are made of.
 
 pub mod admission_policies;
 pub mod caller_token;
@@ -62,7 +63,9 @@ pub enum ClientError {
         detail: String,
     },
     /// The server's certificates cannot be read.
-    #[error("reading the server's CA certificates {0}: it must be a PEM file of at most 330,000 bytes")]
+    #[error(
+        "reading the server's CA certificates {0}: it must be a PEM file of at most 330,000 bytes"
+    )]
     CertificateAuthority(std::path::PathBuf),
     /// The server cannot be reached.
     #[error("calling {server}: {problem}")]

@@ -18,15 +18,26 @@ pub struct SystemClock {
 
 impl SystemClock {
     /// Clocks whose monotonic side starts now.
-    #[allow(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clocks")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "this is the one place that reads the machine's clocks"
+    )]
     pub fn start() -> SystemClock {
-        SystemClock { start: Instant::now() }
+        SystemClock {
+            start: Instant::now(),
+        }
     }
 }
 
 impl Clock for SystemClock {
-    #[allow(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clocks")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "this is the one place that reads the machine's clocks"
+    )]
     fn now(&self) -> Moment {
-        Moment { wall: jiff::Timestamp::now(), mono: self.start.elapsed() }
+        Moment {
+            wall: jiff::Timestamp::now(),
+            mono: self.start.elapsed(),
+        }
     }
 }

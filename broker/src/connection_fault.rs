@@ -1,6 +1,7 @@
 //! Why a connection failed, in words that a person can act on.
 //!
-//! The cause is found by the types of the errors within an error, never by their texts, which may quote what must not be printed.
+//! The cause is found by the types of the errors within an error, never by their texts, which may
+//! quote what must not be printed.
 
 use std::error::Error;
 use std::net::IpAddr;
@@ -9,7 +10,9 @@ use std::time::Duration;
 
 use keyferry_core::certificate_names::{self, CertificateNames};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::{CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme};
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme,
+};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -64,13 +67,20 @@ impl Place {
     #[must_use]
     pub fn of_url(url: &url::Url) -> Option<Place> {
         let host = url.host_str()?.trim_matches(['[', ']']).to_owned();
-        Some(Place { server_name: host.clone(), host, port: url.port_or_known_default()? })
+        Some(Place {
+            server_name: host.clone(),
+            host,
+            port: url.port_or_known_default()?,
+        })
     }
 
     /// The same place, asked for a certificate of another name.
     #[must_use]
     pub fn with_server_name(self, name: &str) -> Place {
-        Place { server_name: name.to_owned(), ..self }
+        Place {
+            server_name: name.to_owned(),
+            ..self
+        }
     }
 }
 
@@ -86,10 +96,13 @@ impl Kind {
             let io = current.downcast_ref::<std::io::Error>();
             match io.map(std::io::Error::kind) {
                 Some(std::io::ErrorKind::ConnectionRefused) => return Kind::Refused,
-                Some(std::io::ErrorKind::HostUnreachable | std::io::ErrorKind::NetworkUnreachable) => return Kind::NoRoute,
+                Some(
+                    std::io::ErrorKind::HostUnreachable | std::io::ErrorKind::NetworkUnreachable,
+                ) => return Kind::NoRoute,
                 _ => {}
             }
-            // The source of an I/O error is that of the error within; the error within is only to be had like this.
+            // The source of an I/O error is that of the error within; the error within is only to
+            // be had like this.
             next = match io.and_then(std::io::Error::get_ref) {
                 Some(within) => Some(within),
                 None => current.source(),
@@ -100,19 +113,24 @@ impl Kind {
 
     fn of_tls(fault: &rustls::Error) -> Kind {
         match fault {
-            rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => Kind::UnknownAuthority,
-            rustls::Error::InvalidCertificate(CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }) => {
-                Kind::OtherNames
+            rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+                Kind::UnknownAuthority
             }
-            rustls::Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
-                Kind::Certificate("its certificate has expired".to_owned())
-            }
-            rustls::Error::InvalidCertificate(CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. }) => {
-                Kind::Certificate("its certificate is not valid yet".to_owned())
-            }
-            rustls::Error::InvalidCertificate(other) => {
-                Kind::Certificate(format!("its certificate is not accepted: {other:?}").chars().take(300).collect())
-            }
+            rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            ) => Kind::OtherNames,
+            rustls::Error::InvalidCertificate(
+                CertificateError::Expired | CertificateError::ExpiredContext { .. },
+            ) => Kind::Certificate("its certificate has expired".to_owned()),
+            rustls::Error::InvalidCertificate(
+                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
+            ) => Kind::Certificate("its certificate is not valid yet".to_owned()),
+            rustls::Error::InvalidCertificate(other) => Kind::Certificate(
+                format!("its certificate is not accepted: {other:?}")
+                    .chars()
+                    .take(300)
+                    .collect(),
+            ),
             rustls::Error::InvalidMessage(_) => Kind::NotTls,
             _ => Kind::Other,
         }
@@ -120,34 +138,57 @@ impl Kind {
 }
 
 impl ConnectionFault {
-    /// Finds the cause. Where the error leaves it open, the name is resolved once more, or the certificate is looked at in a handshake of its
-    /// own, over which nothing is sent. Without a place, as through a proxy, neither is done.
-    pub async fn of(error: &(dyn Error + Send + Sync + 'static), place: Option<&Place>) -> ConnectionFault {
+    /// Finds the cause. Where the error leaves it open, the name is resolved once more, or the
+    /// certificate is looked at in a handshake of its own, over which nothing is sent. Without a
+    /// place, as through a proxy, neither is done.
+    pub async fn of(
+        error: &(dyn Error + Send + Sync + 'static),
+        place: Option<&Place>,
+    ) -> ConnectionFault {
         let kind = Kind::of(error);
         let (kind, names) = match (kind, place) {
             (Kind::Other, Some(place)) if !place.resolves().await => (Kind::HostNotFound, None),
-            (kind @ (Kind::UnknownAuthority | Kind::OtherNames), Some(place)) => (kind, place.presented().await),
+            (kind @ (Kind::UnknownAuthority | Kind::OtherNames), Some(place)) => {
+                (kind, place.presented().await)
+            }
             (kind, _) => (kind, None),
         };
-        ConnectionFault { text: text(&kind, place, names.as_ref()), kind }
+        ConnectionFault {
+            text: text(&kind, place, names.as_ref()),
+            kind,
+        }
     }
 }
 
 fn text(kind: &Kind, place: Option<&Place>, names: Option<&CertificateNames>) -> String {
-    let at = |what: &str| place.map_or_else(|| what.to_owned(), |place| format!("{what} at {}:{}", place.host, place.port));
+    let at = |what: &str| {
+        place.map_or_else(
+            || what.to_owned(),
+            |place| format!("{what} at {}:{}", place.host, place.port),
+        )
+    };
     match kind {
         Kind::Refused => at("connection refused"),
-        Kind::HostNotFound => place.map_or_else(|| "host not found".to_owned(), |place| format!("host not found: {}", place.host)),
+        Kind::HostNotFound => place.map_or_else(
+            || "host not found".to_owned(),
+            |place| format!("host not found: {}", place.host),
+        ),
         Kind::NoRoute => at("there is no route"),
         Kind::UnknownAuthority => match names {
-            Some(names) => format!("its certificate is signed by an unknown CA (issuer {})", names.issuer),
+            Some(names) => format!(
+                "its certificate is signed by an unknown CA (issuer {})",
+                names.issuer
+            ),
             None => "its certificate is signed by an unknown CA".to_owned(),
         },
         Kind::OtherNames => {
             let asked = place.map_or("this name", |place| place.server_name.as_str());
             match names.map(|names| names.subjects.as_slice()) {
                 Some([]) => format!("its certificate is for no name at all, and not for {asked}"),
-                Some(names) => format!("its certificate is for {}; not for {asked}", names.join(", ")),
+                Some(names) => format!(
+                    "its certificate is for {}; not for {asked}",
+                    names.join(", ")
+                ),
                 None => format!("its certificate is for other names, and not for {asked}"),
             }
         }
@@ -162,24 +203,44 @@ impl Place {
         if self.host.parse::<IpAddr>().is_ok() {
             return true;
         }
-        let found = tokio::time::timeout(DEADLINE, tokio::net::lookup_host((self.host.as_str(), self.port))).await;
+        let found = tokio::time::timeout(
+            DEADLINE,
+            tokio::net::lookup_host((self.host.as_str(), self.port)),
+        )
+        .await;
         // A resolver that does not answer in time proves nothing.
         !matches!(found, Ok(Err(_)))
     }
 
     /// The names in the certificate that is presented there.
     async fn presented(&self) -> Option<CertificateNames> {
-        tokio::time::timeout(DEADLINE, self.leaf()).await.ok().flatten().and_then(|leaf| certificate_names::read(&leaf))
+        tokio::time::timeout(DEADLINE, self.leaf())
+            .await
+            .ok()
+            .flatten()
+            .and_then(|leaf| certificate_names::read(&leaf))
     }
 
     async fn leaf(&self) -> Option<Vec<u8>> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let witness = Arc::new(Witness { leaf: Mutex::default(), schemes: provider.signature_verification_algorithms.supported_schemes() });
-        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().ok()?;
-        let config = config.dangerous().with_custom_certificate_verifier(Arc::clone(&witness) as Arc<dyn ServerCertVerifier>);
+        let witness = Arc::new(Witness {
+            leaf: Mutex::default(),
+            schemes: provider
+                .signature_verification_algorithms
+                .supported_schemes(),
+        });
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .ok()?;
+        let config = config
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::clone(&witness) as Arc<dyn ServerCertVerifier>);
         let name = ServerName::try_from(self.server_name.clone()).ok()?;
-        let mut connection = ClientConnection::new(Arc::new(config.with_no_client_auth()), name).ok()?;
-        let mut stream = TcpStream::connect((self.host.as_str(), self.port)).await.ok()?;
+        let mut connection =
+            ClientConnection::new(Arc::new(config.with_no_client_auth()), name).ok()?;
+        let mut stream = TcpStream::connect((self.host.as_str(), self.port))
+            .await
+            .ok()?;
         let mut buffer = [0; 4096];
         let mut total = 0;
         loop {
@@ -197,7 +258,11 @@ impl Place {
             while !piece.is_empty() {
                 connection.read_tls(&mut piece).ok()?;
                 if connection.process_new_packets().is_err() {
-                    return witness.leaf.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    return witness
+                        .leaf
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .take();
                 }
             }
         }
@@ -264,13 +329,21 @@ mod tests {
     /// What a client that trusts `authority` alone says of the URL.
     async fn fault(url: &str, authority: &Authority) -> ConnectionFault {
         let roots = reqwest::Certificate::from_pem_bundle(authority.ca_pem().as_bytes()).unwrap();
-        let client = reqwest::Client::builder().no_proxy().tls_certs_only(roots).build().unwrap();
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .tls_certs_only(roots)
+            .build()
+            .unwrap();
         let error = client.get(url).send().await.unwrap_err();
         ConnectionFault::of(&error, Place::of_url(&url.parse().unwrap()).as_ref()).await
     }
 
     async fn server(authority: &Authority, names: &[&str]) -> u16 {
-        let tls = authority.server_identity(names).unwrap().tls_config().unwrap();
+        let tls = authority
+            .server_identity(names)
+            .unwrap()
+            .tls_config()
+            .unwrap();
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -282,25 +355,53 @@ mod tests {
 
     #[tokio::test]
     async fn four_causes_have_four_texts() {
-        let (authority, stranger) = (Authority::new("test CA").unwrap(), Authority::new("another CA").unwrap());
+        let (authority, stranger) = (
+            Authority::new("test CA").unwrap(),
+            Authority::new("another CA").unwrap(),
+        );
         let port = server(&authority, &["127.0.0.1", "k.example"]).await;
         let url = format!("https://127.0.0.1:{port}/");
         let untrusted = fault(&url, &stranger).await;
         assert_eq!(untrusted.kind, Kind::UnknownAuthority);
-        assert_eq!(untrusted.text, "its certificate is signed by an unknown CA (issuer CN=test CA)");
+        assert_eq!(
+            untrusted.text,
+            "its certificate is signed by an unknown CA (issuer CN=test CA)"
+        );
         let other = fault(&format!("https://localhost:{port}/"), &authority).await;
-        assert_eq!(other.text, "its certificate is for 127.0.0.1, k.example; not for localhost");
-        let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
-        assert_eq!(fault(&format!("https://{free}/"), &authority).await.text, format!("connection refused at {free}"));
+        assert_eq!(
+            other.text,
+            "its certificate is for 127.0.0.1, k.example; not for localhost"
+        );
+        let free = std::net::TcpListener::bind(("127.0.0.1", 0))
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        assert_eq!(
+            fault(&format!("https://{free}/"), &authority).await.text,
+            format!("connection refused at {free}")
+        );
         let unknown = fault("https://keyferry.invalid/", &authority).await;
-        assert_eq!((unknown.kind, unknown.text.as_str()), (Kind::HostNotFound, "host not found: keyferry.invalid"));
+        assert_eq!(
+            (unknown.kind, unknown.text.as_str()),
+            (Kind::HostNotFound, "host not found: keyferry.invalid")
+        );
     }
 
     #[tokio::test]
     async fn a_server_without_tls_is_told_from_one_with_a_wrong_certificate() {
-        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0))
+            .await
+            .unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(axum::serve(listener, axum::Router::new()).into_future());
-        assert_eq!(fault(&format!("https://{address}/"), &Authority::new("test CA").unwrap()).await.kind, Kind::NotTls);
+        assert_eq!(
+            fault(
+                &format!("https://{address}/"),
+                &Authority::new("test CA").unwrap()
+            )
+            .await
+            .kind,
+            Kind::NotTls
+        );
     }
 }

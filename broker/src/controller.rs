@@ -1,5 +1,6 @@
-//! What runs beside the listeners: reading the configuration, the targets' CA certificates and the hub's keys again and
-//! again, and, where objects stand on the hub, bringing deliveries and statuses to what policy says.
+//! What runs beside the listeners: reading the configuration, the targets' CA certificates and the
+//! hub's keys again and again, and, where objects stand on the hub, bringing deliveries and
+//! statuses to what policy says.
 
 pub mod canary;
 pub mod certificates;

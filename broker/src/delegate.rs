@@ -42,7 +42,11 @@ struct Known {
 
 impl Known {
     fn now(self) -> Delegation {
-        Delegation { review: self.review, fresh: self.fresh, stale: false }
+        Delegation {
+            review: self.review,
+            fresh: self.fresh,
+            stale: false,
+        }
     }
 }
 
@@ -58,18 +62,37 @@ pub struct Delegations {
 
 impl Delegations {
     /// Asks `hub`.
-    pub fn new(hub: Arc<dyn Hub>, clock: Arc<dyn Clock>, metrics: Metrics, max_stale: Duration) -> Delegations {
+    pub fn new(
+        hub: Arc<dyn Hub>,
+        clock: Arc<dyn Clock>,
+        metrics: Metrics,
+        max_stale: Duration,
+    ) -> Delegations {
         let life = max_stale.max(REVIEW_LIFETIME);
-        let known = Cache::builder().max_capacity(CAPACITY).time_to_live(life).build_with_hasher(RandomState::default());
-        Delegations { hub, clock, metrics, max_stale, known, flights: Flights::default() }
+        let known = Cache::builder()
+            .max_capacity(CAPACITY)
+            .time_to_live(life)
+            .build_with_hasher(RandomState::default());
+        Delegations {
+            hub,
+            clock,
+            metrics,
+            max_stale,
+            known,
+            flights: Flights::default(),
+        }
     }
 
     /// Whether the caller may create tokens for `account`.
     ///
     /// # Errors
-    /// [`Reason::HubUnreachable`] without an earlier answer that still stands; [`Reason::ReviewForbidden`] or
-    /// [`Reason::ReviewFailed`].
-    pub async fn review(&self, caller: &Authentication, account: &ServiceAccount) -> Result<Delegation, Reason> {
+    /// [`Reason::HubUnreachable`] without an earlier answer that still stands;
+    /// [`Reason::ReviewForbidden`] or [`Reason::ReviewFailed`].
+    pub async fn review(
+        &self,
+        caller: &Authentication,
+        account: &ServiceAccount,
+    ) -> Result<Delegation, Reason> {
         let key = (caller.key, account.clone());
         let known = self.known.get(&key);
         if let Some(known) = known.filter(|known| !known.fresh.passed(self.clock.now())) {
@@ -78,11 +101,23 @@ impl Delegations {
         Box::pin(self.ask(key, caller, known)).await
     }
 
-    async fn ask(&self, key: Key, caller: &Authentication, known: Option<Known>) -> Result<Delegation, Reason> {
-        match self.flights.join(key.clone(), || self.request(key, caller)).await {
+    async fn ask(
+        &self,
+        key: Key,
+        caller: &Authentication,
+        known: Option<Known>,
+    ) -> Result<Delegation, Reason> {
+        match self
+            .flights
+            .join(key.clone(), || self.request(key, caller))
+            .await
+        {
             Ok(Ok(known)) => Ok(known.now()),
             Ok(Err(error)) if error.proves_unreachable() => match known {
-                Some(known) if !known.stale.passed(self.clock.now()) => Ok(Delegation { stale: true, ..known.now() }),
+                Some(known) if !known.stale.passed(self.clock.now()) => Ok(Delegation {
+                    stale: true,
+                    ..known.now()
+                }),
                 _ => Err(Reason::HubUnreachable),
             },
             Ok(Err(error)) => {
@@ -94,19 +129,40 @@ impl Delegations {
         }
     }
 
-    fn request(&self, key: Key, caller: &Authentication) -> impl Future<Output = Result<Known, HubError>> + use<> {
-        let (hub, clock, known, max_stale) = (Arc::clone(&self.hub), Arc::clone(&self.clock), self.known.clone(), self.max_stale);
+    fn request(
+        &self,
+        key: Key,
+        caller: &Authentication,
+    ) -> impl Future<Output = Result<Known, HubError>> + use<> {
+        let (hub, clock, known, max_stale) = (
+            Arc::clone(&self.hub),
+            Arc::clone(&self.clock),
+            self.known.clone(),
+            self.max_stale,
+        );
         let (caller, metrics) = (caller.caller.clone(), self.metrics.clone());
         async move {
-            // Another review may have ended between the look at what is known and the start of this one.
-            if let Some(landed) = known.get(&key).filter(|landed| !landed.fresh.passed(clock.now())) {
+            // Another review may have ended between the look at what is known and the start of this
+            // one.
+            if let Some(landed) = known
+                .get(&key)
+                .filter(|landed| !landed.fresh.passed(clock.now()))
+            {
                 return Ok(landed);
             }
             let answer = hub.access_review(caller.user(), &key.1).await;
             metrics.access_review(answer.is_ok());
-            let review = if answer? { Review::Allowed } else { Review::Refused };
+            let review = if answer? {
+                Review::Allowed
+            } else {
+                Review::Refused
+            };
             let now = clock.now();
-            let answered = Known { review, fresh: Deadline::after(REVIEW_LIFETIME, now), stale: Deadline::after(max_stale, now) };
+            let answered = Known {
+                review,
+                fresh: Deadline::after(REVIEW_LIFETIME, now),
+                stale: Deadline::after(max_stale, now),
+            };
             known.insert(key, answered);
             Ok(answered)
         }

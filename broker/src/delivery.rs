@@ -1,7 +1,9 @@
-//! Deliveries: the objects by which accesses reach their consumers, brought to what policy says, one access at a time.
+//! Deliveries: the objects by which accesses reach their consumers, brought to what policy says,
+//! one access at a time.
 //!
-//! What is decided is in `keyferry_core::delivery`; here it is read, minted and written, by the leader alone. A delivery has no caller:
-//! its grant comes from the same authoriser, and is looked at once more right before the object is written.
+//! What is decided is in `keyferry_core::delivery`; here it is read, minted and written, by the
+//! leader alone. A delivery has no caller: its grant comes from the same authoriser, and is looked
+//! at once more right before the object is written.
 
 mod drain;
 mod flux_references;
@@ -39,7 +41,8 @@ use crate::publication::PublicationReader;
 use crate::random::Random;
 use crate::targets::TargetReader;
 
-/// How often, at the least, an access is looked at though nothing is known to have changed: somebody may have edited its objects.
+/// How often, at the least, an access is looked at though nothing is known to have changed:
+/// somebody may have edited its objects.
 const LOOK_AGAIN: Duration = Duration::from_secs(300);
 
 /// What deliveries work with.
@@ -97,10 +100,13 @@ pub enum Next {
 }
 
 impl Next {
-    /// Up to a fifth earlier by `jitter`: accesses that were made together are not all to be looked at together for ever.
+    /// Up to a fifth earlier by `jitter`: accesses that were made together are not all to be looked
+    /// at together for ever.
     fn spread(self, jitter: f64) -> Next {
         match self {
-            Next::After(pause) if pause == LOOK_AGAIN => Next::After(pause.mul_f64(1.0 - 0.2 * jitter.clamp(0.0, 1.0))),
+            Next::After(pause) if pause == LOOK_AGAIN => {
+                Next::After(pause.mul_f64(1.0 - 0.2 * jitter.clamp(0.0, 1.0)))
+            }
             other => other,
         }
     }
@@ -127,7 +133,11 @@ struct Outcome {
 impl Deliveries {
     /// Deliveries by these parts.
     pub fn new(parts: DeliveryParts) -> Deliveries {
-        Deliveries { parts, probes: Probes::default(), events: EventBudgets::default() }
+        Deliveries {
+            parts,
+            probes: Probes::default(),
+            events: EventBudgets::default(),
+        }
     }
 
     /// Another replica leads: what was found here grows old, and metrics must not go on telling it.
@@ -149,12 +159,18 @@ impl Deliveries {
             (_, Some(since)) => self.drain(name, &stored, since).await,
             (Err(_), None) => self.report_fault(name, &stored).await,
             (Ok(access), None) => {
-                let round = Round { name, stored: &stored, access, policy: self.parts.policy.current() };
+                let round = Round {
+                    name,
+                    stored: &stored,
+                    access,
+                    policy: self.parts.policy.current(),
+                };
                 self.bring(&round).await
             }
         };
         outcome.unwrap_or_else(|error| {
-            tracing::warn!(access = %name, %error, "what became of the access could not be written; trying again");
+            tracing::warn!(access = %name, %error, "what became of the access could not be \
+                written; trying again");
             Next::Retry
         })
     }
@@ -164,12 +180,22 @@ impl Deliveries {
     }
 
     async fn bring(&self, round: &Round<'_>) -> Result<Next, HubError> {
-        // What was read of the object and the policy may differ for a moment; the next change brings them together.
-        if round.policy.accesses.get(round.name).is_none_or(|access| access.generation != round.access.generation) {
+        // What was read of the object and the policy may differ for a moment; the next change
+        // brings them together.
+        if round
+            .policy
+            .accesses
+            .get(round.name)
+            .is_none_or(|access| access.generation != round.access.generation)
+        {
             return Ok(Next::Retry);
         }
         // Nor is anything taken back for a target that policy has not taken in yet.
-        if !self.parts.store.is_taken_in(&round.access.target, &round.policy, &self.parts.faults.current()) {
+        if !self.parts.store.is_taken_in(
+            &round.access.target,
+            &round.policy,
+            &self.parts.faults.current(),
+        ) {
             return Ok(Next::Retry);
         }
         if !round.policy.targets.contains_key(&round.access.target)
@@ -179,33 +205,68 @@ impl Deliveries {
             return Ok(next);
         }
         let pairs = self.pairs(round);
-        let refused: Vec<&str> = pairs.iter().filter(|(_, pair)| pair.is_err()).map(|(delivery, _)| delivery.name.as_str()).collect();
+        let refused: Vec<&str> = pairs
+            .iter()
+            .filter(|(_, pair)| pair.is_err())
+            .map(|(delivery, _)| delivery.name.as_str())
+            .collect();
         let authorized = if refused.is_empty() {
             Finding::well("policy grants every delivery")
         } else {
-            let message = format!("no TargetCluster grants this to the access and its ServiceAccount: {}", refused.join(", "));
+            let message = format!(
+                "no TargetCluster grants this to the access and its ServiceAccount: {}",
+                refused.join(", ")
+            );
             Finding::not(Reason::TargetNotGranted, message)
         };
-        let writing = pairs.iter().any(|(delivery, pair)| pair.is_ok() && delivery.object_name.is_some());
-        let kept = if writing { self.keep_for_drain(round).await? } else { Kept::Already };
+        let writing = pairs
+            .iter()
+            .any(|(delivery, pair)| pair.is_ok() && delivery.object_name.is_some());
+        let kept = if writing {
+            self.keep_for_drain(round).await?
+        } else {
+            Kept::Already
+        };
         let stored = match &kept {
             Kept::Already => round.stored,
             Kept::Now(stored) => stored,
             Kept::Gone => return Ok(Next::Retry),
         };
-        let round = &Round { stored, policy: Arc::clone(&round.policy), ..*round };
+        let round = &Round {
+            stored,
+            policy: Arc::clone(&round.policy),
+            ..*round
+        };
         let probe = self.probe(round, &pairs).await;
         let mut written = Vec::new();
-        for (delivery, pair) in pairs.iter().filter(|(delivery, _)| delivery.object_name.is_some()) {
+        for (delivery, pair) in pairs
+            .iter()
+            .filter(|(delivery, _)| delivery.object_name.is_some())
+        {
             written.push(match pair {
                 Ok(pair) => self.write(round, delivery, pair, &probe).await,
                 Err(reason) => self.withdraw(round, delivery, *reason).await,
             });
         }
         let (left_over, removed) = self.remove_unwanted(round).await;
-        let exposed = written.iter().filter_map(|one| one.exposed).chain(removed).max();
+        let exposed = written
+            .iter()
+            .filter_map(|one| one.exposed)
+            .chain(removed)
+            .max();
         let granted = pairs.iter().find_map(|(_, pair)| pair.as_ref().ok());
-        self.report(round, Outcome { authorized, written, left_over, exposed }, &probe, granted).await
+        self.report(
+            round,
+            Outcome {
+                authorized,
+                written,
+                left_over,
+                exposed,
+            },
+            &probe,
+            granted,
+        )
+        .await
     }
 
     /// Each delivery, or what the access offers without one, and whether policy grants it.
@@ -214,7 +275,13 @@ impl Deliveries {
         let one = |delivery: &Delivery| {
             let pair = match delivery.object_name {
                 Some(_) => authorise::delivery_pair(policy, live, round.name, &delivery.name),
-                None => authorise::pair(policy, live, &Requester::Operator, round.name, delivery.delivery_type),
+                None => authorise::pair(
+                    policy,
+                    live,
+                    &Requester::Operator,
+                    round.name,
+                    delivery.delivery_type,
+                ),
             };
             (delivery.clone(), pair)
         };
@@ -225,22 +292,53 @@ impl Deliveries {
         let shapes = [("http", DeliveryType::HTTP), ("exec", DeliveryType::Exec)];
         let offered = shapes.iter().filter_map(|(name, shape)| {
             let name = keyferry_core::name::ObjectName::new(*name).ok()?;
-            Some(one(&Delivery { name, delivery_type: *shape, object_name: None, lifetime: None, argo_cd: None }))
+            Some(one(&Delivery {
+                name,
+                delivery_type: *shape,
+                object_name: None,
+                lifetime: None,
+                argo_cd: None,
+            }))
         });
         let offered: Vec<_> = offered.collect();
-        let granted: Vec<_> = offered.iter().filter(|(_, pair)| pair.is_ok()).cloned().collect();
+        let granted: Vec<_> = offered
+            .iter()
+            .filter(|(_, pair)| pair.is_ok())
+            .cloned()
+            .collect();
         if granted.is_empty() { offered } else { granted }
     }
 
-    async fn report(&self, round: &Round<'_>, outcome: Outcome, probe: &probe::Seen, granted: Option<&Pair>) -> Result<Next, HubError> {
-        let Outcome { authorized, written, left_over, exposed } = outcome;
+    async fn report(
+        &self,
+        round: &Round<'_>,
+        outcome: Outcome,
+        probe: &probe::Seen,
+        granted: Option<&Pair>,
+    ) -> Result<Next, HubError> {
+        let Outcome {
+            authorized,
+            written,
+            left_over,
+            exposed,
+        } = outcome;
         let now = self.parts.clock.now().wall;
-        // What policy had refused from the start is told by `Authorized`; what it took back while it was written is not.
-        let refused = |one: &&Written| one.report.reason == Reason::TargetNotGranted && !authorized.holds();
-        let hindered = written.iter().find(|one| one.report.reason != Reason::Ready && !refused(one));
+        // What policy had refused from the start is told by `Authorized`; what it took back while
+        // it was written is not.
+        let refused =
+            |one: &&Written| one.report.reason == Reason::TargetNotGranted && !authorized.holds();
+        let hindered = written
+            .iter()
+            .find(|one| one.report.reason != Reason::Ready && !refused(one));
         let delivered = match (hindered, left_over.is_empty()) {
-            (Some(one), _) => Finding::not(one.report.reason, format!("{}: {}", one.report.delivery.name, one.report.message)),
-            (None, false) => Finding::not(Reason::DeliveryFailed, "an object that is no longer wanted could not be deleted"),
+            (Some(one), _) => Finding::not(
+                one.report.reason,
+                format!("{}: {}", one.report.delivery.name, one.report.message),
+            ),
+            (None, false) => Finding::not(
+                Reason::DeliveryFailed,
+                "an object that is no longer wanted could not be deleted",
+            ),
             (None, true) => Finding::well("every object is as it should be"),
         };
         let retries = !left_over.is_empty() || written.iter().any(|one| one.retry);
@@ -260,24 +358,51 @@ impl Deliveries {
             handled: round.stored.record.requested_at.clone(),
         };
         let cluster = granted.and_then(|pair| self.cluster(&round.policy, pair));
-        self.write_status(round.name, round.stored, &report, cluster).await?;
+        self.write_status(round.name, round.stored, &report, cluster)
+            .await?;
         Ok(next)
     }
 }
 
-/// The earliest of what is due. What policy refuses is not tried again: a change of policy is seen, and a tenant may ask for much.
-fn next(written: &[Written], left_over: &[serde_json::Value], probe: &probe::Seen, now: jiff::Timestamp) -> Next {
-    if !left_over.is_empty() || written.iter().any(|one| one.retry && one.retry_after.is_none()) {
+/// The earliest of what is due. What policy refuses is not tried again: a change of policy is seen,
+/// and a tenant may ask for much.
+fn next(
+    written: &[Written],
+    left_over: &[serde_json::Value],
+    probe: &probe::Seen,
+    now: jiff::Timestamp,
+) -> Next {
+    if !left_over.is_empty()
+        || written
+            .iter()
+            .any(|one| one.retry && one.retry_after.is_none())
+    {
         return Next::Retry;
     }
     // A little later than said: a second too early costs another round.
-    let active = written.iter().filter_map(|one| one.retry_after).map(|left| left.saturating_add(Duration::from_secs(1)));
+    let active = written
+        .iter()
+        .filter_map(|one| one.retry_after)
+        .map(|left| left.saturating_add(Duration::from_secs(1)));
     // One that is tried again is not due by the token that it could not replace.
-    let renewals = written.iter().filter(|one| !one.retry).filter_map(|one| one.report.token.as_ref()).map(|token| {
-        let left = token.renew_at.duration_since(now);
-        Duration::try_from(left).unwrap_or_default().max(Duration::from_secs(1))
-    });
-    Next::After(renewals.chain(active).chain(probe.next()).chain([LOOK_AGAIN]).min().unwrap_or(LOOK_AGAIN))
+    let renewals = written
+        .iter()
+        .filter(|one| !one.retry)
+        .filter_map(|one| one.report.token.as_ref())
+        .map(|token| {
+            let left = token.renew_at.duration_since(now);
+            Duration::try_from(left)
+                .unwrap_or_default()
+                .max(Duration::from_secs(1))
+        });
+    Next::After(
+        renewals
+            .chain(active)
+            .chain(probe.next())
+            .chain([LOOK_AGAIN])
+            .min()
+            .unwrap_or(LOOK_AGAIN),
+    )
 }
 
 #[cfg(all(test, feature = "embedded"))]

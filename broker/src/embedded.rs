@@ -19,7 +19,10 @@ mod status;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use clock::Clock;
-pub use hub::{DiscoveryAccess, EmbeddedHub, Fault, Grant, HubOptions, KeyAlgorithm, PodBinding, Route, Subject};
+pub use hub::{
+    DiscoveryAccess, EmbeddedHub, Fault, Grant, HubOptions, KeyAlgorithm, PodBinding, Route,
+    Subject,
+};
 pub use pki::{Authority, ServerIdentity};
 pub use target::{EmbeddedTarget, Fetch, FetchedDocument, Outcome, SeenRequest, TargetOptions};
 

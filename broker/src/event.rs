@@ -1,4 +1,5 @@
-//! Events (events.k8s.io/v1) on what became of an object. They are for people: one that cannot be written is no failure.
+//! Events (events.k8s.io/v1) on what became of an object. They are for people: one that cannot be
+//! written is no failure.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,8 +24,9 @@ const ONE_MORE_AFTER: Duration = Duration::from_secs(2);
 /// Namespaces that are remembered before those are forgotten that have all of theirs again.
 const REMEMBERED: usize = 1_000;
 
-/// How many Events each namespace's accesses may still cause. What a tenant breaks a thousand times over costs the hub no thousand writes, and
-/// nobody else an Event; the statuses say it all the same.
+/// How many Events each namespace's accesses may still cause. What a tenant breaks a thousand times
+/// over costs the hub no thousand writes, and nobody else an Event; the statuses say it all the
+/// same.
 #[derive(Debug, Default)]
 pub struct EventBudgets(Mutex<HashMap<Namespace, Duration>>);
 
@@ -35,7 +37,8 @@ impl EventBudgets {
         if spent.len() >= REMEMBERED {
             spent.retain(|_, until| *until > now);
         }
-        // Until when the namespace has all of its Events again: each adds its share, and never more than for all of them.
+        // Until when the namespace has all of its Events again: each adds its share, and never more
+        // than for all of them.
         let until = spent.get(namespace).copied().unwrap_or_default().max(now) + ONE_MORE_AFTER;
         let fits = until <= now + ONE_MORE_AFTER * AT_ONCE;
         if fits {
@@ -57,18 +60,30 @@ impl Subject {
         let reference = json!({
             "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess", "name": name.name.as_str(), "namespace": name.namespace.as_str(), "uid": uid,
         });
-        Subject { reference, namespace: name.namespace.to_string() }
+        Subject {
+            reference,
+            namespace: name.namespace.to_string(),
+        }
     }
 
     /// A TargetCluster. Events of cluster-scoped objects stand in the namespace `default`.
     pub fn target(name: &ObjectName, uid: &str) -> Subject {
         let reference = json!({ "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "name": name.as_str(), "uid": uid });
-        Subject { reference, namespace: "default".to_owned() }
+        Subject {
+            reference,
+            namespace: "default".to_owned(),
+        }
     }
 }
 
 /// Writes one.
-pub async fn tell(objects: &Arc<dyn HubObjects>, random: &dyn Random, about: &Subject, finding: &Finding, now: Timestamp) {
+pub async fn tell(
+    objects: &Arc<dyn HubObjects>,
+    random: &dyn Random,
+    about: &Subject,
+    finding: &Finding,
+    now: Timestamp,
+) {
     let name = format!("keyferry.{}", random.request_id());
     let mut note = foreign_text::lines(&finding.message, MOST);
     while note.len() > MOST {
@@ -82,7 +97,10 @@ pub async fn tell(objects: &Arc<dyn HubObjects>, random: &dyn Random, about: &Su
         "action": "Reconcile", "reason": finding.reason.as_str(), "regarding": about.reference, "note": note,
         "type": if finding.holds() { "Normal" } else { "Warning" },
     });
-    let collection = format!("/apis/events.k8s.io/v1/namespaces/{}/events", about.namespace);
+    let collection = format!(
+        "/apis/events.k8s.io/v1/namespaces/{}/events",
+        about.namespace
+    );
     if let Err(error) = objects.post(&collection, &event).await {
         tracing::debug!(%error, "an Event could not be written");
     }
@@ -97,19 +115,36 @@ mod tests {
     fn one_namespaces_flood_takes_nobody_elses_events() {
         let (budgets, now) = (EventBudgets::default(), Duration::from_secs(1000));
         let [flood, other] = ["flood", "other"].map(|name| Namespace::new(name).unwrap());
-        let through = |namespace: &Namespace, now| (0..5_000).filter(|_| budgets.take(namespace, now)).count();
+        let through = |namespace: &Namespace, now| {
+            (0..5_000).filter(|_| budgets.take(namespace, now)).count()
+        };
         assert_eq!(through(&flood, now), 100);
         assert!(budgets.take(&other, now));
-        assert_eq!(through(&flood, now + Duration::from_secs(1)), 0, "nothing comes back before its time");
-        assert_eq!(through(&flood, now + Duration::from_secs(20)), 10, "one every two seconds");
-        assert_eq!(through(&flood, now + Duration::from_secs(3600)), 100, "and no more than at the start");
+        assert_eq!(
+            through(&flood, now + Duration::from_secs(1)),
+            0,
+            "nothing comes back before its time"
+        );
+        assert_eq!(
+            through(&flood, now + Duration::from_secs(20)),
+            10,
+            "one every two seconds"
+        );
+        assert_eq!(
+            through(&flood, now + Duration::from_secs(3600)),
+            100,
+            "and no more than at the start"
+        );
     }
 
     #[test]
     fn namespaces_that_have_all_of_theirs_are_forgotten() {
         let budgets = EventBudgets::default();
         for number in 0_u32..10_000 {
-            assert!(budgets.take(&Namespace::new(format!("n{number}")).unwrap(), Duration::from_secs(10) * number));
+            assert!(budgets.take(
+                &Namespace::new(format!("n{number}")).unwrap(),
+                Duration::from_secs(10) * number
+            ));
         }
         assert!(budgets.0.lock().unwrap().len() <= REMEMBERED);
     }

@@ -1,4 +1,5 @@
-//! The published documents as files, for a bucket or a plain web server where targets cannot reach Keyferry.
+//! The published documents as files, for a bucket or a plain web server where targets cannot reach
+//! Keyferry.
 //!
 //! ```text
 //! DIR/openid/v1/jwks
@@ -6,8 +7,8 @@
 //! DIR/manifest.json       what each file is to be served with, in the order in which to upload them
 //! ```
 //!
-//! Each file is replaced in one step, the keys before the document that names them, the manifest last. A file that already holds these
-//! bytes is left alone.
+//! Each file is replaced in one step, the keys before the document that names them, the manifest
+//! last. A file that already holds these bytes is left alone.
 
 mod folder;
 
@@ -43,14 +44,21 @@ pub enum ExportError {
     Write {
         /// The path in the folder.
         path: String,
-        /// What the system says. A symbolic link on the way is "too many levels" or "not a directory": none is followed.
+        /// What the system says. A symbolic link on the way is "too many levels" or "not a
+        /// directory": none is followed.
         source: std::io::Error,
     },
     /// The folder's manifest is none.
-    #[error("reading {MANIFEST} in the export folder: it is not the manifest of an export; give an empty folder")]
+    #[error(
+        "reading {MANIFEST} in the export folder: it is not the manifest of an export; give an \
+         empty folder"
+    )]
     Manifest,
     /// The folder holds the documents of another issuer.
-    #[error("the export folder holds the documents of issuer {there}, and the hub's issuer is {here}; give another folder")]
+    #[error(
+        "the export folder holds the documents of issuer {there}, and the hub's issuer is {here}; \
+         give another folder"
+    )]
     OtherIssuer {
         /// What the folder holds.
         there: String,
@@ -97,26 +105,42 @@ impl Export {
     /// # Errors
     /// [`ExportError::Open`], [`ExportError::Busy`].
     pub fn open(path: &Path) -> Result<Export, ExportError> {
-        Ok(Export { folder: Folder::open(path)? })
+        Ok(Export {
+            folder: Folder::open(path)?,
+        })
     }
 
     /// Writes what is published, and gives back the paths whose bytes changed.
     ///
     /// # Errors
     /// [`ExportError`]; every file then holds either its bytes of before or its new ones.
-    pub fn write(&self, published: &Published, public_url: &PublicUrl, max_age: Duration) -> Result<Vec<String>, ExportError> {
+    pub fn write(
+        &self,
+        published: &Published,
+        public_url: &PublicUrl,
+        max_age: Duration,
+    ) -> Result<Vec<String>, ExportError> {
         self.same_issuer(published.issuer.as_str())?;
         let cache_control = cache_control(max_age);
         // A reader of the new document must find the keys that it was made for.
-        let files = [(KEYS_PATH, KEYS_TYPE, &published.jwks), (METADATA_PATH, METADATA_TYPE, &published.metadata)];
+        let files = [
+            (KEYS_PATH, KEYS_TYPE, &published.jwks),
+            (METADATA_PATH, METADATA_TYPE, &published.metadata),
+        ];
         let manifest = Manifest {
             issuer: published.issuer.to_string(),
             public_url: public_url.to_string(),
-            files: files.iter().map(|(path, kind, document)| entry(path, kind, &cache_control, document)).collect(),
+            files: files
+                .iter()
+                .map(|(path, kind, document)| entry(path, kind, &cache_control, document))
+                .collect(),
         };
-        let mut manifest = serde_json::to_vec_pretty(&manifest).map_err(|_| ExportError::Manifest)?;
+        let mut manifest =
+            serde_json::to_vec_pretty(&manifest).map_err(|_| ExportError::Manifest)?;
         manifest.push(b'\n');
-        let documents = files.iter().map(|(path, _, document)| (path.trim_start_matches('/'), document.bytes.as_ref()));
+        let documents = files
+            .iter()
+            .map(|(path, _, document)| (path.trim_start_matches('/'), document.bytes.as_ref()));
         let mut changed = Vec::new();
         for (path, bytes) in documents.chain([(MANIFEST, manifest.as_slice())]) {
             if self.folder.replace(path, bytes)? {
@@ -128,9 +152,18 @@ impl Export {
 
     /// Targets of one issuer must never be given the keys of another.
     fn same_issuer(&self, here: &str) -> Result<(), ExportError> {
-        let Some(bytes) = self.folder.read(MANIFEST)? else { return Ok(()) };
+        let Some(bytes) = self.folder.read(MANIFEST)? else {
+            return Ok(());
+        };
         let there: Manifest = serde_json::from_slice(&bytes).map_err(|_| ExportError::Manifest)?;
-        if there.issuer == here { Ok(()) } else { Err(ExportError::OtherIssuer { there: there.issuer, here: here.to_owned() }) }
+        if there.issuer == here {
+            Ok(())
+        } else {
+            Err(ExportError::OtherIssuer {
+                there: there.issuer,
+                here: here.to_owned(),
+            })
+        }
     }
 }
 
@@ -140,7 +173,11 @@ fn entry(path: &str, content_type: &str, cache_control: &str, document: &Documen
         path: path.trim_start_matches('/').to_owned(),
         content_type: content_type.to_owned(),
         cache_control: cache_control.to_owned(),
-        sha256: digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect(),
+        sha256: digest
+            .as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect(),
     }
 }
 

@@ -32,7 +32,10 @@ impl FenceReader {
         match &**self.1.load() {
             Standing::InForce => Ok(()),
             Standing::Gap(gap) => Err(gap.clone()),
-            Standing::Unknown => Err(format!("the admission policy {} has not been looked at yet", self.0.name())),
+            Standing::Unknown => Err(format!(
+                "the admission policy {} has not been looked at yet",
+                self.0.name()
+            )),
         }
     }
 
@@ -63,7 +66,10 @@ impl FenceWriter {
 
     /// Of any policy, which nobody has looked at.
     pub fn of(fence: Fence) -> FenceWriter {
-        FenceWriter(FenceReader(fence, Arc::new(ArcSwap::from_pointee(Standing::Unknown))))
+        FenceWriter(FenceReader(
+            fence,
+            Arc::new(ArcSwap::from_pointee(Standing::Unknown)),
+        ))
     }
 
     /// What it is about.

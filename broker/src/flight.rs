@@ -1,4 +1,5 @@
-//! One call for many that want the same: the first starts it, in a task of its own, and all wait for its end.
+//! One call for many that want the same: the first starts it, in a task of its own, and all wait
+//! for its end.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,8 +9,8 @@ use tokio::sync::watch;
 
 /// Calls under way, by what they are for.
 ///
-/// The call runs in its own task: a caller that hangs up neither stops it nor makes the next one start again, and no lock is held
-/// while it runs.
+/// The call runs in its own task: a caller that hangs up neither stops it nor makes the next one
+/// start again, and no lock is held while it runs.
 pub struct Flights<K, V> {
     under_way: Arc<Mutex<HashMap<K, watch::Receiver<Option<V>>>>>,
 }
@@ -22,13 +23,17 @@ pub struct Lost;
 /// A clone joins the same calls.
 impl<K, V> Clone for Flights<K, V> {
     fn clone(&self) -> Flights<K, V> {
-        Flights { under_way: Arc::clone(&self.under_way) }
+        Flights {
+            under_way: Arc::clone(&self.under_way),
+        }
     }
 }
 
 impl<K, V> Default for Flights<K, V> {
     fn default() -> Flights<K, V> {
-        Flights { under_way: Arc::default() }
+        Flights {
+            under_way: Arc::default(),
+        }
     }
 }
 
@@ -52,11 +57,15 @@ where
                 None => {
                     let (sender, answer) = watch::channel(None);
                     under_way.insert(key.clone(), answer.clone());
-                    let landing = Landing { under_way: Arc::clone(&self.under_way), key };
+                    let landing = Landing {
+                        under_way: Arc::clone(&self.under_way),
+                        key,
+                    };
                     let call = call();
                     tokio::spawn(async move {
                         let value = call.await;
-                        // Off the board before the answer is out: whoever comes after must not join a call that has ended.
+                        // Off the board before the answer is out: whoever comes after must not join
+                        // a call that has ended.
                         drop(landing);
                         sender.send_replace(Some(value));
                     });
@@ -133,7 +142,10 @@ mod tests {
             tokio::task::yield_now().await;
         }
         first.abort();
-        assert_eq!(flights.join("key", || slow(Arc::clone(&calls))).await, Ok(7));
+        assert_eq!(
+            flights.join("key", || slow(Arc::clone(&calls))).await,
+            Ok(7)
+        );
         assert_eq!(calls.load(Ordering::SeqCst), 1);
     }
 

@@ -1,4 +1,5 @@
-//! What Keyferry answers over HTTP: the published documents, the token API, and health, each on a listener of its own.
+//! What Keyferry answers over HTTP: the published documents, the token API, and health, each on a
+//! listener of its own.
 
 mod acceptor;
 mod answers;

@@ -7,9 +7,13 @@ use std::time::Duration;
 use futures::poll;
 use tokio::time::timeout;
 
-/// Lets `work` take `limit` and no longer. Only work that has to wait sets a timer, which most requests do not: timers have one lock for
-/// all of them, and room for one would go with each request.
-pub(crate) async fn in_time<T>(limit: Duration, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+/// Lets `work` take `limit` and no longer. Only work that has to wait sets a timer, which most
+/// requests do not: timers have one lock for all of them, and room for one would go with each
+/// request.
+pub(crate) async fn in_time<T>(
+    limit: Duration,
+    mut work: Pin<&mut impl Future<Output = T>>,
+) -> Option<T> {
     match poll!(work.as_mut()) {
         Poll::Ready(done) => Some(done),
         Poll::Pending => Box::pin(timeout(limit, work)).await.ok(),

@@ -1,4 +1,5 @@
-//! The Secret in which replicas share their record of the hub's keys, and the Secret with the key of its seal.
+//! The Secret in which replicas share their record of the hub's keys, and the Secret with the key
+//! of its seal.
 
 use std::sync::Arc;
 
@@ -25,20 +26,29 @@ pub enum RecordError {
     Hub(#[from] HubError),
     /// The Secret of the seal holds no key.
     #[error(
-        "reading the key of the seal, Secret {SEAL}: it holds no 32 bytes under the key `key`; delete it and {RECORD}, and restart every replica"
+        "reading the key of the seal, Secret {SEAL}: it holds no 32 bytes under the key `key`; \
+         delete it and {RECORD}, and restart every replica"
     )]
     Seal,
     /// The system has no random numbers.
     #[error("making the key of the seal: the system gives no random numbers")]
     Random,
     /// There is no record, and this process only reads.
-    #[error("reading the record of keys, Secret {RECORD}: there is none; Keyferry has not run there")]
+    #[error(
+        "reading the record of keys, Secret {RECORD}: there is none; Keyferry has not run there"
+    )]
     Absent,
     /// The record has no valid seal, and this process cannot write it anew.
-    #[error("reading the record of keys, Secret {RECORD}: its seal is missing or wrong; a running Keyferry writes it anew within 10 s")]
+    #[error(
+        "reading the record of keys, Secret {RECORD}: its seal is missing or wrong; a running \
+         Keyferry writes it anew within 10 s"
+    )]
     NotBelieved,
     /// What was to be written is no record that could be read again, so what stands there stays.
-    #[error("writing the record of keys, Secret {RECORD}: it was not written, for it could not be read again: {0}")]
+    #[error(
+        "writing the record of keys, Secret {RECORD}: it was not written, for it could not be read \
+         again: {0}"
+    )]
     Unwritable(LedgerError),
     /// Others were faster again and again.
     #[error("writing the record of keys, Secret {RECORD}: it changed each time")]
@@ -49,7 +59,9 @@ impl RecordError {
     /// The stable code.
     pub fn reason(&self) -> Reason {
         match self {
-            RecordError::Hub(HubError::Forbidden(_) | HubError::Unauthenticated(_)) => Reason::KeyRecordForbidden,
+            RecordError::Hub(HubError::Forbidden(_) | HubError::Unauthenticated(_)) => {
+                Reason::KeyRecordForbidden
+            }
             _ => Reason::KeyRecordUnread,
         }
     }
@@ -82,12 +94,20 @@ pub struct KeyRecordStore {
 impl KeyRecordStore {
     /// A store in these Secrets; `random` makes the key of the seal where there is none yet.
     pub fn new(secrets: Arc<dyn SecretStore>, random: Arc<dyn Random>) -> KeyRecordStore {
-        KeyRecordStore { secrets, random: Some(random), seal: tokio::sync::OnceCell::new() }
+        KeyRecordStore {
+            secrets,
+            random: Some(random),
+            seal: tokio::sync::OnceCell::new(),
+        }
     }
 
     /// A store of what a running Keyferry has made: it makes no key of the seal.
     pub fn existing(secrets: Arc<dyn SecretStore>) -> KeyRecordStore {
-        KeyRecordStore { secrets, random: None, seal: tokio::sync::OnceCell::new() }
+        KeyRecordStore {
+            secrets,
+            random: None,
+            seal: tokio::sync::OnceCell::new(),
+        }
     }
 
     /// Whether it may begin a record.
@@ -101,22 +121,35 @@ impl KeyRecordStore {
     /// [`RecordError`].
     pub async fn read(&self) -> Result<Option<Found>, RecordError> {
         let seal = self.seal().await?;
-        let Some(secret) = self.secrets.get(&name(RECORD)?).await? else { return Ok(None) };
+        let Some(secret) = self.secrets.get(&name(RECORD)?).await? else {
+            return Ok(None);
+        };
         let empty = Zeroizing::new(Vec::new());
         let member = |key: &str| secret.data.get(key).unwrap_or(&empty);
         let (bytes, tag) = (member("ledger.json"), member("seal"));
         let sealed = std::str::from_utf8(tag).is_ok_and(|tag| seal.is_seal_of(tag, bytes));
-        Ok(Some(Found { version: secret.version.clone(), ledger: KeyLedger::from_bytes(bytes), sealed }))
+        Ok(Some(Found {
+            version: secret.version.clone(),
+            ledger: KeyLedger::from_bytes(bytes),
+            sealed,
+        }))
     }
 
     /// Writes `ledger` in the place of what was found; false if it is no longer that.
     ///
     /// # Errors
     /// [`RecordError`].
-    pub async fn write(&self, found: Option<&Found>, ledger: &KeyLedger) -> Result<bool, RecordError> {
+    pub async fn write(
+        &self,
+        found: Option<&Found>,
+        ledger: &KeyLedger,
+    ) -> Result<bool, RecordError> {
         let bytes = ledger.to_bytes().map_err(RecordError::Unwritable)?;
         let tag = Zeroizing::new(self.seal().await?.seal(&bytes).into_bytes());
-        let data = SecretData::from([("ledger.json".to_owned(), Zeroizing::new(bytes)), ("seal".to_owned(), tag)]);
+        let data = SecretData::from([
+            ("ledger.json".to_owned(), Zeroizing::new(bytes)),
+            ("seal".to_owned(), tag),
+        ]);
         let name = name(RECORD)?;
         let written = match found {
             Some(found) => self.secrets.replace(&name, &found.version, &data).await,
@@ -130,7 +163,9 @@ impl KeyRecordStore {
     }
 
     async fn seal(&self) -> Result<&SealKey, RecordError> {
-        self.seal.get_or_try_init(async || self.make_or_read_seal().await).await
+        self.seal
+            .get_or_try_init(async || self.make_or_read_seal().await)
+            .await
     }
 
     async fn make_or_read_seal(&self) -> Result<SealKey, RecordError> {
@@ -145,7 +180,11 @@ impl KeyRecordStore {
             if !random.fill(&mut key) {
                 return Err(RecordError::Random);
             }
-            match self.secrets.create(&name, &SecretData::from([("key".to_owned(), key)])).await {
+            match self
+                .secrets
+                .create(&name, &SecretData::from([("key".to_owned(), key)]))
+                .await
+            {
                 Ok(()) | Err(HubError::Conflict(_)) => {}
                 Err(error) => return Err(error.into()),
             }

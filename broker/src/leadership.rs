@@ -1,7 +1,8 @@
 //! Whether this replica leads. Only the leader writes deliveries and statuses, and withdraws keys.
 //!
-//! Leading is no fence: a replica that was stopped wakes up believing what it believed. So it is asked by the monotonic clock right before
-//! each write, and each write names the very object that it is to meet.
+//! Leading is no fence: a replica that was stopped wakes up believing what it believed. So it is
+//! asked by the monotonic clock right before each write, and each write names the very object that
+//! it is to meet.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +32,14 @@ pub struct LeadershipWriter {
 impl Default for LeadershipWriter {
     fn default() -> LeadershipWriter {
         let (leads, changed) = watch::channel(false);
-        LeadershipWriter { reader: LeadershipReader { until: Arc::default(), seen: Arc::default(), changed }, leads }
+        LeadershipWriter {
+            reader: LeadershipReader {
+                until: Arc::default(),
+                seen: Arc::default(),
+                changed,
+            },
+            leads,
+        }
     }
 }
 
@@ -43,23 +51,31 @@ impl LeadershipWriter {
 
     /// This replica leads until then, by the monotonic clock; nothing means that it does not.
     pub fn set(&self, until: Option<Duration>) {
-        let millis = until.map_or(0, |until| u64::try_from(until.as_millis()).unwrap_or(u64::MAX));
+        let millis = until.map_or(0, |until| {
+            u64::try_from(until.as_millis()).unwrap_or(u64::MAX)
+        });
         self.reader.until.store(millis, Ordering::SeqCst);
-        self.leads.send_if_modified(|leads| std::mem::replace(leads, until.is_some()) != until.is_some());
+        self.leads
+            .send_if_modified(|leads| std::mem::replace(leads, until.is_some()) != until.is_some());
     }
 }
 
 impl LeadershipWriter {
     /// A replica, this one or another, was seen to lead then, by the monotonic clock.
     pub fn set_seen(&self, at: Duration) {
-        self.reader.seen.store(u64::try_from(at.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
+        self.reader.seen.store(
+            u64::try_from(at.as_millis()).unwrap_or(u64::MAX),
+            Ordering::SeqCst,
+        );
     }
 }
 
 impl LeadershipReader {
     /// Whether no replica has been seen to lead for a minute.
     pub fn is_missing(&self, now: Moment) -> bool {
-        let since = now.mono.saturating_sub(Duration::from_millis(self.seen.load(Ordering::SeqCst)));
+        let since = now
+            .mono
+            .saturating_sub(Duration::from_millis(self.seen.load(Ordering::SeqCst)));
         !self.leads(now) && since > MISSING_AFTER
     }
 

@@ -1,8 +1,9 @@
 //! Keyferry, the cross-cluster workload-identity token broker.
 //!
-//! The way of a request: [`http`] reads it, [`broker`] decides on it with [`authenticate`] and [`delegate`], [`mint`] gets or holds
-//! the token, and [`serve`] is the one place that joins them. What is decided, and how documents look, is in `keyferry_core`; how the
-//! hub is asked is in [`kube`].
+//! The way of a request: [`http`] reads it, [`broker`] decides on it with [`authenticate`] and
+//! [`delegate`], [`mint`] gets or holds the token, and [`serve`] is the one place that joins them.
+//! What is decided, and how documents look, is in `keyferry_core`; how the hub is asked is in
+//! [`kube`].
 
 pub mod advice;
 pub mod audience_guard;

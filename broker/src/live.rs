@@ -1,4 +1,5 @@
-//! The hub's live ServiceAccounts and Namespaces, kept current by watches, and how well every watch goes.
+//! The hub's live ServiceAccounts and Namespaces, kept current by watches, and how well every watch
+//! goes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -43,13 +44,15 @@ struct Health {
 /// What the watches have seen.
 #[derive(Debug)]
 pub struct LiveObjects {
-    // Tenants choose these names and can make many, so this is std's hasher, which is made to withstand that.
+    // Tenants choose these names and can make many, so this is std's hasher, which is made to
+    // withstand that.
     service_accounts: RwLock<HashMap<ServiceAccount, Uid>>,
     namespaces: RwLock<HashMap<Namespace, Labels>>,
     /// How often either of them changed.
     changes: AtomicU64,
     watches: Mutex<BTreeMap<Watched, Health>>,
-    /// What the watches together amount to, for every request to look at without waiting for another.
+    /// What the watches together amount to, for every request to look at without waiting for
+    /// another.
     health: ArcSwap<Health>,
 }
 
@@ -66,7 +69,11 @@ impl LiveObjects {
             ObjectSource::File => &[],
             ObjectSource::CustomResources => &[Watched::TargetClusters, Watched::TargetAccesses],
         };
-        let watches = Watched::ALWAYS.iter().chain(objects).map(|watched| (*watched, Health::default())).collect();
+        let watches = Watched::ALWAYS
+            .iter()
+            .chain(objects)
+            .map(|watched| (*watched, Health::default()))
+            .collect();
         LiveObjects {
             service_accounts: RwLock::default(),
             namespaces: RwLock::default(),
@@ -88,7 +95,12 @@ impl LiveObjects {
 
     /// Takes in a whole list of Namespaces; what is not in it is gone.
     pub fn replace_namespaces(&self, all: HashMap<Namespace, BTreeMap<String, String>>) {
-        self.replace(&self.namespaces, all.into_iter().map(|(namespace, labels)| (namespace, Arc::new(labels))).collect());
+        self.replace(
+            &self.namespaces,
+            all.into_iter()
+                .map(|(namespace, labels)| (namespace, Arc::new(labels)))
+                .collect(),
+        );
     }
 
     /// Takes in one Namespace's labels, or its absence.
@@ -96,12 +108,17 @@ impl LiveObjects {
         self.set(&self.namespaces, namespace, labels.map(Arc::new));
     }
 
-    /// How often a ServiceAccount's UID or a Namespace's labels changed. While it is the same, they are.
+    /// How often a ServiceAccount's UID or a Namespace's labels changed. While it is the same, they
+    /// are.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    fn replace<K: Eq + Hash, V: PartialEq>(&self, objects: &RwLock<HashMap<K, V>>, all: HashMap<K, V>) {
+    fn replace<K: Eq + Hash, V: PartialEq>(
+        &self,
+        objects: &RwLock<HashMap<K, V>>,
+        all: HashMap<K, V>,
+    ) {
         let mut objects = objects.write().unwrap_or_else(PoisonError::into_inner);
         if *objects != all {
             self.count();
@@ -109,8 +126,14 @@ impl LiveObjects {
         }
     }
 
-    /// Watches tell of much that is not kept here, annotations for one. A tenant who changes those changes nothing.
-    fn set<K: Eq + Hash, V: PartialEq>(&self, objects: &RwLock<HashMap<K, V>>, name: K, object: Option<V>) {
+    /// Watches tell of much that is not kept here, annotations for one. A tenant who changes those
+    /// changes nothing.
+    fn set<K: Eq + Hash, V: PartialEq>(
+        &self,
+        objects: &RwLock<HashMap<K, V>>,
+        name: K,
+        object: Option<V>,
+    ) {
         let mut objects = objects.write().unwrap_or_else(PoisonError::into_inner);
         if objects.get(&name) == object.as_ref() {
             return;
@@ -122,15 +145,20 @@ impl LiveObjects {
         };
     }
 
-    /// To be called under the lock and before the change: whoever sees the new count and then looks waits for the change, and whoever
-    /// looked before it will find another count.
+    /// To be called under the lock and before the change: whoever sees the new count and then looks
+    /// waits for the change, and whoever looked before it will find another count.
     fn count(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Notes that a watch goes well; `listed` once its first whole list is in.
     pub fn watch_listed(&self, watched: Watched) {
-        self.with_health(watched, |health| *health = Health { listed: true, failing_since: None });
+        self.with_health(watched, |health| {
+            *health = Health {
+                listed: true,
+                failing_since: None,
+            }
+        });
     }
 
     /// Notes that a watch answered.
@@ -148,7 +176,10 @@ impl LiveObjects {
     /// Whether every watch has listed and none has been failing for longer than `limit`.
     pub fn is_current(&self, limit: Duration, now: Moment) -> bool {
         let health = self.health.load();
-        health.listed && health.failing_since.is_none_or(|since| now.mono.saturating_sub(since) <= limit)
+        health.listed
+            && health
+                .failing_since
+                .is_none_or(|since| now.mono.saturating_sub(since) <= limit)
     }
 
     /// Whether every watch has listed at least once.
@@ -160,19 +191,33 @@ impl LiveObjects {
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         act(watches.entry(watched).or_default());
         let listed = watches.values().all(|health| health.listed);
-        let failing_since = watches.values().filter_map(|health| health.failing_since).min();
+        let failing_since = watches
+            .values()
+            .filter_map(|health| health.failing_since)
+            .min();
         // Stored before the next one may begin, so that an older view never follows a newer one.
-        self.health.store(Arc::new(Health { listed, failing_since }));
+        self.health.store(Arc::new(Health {
+            listed,
+            failing_since,
+        }));
     }
 }
 
 impl HubView for LiveObjects {
     fn service_account(&self, account: &ServiceAccount) -> Option<Uid> {
-        self.service_accounts.read().unwrap_or_else(PoisonError::into_inner).get(account).cloned()
+        self.service_accounts
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(account)
+            .cloned()
     }
 
     fn namespace_labels(&self, namespace: &Namespace) -> Option<Arc<BTreeMap<String, String>>> {
-        self.namespaces.read().unwrap_or_else(PoisonError::into_inner).get(namespace).cloned()
+        self.namespaces
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(namespace)
+            .cloned()
     }
 }
 
@@ -189,11 +234,14 @@ mod tests {
     #[test]
     fn a_change_that_still_waits_for_its_lock_is_not_counted() {
         let live = LiveObjects::default();
-        let account = ServiceAccount::from_username("system:serviceaccount:tenant-a:reconciler").unwrap();
+        let account =
+            ServiceAccount::from_username("system:serviceaccount:tenant-a:reconciler").unwrap();
         std::thread::scope(|threads| {
             let looking = live.service_accounts.read().unwrap();
-            let change = threads.spawn(|| live.set_service_account(account, Some(Uid::new("one").unwrap())));
-            // Long enough for the thread to be at the lock; were it not there yet, this would show nothing and still be right.
+            let change =
+                threads.spawn(|| live.set_service_account(account, Some(Uid::new("one").unwrap())));
+            // Long enough for the thread to be at the lock; were it not there yet, this would show
+            // nothing and still be right.
             std::thread::sleep(Duration::from_millis(100));
             assert_eq!(live.changes(), 0);
             drop(looking);

@@ -1,5 +1,6 @@
-//! The metrics, all named in one place. Labels come only from fixed sets: reasons, results, routes; the kids, the hash of what is
-//! published and the names of accesses are bounded in number and spelling.
+//! The metrics, all named in one place. Labels come only from fixed sets: reasons, results, routes;
+//! the kids, the hash of what is published and the names of accesses are bounded in number and
+//! spelling.
 
 mod accesses;
 mod connections;
@@ -63,25 +64,44 @@ impl Default for Metrics {
         let mut registry = Registry::with_prefix("keyferry");
         let requests: Family<Labels, Counter<u64, AtomicU64>> = Family::default();
         let granted = requests.get_or_create_owned(&labels(GRANTED));
-        registry.register("requests", "Requests on the token API, by decision and reason", requests.clone());
+        registry.register(
+            "requests",
+            "Requests on the token API, by decision and reason",
+            requests.clone(),
+        );
         let mints = Family::default();
         registry.register(
             "token_requests",
-            "Mints, by result and reason: one TokenRequest to the hub each, unless the audience was refused before",
+            "Mints, by result and reason: one TokenRequest to the hub each, unless the audience \
+             was refused before",
             mints.clone(),
         );
-        let mint_times: Family<Labels, Histogram, fn() -> Histogram> = Family::new_with_constructor(token_request_histogram);
+        let mint_times: Family<Labels, Histogram, fn() -> Histogram> =
+            Family::new_with_constructor(token_request_histogram);
         registry.register(
             "token_request_duration_seconds",
-            "How long TokenRequests to the hub took, the canary's too; waiting for a place counts, and so does a failure without being sent",
+            "How long TokenRequests to the hub took, the canary's too; waiting for a place counts, \
+             and so does a failure without being sent",
             mint_times.clone(),
         );
         let token_reviews = Family::default();
-        registry.register("token_reviews", "TokenReviews sent to the hub, by result", token_reviews.clone());
+        registry.register(
+            "token_reviews",
+            "TokenReviews sent to the hub, by result",
+            token_reviews.clone(),
+        );
         let access_reviews = Family::default();
-        registry.register("access_reviews", "SubjectAccessReviews sent to the hub, by result", access_reviews.clone());
+        registry.register(
+            "access_reviews",
+            "SubjectAccessReviews sent to the hub, by result",
+            access_reviews.clone(),
+        );
         let publications = Family::default();
-        registry.register("issuer_reads", "Readings of the hub's discovery documents, by result and reason", publications.clone());
+        registry.register(
+            "issuer_reads",
+            "Readings of the hub's discovery documents, by result and reason",
+            publications.clone(),
+        );
         let published_at = Gauge::default();
         registry.register(
             "issuer_read_success_timestamp_seconds",
@@ -92,29 +112,60 @@ impl Default for Metrics {
         let accesses = Accesses::register(&mut registry);
         let connections = Connections::register(&mut registry);
         let fences = Family::default();
-        registry.register("fence_in_force", "Whether an admission policy of the hub that Keyferry rests on is in force", fences.clone());
+        registry.register(
+            "fence_in_force",
+            "Whether an admission policy of the hub that Keyferry rests on is in force",
+            fences.clone(),
+        );
         let leads = Gauge::default();
         registry.register(
             "leads",
-            "Whether this replica leads: only one writes deliveries, statuses and the AudiencePairing",
+            "Whether this replica leads: only one writes deliveries, statuses and the \
+             AudiencePairing",
             leads.clone(),
         );
         let leader_missing = Gauge::default();
-        registry.register("leader_missing", "Whether this replica has seen no leader for a minute", leader_missing.clone());
+        registry.register(
+            "leader_missing",
+            "Whether this replica has seen no leader for a minute",
+            leader_missing.clone(),
+        );
         let key_alarms = Family::default();
-        registry.register("key_alarms", "What no rotation makes of the hub's keys or of their record, by reason", key_alarms.clone());
+        registry.register(
+            "key_alarms",
+            "What no rotation makes of the hub's keys or of their record, by reason",
+            key_alarms.clone(),
+        );
         let own_key_reads = Family::default();
-        registry.register("own_issuer_key_reads", "Readings of the key sets of own issuers, by result and reason", own_key_reads.clone());
+        registry.register(
+            "own_issuer_key_reads",
+            "Readings of the key sets of own issuers, by result and reason",
+            own_key_reads.clone(),
+        );
         let own_key_writes = Family::default();
-        registry.register("own_issuer_key_writes", "Writes of the key sets of own issuers, by change and result", own_key_writes.clone());
+        registry.register(
+            "own_issuer_key_writes",
+            "Writes of the key sets of own issuers, by change and result",
+            own_key_writes.clone(),
+        );
         let reloads = Family::default();
-        registry.register("configuration_reloads", "Readings of a changed configuration file, by result", reloads.clone());
+        registry.register(
+            "configuration_reloads",
+            "Readings of a changed configuration file, by result",
+            reloads.clone(),
+        );
         let cached = Gauge::default();
         registry.register("cached_tokens", "Tokens held", cached.clone());
         let skew = Gauge::default();
-        registry.register("hub_clock_skew_seconds", "How far the hub's clock was ahead of ours at the last mint", skew.clone());
+        registry.register(
+            "hub_clock_skew_seconds",
+            "How far the hub's clock was ahead of ours at the last mint",
+            skew.clone(),
+        );
         let build: Family<Labels, Gauge<i64, AtomicI64>> = Family::default();
-        build.get_or_create(&vec![("version", env!("CARGO_PKG_VERSION"))]).set(1);
+        build
+            .get_or_create(&vec![("version", env!("CARGO_PKG_VERSION"))])
+            .set(1);
         registry.register("build_info", "The version that runs", build);
         let registry = Arc::new(registry);
         Metrics {
@@ -150,40 +201,59 @@ impl Metrics {
             self.granted.inc();
             return;
         }
-        self.requests.get_or_create(&labels((decision, reason))).inc();
+        self.requests
+            .get_or_create(&labels((decision, reason)))
+            .inc();
     }
 
     /// A TokenRequest was sent.
     pub fn mint(&self, outcome: Result<(), Reason>) {
         let reason = outcome.err().unwrap_or(Reason::Ready);
-        self.mints.get_or_create(&vec![("result", result(outcome.is_ok())), ("reason", reason.as_str())]).inc();
+        self.mints
+            .get_or_create(&vec![
+                ("result", result(outcome.is_ok())),
+                ("reason", reason.as_str()),
+            ])
+            .inc();
     }
 
     /// A TokenRequest to the hub took so long.
     pub fn token_request_took(&self, time: Duration, answered: bool) {
-        self.mint_times.get_or_create(&vec![("result", result(answered))]).observe(time.as_secs_f64());
+        self.mint_times
+            .get_or_create(&vec![("result", result(answered))])
+            .observe(time.as_secs_f64());
     }
 
     /// A TokenReview was sent.
     pub fn token_review(&self, answered: bool) {
-        self.token_reviews.get_or_create(&vec![("result", result(answered))]).inc();
+        self.token_reviews
+            .get_or_create(&vec![("result", result(answered))])
+            .inc();
     }
 
     /// A SubjectAccessReview was sent.
     pub fn access_review(&self, answered: bool) {
-        self.access_reviews.get_or_create(&vec![("result", result(answered))]).inc();
+        self.access_reviews
+            .get_or_create(&vec![("result", result(answered))])
+            .inc();
     }
 
     /// The hub's documents were read.
     pub fn issuer_read(&self, outcome: Result<i64, Reason>) {
         let reason = outcome.err().unwrap_or(Reason::Ready);
-        self.publications.get_or_create(&vec![("result", result(outcome.is_ok())), ("reason", reason.as_str())]).inc();
+        self.publications
+            .get_or_create(&vec![
+                ("result", result(outcome.is_ok())),
+                ("reason", reason.as_str()),
+            ])
+            .inc();
         if let Ok(at) = outcome {
             self.published_at.set(at);
         }
     }
 
-    /// A good reading left these keys published; `hash` is `sha256:` and that of the key set's bytes, `at` seconds since 1970.
+    /// A good reading left these keys published; `hash` is `sha256:` and that of the key set's
+    /// bytes, `at` seconds since 1970.
     pub fn published<'a>(&self, kids: impl Iterator<Item = &'a str>, hash: &str, at: i64) {
         self.published_keys.read(kids, hash, at);
     }
@@ -195,21 +265,31 @@ impl Metrics {
 
     /// Something that no rotation makes happened to the hub's keys or to their record.
     pub fn key_alarm(&self, reason: Reason) {
-        self.key_alarms.get_or_create(&vec![("reason", reason.as_str())]).inc();
+        self.key_alarms
+            .get_or_create(&vec![("reason", reason.as_str())])
+            .inc();
     }
 
     /// The key set of an own issuer was read.
     pub fn own_keys_read(&self, outcome: Result<(), Reason>) {
         let reason = outcome.err().unwrap_or(Reason::Ready);
-        self.own_key_reads.get_or_create(&vec![("result", result(outcome.is_ok())), ("reason", reason.as_str())]).inc();
+        self.own_key_reads
+            .get_or_create(&vec![
+                ("result", result(outcome.is_ok())),
+                ("reason", reason.as_str()),
+            ])
+            .inc();
     }
 
     /// The key set of an own issuer was to be written; a lost race is a failure too.
     pub fn own_keys_written(&self, change: &'static str, good: bool) {
-        self.own_key_writes.get_or_create(&vec![("change", change), ("result", result(good))]).inc();
+        self.own_key_writes
+            .get_or_create(&vec![("change", change), ("result", result(good))])
+            .inc();
     }
 
-    /// What became of an access; `expires` is when the first of its written tokens does, in seconds since 1970.
+    /// What became of an access; `expires` is when the first of its written tokens does, in seconds
+    /// since 1970.
     pub fn access(&self, name: &AccessName, ready: bool, expires: Option<i64>) {
         self.accesses.set(name, ready, expires);
     }
@@ -261,7 +341,9 @@ impl Metrics {
 
     /// Whether an admission policy is in force, by its name.
     pub fn fence(&self, name: &'static str, in_force: bool) {
-        self.fences.get_or_create(&vec![("fence", name)]).set(i64::from(in_force));
+        self.fences
+            .get_or_create(&vec![("fence", name)])
+            .set(i64::from(in_force));
     }
 
     /// Whether this replica leads, and whether none was seen to lead for a minute.
@@ -272,7 +354,9 @@ impl Metrics {
 
     /// The configuration file was read again.
     pub fn reload(&self, good: bool) {
-        self.reloads.get_or_create(&vec![("result", result(good))]).inc();
+        self.reloads
+            .get_or_create(&vec![("result", result(good))])
+            .inc();
     }
 
     /// How far the hub's clock was ahead of ours.
@@ -297,7 +381,9 @@ impl Metrics {
 
 /// From a hub on the same machine to one whose calls end by their deadline of 5 s after a wait.
 fn token_request_histogram() -> Histogram {
-    Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0])
+    Histogram::new([
+        0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+    ])
 }
 
 fn result(good: bool) -> &'static str {

@@ -1,4 +1,5 @@
-//! Minting and holding bound tokens: one TokenRequest for many callers, renewed before it is too late, checked before it is kept.
+//! Minting and holding bound tokens: one TokenRequest for many callers, renewed before it is too
+//! late, checked before it is kept.
 
 mod held;
 
@@ -41,14 +42,21 @@ pub struct MintKey {
     audience: Audience,
     lifetime: Duration,
     issuer: Issuer,
-    /// The stored object of an own issuer's keys: tokens of one that was deleted are not handed out.
+    /// The stored object of an own issuer's keys: tokens of one that was deleted are not handed
+    /// out.
     key_set: Option<Arc<str>>,
 }
 
 impl MintKey {
     fn of(grant: &Grant, issuer: Issuer, key_set: Option<Arc<str>>) -> MintKey {
         let pair = grant.pair();
-        MintKey { identity: pair.service_account().clone(), audience: pair.audience().clone(), lifetime: pair.lifetime(), issuer, key_set }
+        MintKey {
+            identity: pair.service_account().clone(),
+            audience: pair.audience().clone(),
+            lifetime: pair.lifetime(),
+            issuer,
+            key_set,
+        }
     }
 }
 
@@ -119,8 +127,16 @@ pub struct Mint {
 impl Mint {
     /// A mint that holds nothing yet.
     pub fn new(parts: MintParts) -> Mint {
-        let failures = Cache::builder().max_capacity(10_000).time_to_live(FAILURE_LIFETIME * 2).build();
-        Mint { parts: Arc::new(parts), held: HeldTokens::default(), failures, flights: Arc::default() }
+        let failures = Cache::builder()
+            .max_capacity(10_000)
+            .time_to_live(FAILURE_LIFETIME * 2)
+            .build();
+        Mint {
+            parts: Arc::new(parts),
+            held: HeldTokens::default(),
+            failures,
+            flights: Arc::default(),
+        }
     }
 
     /// A token for this grant with at least `min_ttl` to use: a held one, or one minted now.
@@ -131,19 +147,30 @@ impl Mint {
         let now = self.parts.clock.now();
         let (key, held) = self.held(grant, min_ttl, now)?;
         match held {
-            Some(token) => Ok(Minted { token, from_cache: FromCache::Hit }),
+            Some(token) => Ok(Minted {
+                token,
+                from_cache: FromCache::Hit,
+            }),
             None => Box::pin(self.missed(grant, key, min_ttl, now)).await,
         }
     }
 
     /// What the grant's token is kept by, and the token if one is held that may leave.
-    fn held(&self, grant: &Grant, min_ttl: Duration, now: Moment) -> Result<(MintKey, Option<Arc<BoundToken>>), Reason> {
+    fn held(
+        &self,
+        grant: &Grant,
+        min_ttl: Duration,
+        now: Moment,
+    ) -> Result<(MintKey, Option<Arc<BoundToken>>), Reason> {
         let pair = grant.pair();
         let published = self.parts.publisher.look();
         let (key, gate) = match pair.issuer() {
             TokenIssuer::Hub => {
                 let published = published.as_ref().ok_or(Reason::HubUnreachable)?;
-                (MintKey::of(grant, published.issuer.clone(), None), Gate::Published(published))
+                (
+                    MintKey::of(grant, published.issuer.clone(), None),
+                    Gate::Published(published),
+                )
             }
             TokenIssuer::Keyferry => {
                 let (issuer, origin) = self.parts.own.holding_key(pair.target())?;
@@ -158,7 +185,13 @@ impl Mint {
     }
 
     /// What is not held is minted, for all who wait for it at once.
-    async fn missed(&self, grant: &Grant, key: MintKey, min_ttl: Duration, now: Moment) -> Result<Minted, Reason> {
+    async fn missed(
+        &self,
+        grant: &Grant,
+        key: MintKey,
+        min_ttl: Duration,
+        now: Moment,
+    ) -> Result<Minted, Reason> {
         let asker = match grant.requester() {
             Requester::Caller(caller) => Some(caller.identity().uid.clone()),
             Requester::Operator | Requester::Delivery(_) => None,
@@ -170,13 +203,31 @@ impl Mint {
             return Err(reason);
         }
         let call = || self.clone().mint_unless_landed(key.clone(), grant.clone());
-        match self.flights.join(key.clone(), call).await.unwrap_or(Err(Reason::MintFailed)) {
-            Ok(token) => Ok(Minted { token, from_cache: FromCache::Miss }),
+        match self
+            .flights
+            .join(key.clone(), call)
+            .await
+            .unwrap_or(Err(Reason::MintFailed))
+        {
+            Ok(token) => Ok(Minted {
+                token,
+                from_cache: FromCache::Miss,
+            }),
             Err(Reason::KeySettling) => self.when_settled(&key, min_ttl).await,
             Err(reason) => {
-                // A missing right or a changed ServiceAccount is mended at once; the rest is not asked again for a moment.
-                if !matches!(reason, Reason::MintForbidden | Reason::ServiceAccountChanged | Reason::KeyRecordUnread) {
-                    self.failures.insert(failure, (reason, Deadline::after(FAILURE_LIFETIME, self.parts.clock.now())));
+                // A missing right or a changed ServiceAccount is mended at once; the rest is not
+                // asked again for a moment.
+                if !matches!(
+                    reason,
+                    Reason::MintForbidden | Reason::ServiceAccountChanged | Reason::KeyRecordUnread
+                ) {
+                    self.failures.insert(
+                        failure,
+                        (
+                            reason,
+                            Deadline::after(FAILURE_LIFETIME, self.parts.clock.now()),
+                        ),
+                    );
                 }
                 Err(reason)
             }
@@ -187,16 +238,32 @@ impl Mint {
     async fn when_settled(&self, key: &MintKey, min_ttl: Duration) -> Result<Minted, Reason> {
         let from = self.parts.clock.now();
         loop {
-            let (now, published) = (self.parts.clock.now(), self.parts.publisher.reader().current().ok_or(Reason::HubUnreachable)?);
+            let (now, published) = (
+                self.parts.clock.now(),
+                self.parts
+                    .publisher
+                    .reader()
+                    .current()
+                    .ok_or(Reason::HubUnreachable)?,
+            );
             self.held.promote(now, &published);
             let gate = Gate::Published(&published);
             if let Some(token) = self.held.get(key, min_ttl, now, &gate) {
-                return Ok(Minted { token, from_cache: FromCache::Miss });
+                return Ok(Minted {
+                    token,
+                    from_cache: FromCache::Miss,
+                });
             }
             let Some(left) = self.settles_in(key) else {
                 // It no longer waits: another caller has just found it settled, or its key is gone.
-                let token = self.held.get(key, min_ttl, now, &gate).ok_or(Reason::KeyNotPublished)?;
-                return Ok(Minted { token, from_cache: FromCache::Miss });
+                let token = self
+                    .held
+                    .get(key, min_ttl, now, &gate)
+                    .ok_or(Reason::KeyNotPublished)?;
+                return Ok(Minted {
+                    token,
+                    from_cache: FromCache::Miss,
+                });
             };
             if now.mono.saturating_sub(from.mono) + left > SETTLING_PATIENCE {
                 return Err(Reason::KeySettling);
@@ -221,13 +288,20 @@ impl Mint {
         self.settles_in(&MintKey::of(grant, issuer, None))
     }
 
-    /// Another mint for the key may have ended between the look at what is held and the start of this one.
-    async fn mint_unless_landed(self, key: MintKey, grant: Grant) -> Result<Arc<BoundToken>, Reason> {
+    /// Another mint for the key may have ended between the look at what is held and the start of
+    /// this one.
+    async fn mint_unless_landed(
+        self,
+        key: MintKey,
+        grant: Grant,
+    ) -> Result<Arc<BoundToken>, Reason> {
         let most = lifetime::greatest_min_ttl(grant.pair().lifetime());
         let landed = {
             let published = self.parts.publisher.look();
             let gate = match grant.pair().issuer() {
-                TokenIssuer::Hub => Gate::Published(published.as_ref().ok_or(Reason::HubUnreachable)?),
+                TokenIssuer::Hub => {
+                    Gate::Published(published.as_ref().ok_or(Reason::HubUnreachable)?)
+                }
                 TokenIssuer::Keyferry => Gate::Own,
             };
             self.held.get(&key, most, self.parts.clock.now(), &gate)
@@ -239,7 +313,8 @@ impl Mint {
         }
     }
 
-    /// The one place that asks the hub for a token that may leave. It takes the proof that only the authoriser makes.
+    /// The one place that asks the hub for a token that may leave. It takes the proof that only the
+    /// authoriser makes.
     async fn mint(self, key: MintKey, grant: Grant) -> Result<Arc<BoundToken>, Reason> {
         self.held.check_room(&key)?;
         // What other replicas publish and revoke must be known before anything new is minted.
@@ -247,13 +322,21 @@ impl Mint {
             return Err(Reason::KeyRecordUnread);
         }
         let outcome = self.mint_checked(&grant).await;
-        self.parts.metrics.mint(outcome.as_ref().map(|_| ()).map_err(|reason| *reason));
+        self.parts
+            .metrics
+            .mint(outcome.as_ref().map(|_| ()).map_err(|reason| *reason));
         let (token, skew) = outcome?;
         let token = Arc::new(token);
         self.parts.metrics.hub_clock_skew(skew);
         let (now, publisher) = (self.parts.clock.now(), &self.parts.publisher);
         let own = grant.pair().issuer() == TokenIssuer::Keyferry;
-        let held = Held::new(Arc::clone(&token), grant, self.parts.settle, self.parts.random.unit(), now);
+        let held = Held::new(
+            Arc::clone(&token),
+            grant,
+            self.parts.settle,
+            self.parts.random.unit(),
+            now,
+        );
         if !own {
             publisher.signed(token.kid(), token.deadline().wall());
         }
@@ -275,12 +358,19 @@ impl Mint {
             return parts.own.mint(parts, grant).await;
         }
         parts.guard.check(grant.pair().audience()).await?;
-        let token = bound_request::send(&*parts.hub, &parts.publisher, &*parts.clock, Order::Granted(grant)).await?;
+        let token = bound_request::send(
+            &*parts.hub,
+            &parts.publisher,
+            &*parts.clock,
+            Order::Granted(grant),
+        )
+        .await?;
         let skew = token.skew_seconds();
         Ok((token, skew))
     }
 
-    /// Renews what is due and was used within its last lifetime; forgets the rest. `allowed` says which grants still hold.
+    /// Renews what is due and was used within its last lifetime; forgets the rest. `allowed` says
+    /// which grants still hold.
     pub fn renew_due(&self, allowed: impl Fn(&Grant) -> bool) {
         let now = self.parts.clock.now();
         if let Some(published) = self.parts.publisher.reader().current() {
@@ -294,8 +384,12 @@ impl Mint {
             let this = self.clone();
             tokio::spawn(async move {
                 let again = this.clone();
-                // A failure leaves the held token as it is: it is good until it ends, and the next round tries again.
-                let renewed = this.flights.join(key.clone(), || again.mint(key, grant)).await;
+                // A failure leaves the held token as it is: it is good until it ends, and the next
+                // round tries again.
+                let renewed = this
+                    .flights
+                    .join(key.clone(), || again.mint(key, grant))
+                    .await;
                 if let Ok(Err(reason)) = renewed
                     && reason != Reason::KeySettling
                 {

@@ -1,7 +1,7 @@
 //! Keyferry's own issuers: what of them is published, and who signs.
 //!
-//! A background task reads each target's key set again and again ([`Keeper`]) and puts what it finds here, whole. Requests look; they
-//! never read, and never see a key.
+//! A background task reads each target's key set again and again ([`Keeper`]) and puts what it
+//! finds here, whole. Requests look; they never read, and never see a key.
 
 mod consent;
 mod keeper;
@@ -46,9 +46,11 @@ pub struct OwnDocuments {
 pub struct OwnIssuer {
     /// `iss`.
     pub issuer: Issuer,
-    /// What is published: what the last good reading said, however old. Nothing before the first one.
+    /// What is published: what the last good reading said, however old. Nothing before the first
+    /// one.
     pub documents: Option<Arc<OwnDocuments>>,
-    /// Which stored object the keys are of. Another one means that the keys of this one were revoked.
+    /// Which stored object the keys are of. Another one means that the keys of this one were
+    /// revoked.
     pub origin: Option<Arc<str>>,
     signing: Option<Arc<SigningKey>>,
     read_at: Option<Duration>,
@@ -57,12 +59,21 @@ pub struct OwnIssuer {
 
 impl OwnIssuer {
     fn new(issuer: Issuer) -> OwnIssuer {
-        OwnIssuer { issuer, documents: None, origin: None, signing: None, read_at: None, fault: None }
+        OwnIssuer {
+            issuer,
+            documents: None,
+            origin: None,
+            signing: None,
+            read_at: None,
+            fault: None,
+        }
     }
 
     /// The key to sign with: that of a reading not long ago which found it settled.
     fn signing_key(&self, now: Moment) -> Result<Arc<SigningKey>, Reason> {
-        let fresh = self.read_at.is_some_and(|at| now.mono.saturating_sub(at) <= READING_GOOD_FOR);
+        let fresh = self
+            .read_at
+            .is_some_and(|at| now.mono.saturating_sub(at) <= READING_GOOD_FOR);
         match (&self.signing, self.fault) {
             (Some(key), _) if fresh => Ok(Arc::clone(key)),
             (None, None) => Err(Reason::IssuerKeysSettling),

@@ -25,7 +25,8 @@ impl PolicyReader {
         self.current.load_full()
     }
 
-    /// The same for a look that ends at once: it is not counted among those who hold it, so looks do not hinder each other.
+    /// The same for a look that ends at once: it is not counted among those who hold it, so looks
+    /// do not hinder each other.
     pub fn look(&self) -> Guard<Arc<Policy>> {
         self.current.load()
     }
@@ -40,7 +41,13 @@ impl PolicyWriter {
     /// Puts `policy` in force.
     pub fn new(policy: Policy) -> PolicyWriter {
         let (epoch, changed) = watch::channel(0);
-        PolicyWriter { reader: PolicyReader { current: Arc::new(ArcSwap::from_pointee(policy)), changed }, epoch }
+        PolicyWriter {
+            reader: PolicyReader {
+                current: Arc::new(ArcSwap::from_pointee(policy)),
+                changed,
+            },
+            epoch,
+        }
     }
 
     /// The reading half.
@@ -48,7 +55,8 @@ impl PolicyWriter {
         self.reader.clone()
     }
 
-    /// Puts another policy in force; it holds for every decision from now on, also for those that wait for a mint.
+    /// Puts another policy in force; it holds for every decision from now on, also for those that
+    /// wait for a mint.
     pub fn replace(&self, policy: Policy) {
         self.reader.current.store(Arc::new(policy));
         self.epoch.send_modify(|epoch| *epoch += 1);

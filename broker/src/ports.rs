@@ -1,4 +1,5 @@
-//! What Keyferry needs of the world, as interfaces. `kube/` and `audit.rs` implement them; tests bring their own.
+//! What Keyferry needs of the world, as interfaces. `kube/` and `audit.rs` implement them; tests
+//! bring their own.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -24,7 +25,8 @@ use zeroize::Zeroizing;
 
 use crate::own_issuer::HubsConsent;
 
-/// Why a call to the hub failed. The texts hold nothing that the hub sent but its own status message.
+/// Why a call to the hub failed. The texts hold nothing that the hub sent but its own status
+/// message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HubError {
     /// No answer, or a broken one.
@@ -57,7 +59,8 @@ pub enum HubError {
 }
 
 impl HubError {
-    /// Whether the failure proves the hub unreachable, so that an earlier answer may stand for a while.
+    /// Whether the failure proves the hub unreachable, so that an earlier answer may stand for a
+    /// while.
     pub fn proves_unreachable(&self) -> bool {
         matches!(self, HubError::Unreachable(_) | HubError::Unwell(_))
     }
@@ -65,7 +68,9 @@ impl HubError {
     /// The stable code of this failure of a TokenRequest.
     pub fn mint_reason(&self) -> Reason {
         match self {
-            HubError::Unreachable(_) | HubError::Unwell(_) | HubError::Busy => Reason::HubUnreachable,
+            HubError::Unreachable(_) | HubError::Unwell(_) | HubError::Busy => {
+                Reason::HubUnreachable
+            }
             HubError::Unauthenticated(_) | HubError::Forbidden(_) => Reason::MintForbidden,
             HubError::NotFound(_) | HubError::Conflict(_) => Reason::ServiceAccountChanged,
             HubError::Refused(_) | HubError::Unreadable(_) => Reason::MintFailed,
@@ -75,14 +80,20 @@ impl HubError {
     /// The stable code of this failure of a TokenReview or SubjectAccessReview.
     pub fn review_reason(&self) -> Reason {
         match self {
-            HubError::Unreachable(_) | HubError::Unwell(_) | HubError::Busy => Reason::HubUnreachable,
+            HubError::Unreachable(_) | HubError::Unwell(_) | HubError::Busy => {
+                Reason::HubUnreachable
+            }
             HubError::Unauthenticated(_) | HubError::Forbidden(_) => Reason::ReviewForbidden,
-            HubError::NotFound(_) | HubError::Conflict(_) | HubError::Refused(_) | HubError::Unreadable(_) => Reason::ReviewFailed,
+            HubError::NotFound(_)
+            | HubError::Conflict(_)
+            | HubError::Refused(_)
+            | HubError::Unreadable(_) => Reason::ReviewFailed,
         }
     }
 }
 
-/// The hub's token and review APIs. Every call has a deadline of its own and is never repeated by the client library.
+/// The hub's token and review APIs. Every call has a deadline of its own and is never repeated by
+/// the client library.
 pub trait Hub: Send + Sync {
     /// TokenRequest, pinned to the ServiceAccount's UID, for exactly one audience.
     fn token_request<'a>(
@@ -100,12 +111,17 @@ pub trait Hub: Send + Sync {
     ) -> BoxFuture<'a, Result<TokenReviewAnswer, HubError>>;
 
     /// SubjectAccessReview: may this user create tokens for that ServiceAccount?
-    fn access_review<'a>(&'a self, user: &'a ReviewedUser, account: &'a ServiceAccount) -> BoxFuture<'a, Result<bool, HubError>>;
+    fn access_review<'a>(
+        &'a self,
+        user: &'a ReviewedUser,
+        account: &'a ServiceAccount,
+    ) -> BoxFuture<'a, Result<bool, HubError>>;
 }
 
 /// The hub's discovery documents, read anew at each call.
 pub trait IssuerDocuments: Send + Sync {
-    /// Reads both documents at every endpoint of the hub, each over a fresh connection. At least one answer.
+    /// Reads both documents at every endpoint of the hub, each over a fresh connection. At least
+    /// one answer.
     fn fetch(&self) -> BoxFuture<'_, Vec<EndpointAnswer>>;
 }
 
@@ -130,7 +146,10 @@ pub struct UpstreamDocuments {
 /// The CA certificates in Secrets of Keyferry's namespace.
 pub trait CertificateSecrets: Send + Sync {
     /// The bytes of `ca.crt`, or of the legacy `caFile`; no other member is ever read out.
-    fn certificate<'a>(&'a self, secret: &'a ObjectName) -> BoxFuture<'a, Result<CertificateEntry, HubError>>;
+    fn certificate<'a>(
+        &'a self,
+        secret: &'a ObjectName,
+    ) -> BoxFuture<'a, Result<CertificateEntry, HubError>>;
 }
 
 /// What a `certSecretRef` Secret holds, as far as Keyferry looks.
@@ -158,21 +177,39 @@ pub struct StoredSecret {
 /// Keyferry's own Secrets. Every change is a compare-and-swap.
 pub trait SecretStore: Send + Sync {
     /// The Secret of that name, if there is one.
-    fn get<'a>(&'a self, name: &'a ObjectName) -> BoxFuture<'a, Result<Option<StoredSecret>, HubError>>;
+    fn get<'a>(
+        &'a self,
+        name: &'a ObjectName,
+    ) -> BoxFuture<'a, Result<Option<StoredSecret>, HubError>>;
 
     /// Creates it; [`HubError::Conflict`] if there is one already.
-    fn create<'a>(&'a self, name: &'a ObjectName, data: &'a SecretData) -> BoxFuture<'a, Result<(), HubError>>;
+    fn create<'a>(
+        &'a self,
+        name: &'a ObjectName,
+        data: &'a SecretData,
+    ) -> BoxFuture<'a, Result<(), HubError>>;
 
-    /// Replaces the data of the Secret of that resourceVersion; [`HubError::Conflict`] if it has another by now.
-    fn replace<'a>(&'a self, name: &'a ObjectName, version: &'a str, data: &'a SecretData) -> BoxFuture<'a, Result<(), HubError>>;
+    /// Replaces the data of the Secret of that resourceVersion; [`HubError::Conflict`] if it has
+    /// another by now.
+    fn replace<'a>(
+        &'a self,
+        name: &'a ObjectName,
+        version: &'a str,
+        data: &'a SecretData,
+    ) -> BoxFuture<'a, Result<(), HubError>>;
 }
 
-/// The key sets of Keyferry's own issuers: one stored object per target, replaced by compare-and-swap, so that any replica may write.
+/// The key sets of Keyferry's own issuers: one stored object per target, replaced by
+/// compare-and-swap, so that any replica may write.
 pub trait IssuerKeyStore: Send + Sync {
     /// What is stored for a target now; nothing if there is no object.
-    fn read<'a>(&'a self, target: &'a ObjectName) -> BoxFuture<'a, Result<Option<StoredKeys>, HubError>>;
+    fn read<'a>(
+        &'a self,
+        target: &'a ObjectName,
+    ) -> BoxFuture<'a, Result<Option<StoredKeys>, HubError>>;
 
-    /// Stores a document in the place of what was read, or the first one. [`HubError::Conflict`] when another replica was first.
+    /// Stores a document in the place of what was read, or the first one. [`HubError::Conflict`]
+    /// when another replica was first.
     fn write<'a>(
         &'a self,
         target: &'a ObjectName,
@@ -202,39 +239,69 @@ pub struct StoredKeys {
 
 /// What the hub says of itself.
 pub trait HubFacts: Send + Sync {
-    /// The audiences that its apiserver gives a token for which none was asked: all that it accepts.
+    /// The audiences that its apiserver gives a token for which none was asked: all that it
+    /// accepts.
     fn api_audiences(&self) -> BoxFuture<'_, Result<Vec<String>, HubError>>;
 
     /// As whom it knows Keyferry.
     fn own_username(&self) -> BoxFuture<'_, Result<String, HubError>>;
 }
 
-/// The hub's objects, as the controller reads and writes them. Every write names what it is to meet.
+/// The hub's objects, as the controller reads and writes them. Every write names what it is to
+/// meet.
 pub trait HubObjects: Send + Sync {
     /// The object at a path, if there is one. A kind that the hub does not have is no object.
     fn get<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<ReadObject>, HubError>>;
 
     /// Creates an object of a collection; its resourceVersion.
-    fn create<'a>(&'a self, collection: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<String, HubError>>;
+    fn create<'a>(
+        &'a self,
+        collection: &'a str,
+        object: &'a ObjectBody,
+    ) -> BoxFuture<'a, Result<String, HubError>>;
 
-    /// Replaces the object whose UID and resourceVersion `object` carries; the resourceVersion that it has then.
-    fn replace<'a>(&'a self, path: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<String, HubError>>;
+    /// Replaces the object whose UID and resourceVersion `object` carries; the resourceVersion that
+    /// it has then.
+    fn replace<'a>(
+        &'a self,
+        path: &'a str,
+        object: &'a ObjectBody,
+    ) -> BoxFuture<'a, Result<String, HubError>>;
 
     /// Deletes the object of this UID and resourceVersion; one that is gone is deleted.
-    fn delete<'a>(&'a self, path: &'a str, uid: &'a str, version: &'a str) -> BoxFuture<'a, Result<(), HubError>>;
+    fn delete<'a>(
+        &'a self,
+        path: &'a str,
+        uid: &'a str,
+        version: &'a str,
+    ) -> BoxFuture<'a, Result<(), HubError>>;
 
     /// Creates an object that holds nothing secret.
-    fn post<'a>(&'a self, collection: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>>;
+    fn post<'a>(
+        &'a self,
+        collection: &'a str,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<(), HubError>>;
 
     /// Replaces an object that holds nothing secret, by the resourceVersion that it carries.
     fn put<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>>;
 
-    /// Changes an object that holds nothing secret, or its status, by a merge patch; the object as it stands then.
-    fn patch<'a>(&'a self, path: &'a str, change: &'a Value) -> BoxFuture<'a, Result<Value, HubError>>;
+    /// Changes an object that holds nothing secret, or its status, by a merge patch; the object as
+    /// it stands then.
+    fn patch<'a>(
+        &'a self,
+        path: &'a str,
+        change: &'a Value,
+    ) -> BoxFuture<'a, Result<Value, HubError>>;
 
-    /// Applies a status by server-side apply, as the field manager of everything that the controller writes, to the object whose
-    /// resourceVersion `object` carries: the hub refuses it for another of that name.
-    fn apply_status<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>>;
+    /// Applies a status by server-side apply, as the field manager of everything that the
+    /// controller writes, to the object whose resourceVersion `object` carries: the hub refuses it
+    /// for another of that name.
+    fn apply_status<'a>(
+        &'a self,
+        path: &'a str,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<(), HubError>>;
 }
 
 /// A target, as far as it is asked whether it takes a token.
@@ -264,18 +331,27 @@ pub enum ProbeAnswer {
 /// Asks targets whether they take a token.
 pub trait TargetProbe: Send + Sync {
     /// Shows the token to the target, and to nobody else.
-    fn try_token<'a>(&'a self, target: &'a ProbedTarget, token: &'a SecretString) -> BoxFuture<'a, ProbeAnswer>;
+    fn try_token<'a>(
+        &'a self,
+        target: &'a ProbedTarget,
+        token: &'a SecretString,
+    ) -> BoxFuture<'a, ProbeAnswer>;
 }
 
 /// Signs for a target's own issuer. The audience is the key set's: nobody names another.
 pub trait Signer: Send + Sync {
     /// A token for what is granted, once the hub has consented to it.
-    fn sign<'a>(&'a self, grant: &'a Grant, consent: HubsConsent) -> BoxFuture<'a, Result<MintAnswer, Reason>>;
+    fn sign<'a>(
+        &'a self,
+        grant: &'a Grant,
+        consent: HubsConsent,
+    ) -> BoxFuture<'a, Result<MintAnswer, Reason>>;
 }
 
 /// Where audit records go.
 pub trait AuditSink: Send + Sync {
-    /// Takes a record to be written. What comes back says whether it was: whoever hands something out waits for it.
+    /// Takes a record to be written. What comes back says whether it was: whoever hands something
+    /// out waits for it.
     fn record(&self, record: &AuditRecord) -> Recording;
 }
 
@@ -284,7 +360,8 @@ pub trait AuditSink: Send + Sync {
 pub struct Recording(Option<oneshot::Receiver<bool>>);
 
 impl Recording {
-    /// Of a record whose writer will say whether it was written; one that says nothing did not write it.
+    /// Of a record whose writer will say whether it was written; one that says nothing did not
+    /// write it.
     pub fn told_by(writer: oneshot::Receiver<bool>) -> Recording {
         Recording(Some(writer))
     }
@@ -308,7 +385,13 @@ impl Future for Recording {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), AuditError>> {
         match &mut self.0 {
-            Some(writer) => Pin::new(writer).poll(context).map(|told| if told == Ok(true) { Ok(()) } else { Err(AuditError) }),
+            Some(writer) => Pin::new(writer).poll(context).map(|told| {
+                if told == Ok(true) {
+                    Ok(())
+                } else {
+                    Err(AuditError)
+                }
+            }),
             None => Poll::Ready(Err(AuditError)),
         }
     }

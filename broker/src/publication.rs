@@ -1,4 +1,5 @@
-//! The documents that targets fetch: the hub's keys as [`KeyBook`] judges them, rendered once, and kept through every failure of the hub.
+//! The documents that targets fetch: the hub's keys as [`KeyBook`] judges them, rendered once, and
+//! kept through every failure of the hub.
 
 mod document;
 mod events;
@@ -104,7 +105,8 @@ impl Publisher {
         self.leads.store(leads, Ordering::Relaxed);
     }
 
-    /// Reads the hub's documents at every endpoint and publishes what is sound. Many callers at once share one reading.
+    /// Reads the hub's documents at every endpoint and publishes what is sound. Many callers at
+    /// once share one reading.
     ///
     /// # Errors
     /// [`PublishError`] if no endpoint gave a sound answer; what was published before stays.
@@ -113,20 +115,26 @@ impl Publisher {
         let read = self.readings.join((), || async move {
             let answers = this.parts.source.fetch().await;
             let outcome = this.take_in(answers);
-            let cut_off = outcome.as_ref().is_err_and(|error| error.reason() == Reason::HubUnreachable);
+            let cut_off = outcome
+                .as_ref()
+                .is_err_and(|error| error.reason() == Reason::HubUnreachable);
             this.published.cut_off.store(cut_off, Ordering::Relaxed);
             outcome
         });
         read.await.unwrap_or(Err(PublishError::Lost))
     }
 
-    /// Reads the hub's documents because a token names a key that is not published; at most once in five seconds.
+    /// Reads the hub's documents because a token names a key that is not published; at most once in
+    /// five seconds.
     ///
     /// # Errors
     /// [`Reason::HubUnreachable`] when the hub did not answer: the key may be good.
     pub async fn refresh_for_unknown_key(&self, now: Moment) -> Result<(), Reason> {
         {
-            let mut again_from = self.unknown_key.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut again_from = self
+                .unknown_key
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             // One that is under way is waited for.
             if again_from.is_some_and(|from| now.mono < from) && self.readings.is_empty() {
                 return Ok(());
@@ -139,9 +147,14 @@ impl Publisher {
         }
     }
 
-    /// The hub has just signed a token with `kid`: if it is new, it is published now, from a fresh reading.
+    /// The hub has just signed a token with `kid`: if it is new, it is published now, from a fresh
+    /// reading.
     pub async fn vouch(&self, kid: &str) {
-        if self.reader().current().is_some_and(|published| published.keys.get(kid).is_some()) {
+        if self
+            .reader()
+            .current()
+            .is_some_and(|published| published.keys.get(kid).is_some())
+        {
             return;
         }
         if let Err(reason) = self.refresh_for_unknown_key(self.parts.clock.now()).await {
@@ -160,26 +173,40 @@ impl Publisher {
 
     /// Whether tokens signed by `kid` may leave, and if not yet, when.
     pub fn settling(&self, kid: &str) -> Settling {
-        self.lock().as_ref().map_or(Settling::Unpublished, |book| book.settling(kid, self.parts.clock.now()))
+        self.lock().as_ref().map_or(Settling::Unpublished, |book| {
+            book.settling(kid, self.parts.clock.now())
+        })
     }
 
     /// Whether the shared record was read lately enough to mint.
     pub fn is_current(&self) -> bool {
-        self.lock().as_ref().is_some_and(|book| book.is_current(self.parts.clock.now()))
+        self.lock()
+            .as_ref()
+            .is_some_and(|book| book.is_current(self.parts.clock.now()))
     }
 
     /// How many published keys this process did not see at the hub itself.
     pub fn unconfirmed(&self) -> usize {
-        self.lock().as_ref().map_or(0, |book| book.unconfirmed(self.parts.clock.now()))
+        self.lock()
+            .as_ref()
+            .map_or(0, |book| book.unconfirmed(self.parts.clock.now()))
     }
 
     fn take_in(&self, answers: Vec<EndpointAnswer>) -> Result<(), PublishError> {
         let (mut reading, mut fault) = (Reading::default(), None);
-        for EndpointAnswer { endpoint, documents } in answers {
-            match documents.map_err(PublishError::Hub).and_then(|documents| self.judge(&documents)) {
+        for EndpointAnswer {
+            endpoint,
+            documents,
+        } in answers
+        {
+            match documents
+                .map_err(PublishError::Hub)
+                .and_then(|documents| self.judge(&documents))
+            {
                 Ok(keys) => reading.answered.push((endpoint, keys)),
                 Err(error) => {
-                    tracing::debug!(endpoint, reason = %error.reason(), %error, "an endpoint of the hub gave no usable documents");
+                    tracing::debug!(endpoint, reason = %error.reason(), %error, "an endpoint of \
+                        the hub gave no usable documents");
                     reading.silent += 1;
                     fault = fault.or(Some(error));
                 }
@@ -195,11 +222,17 @@ impl Publisher {
 
     /// Checks one endpoint's documents. The first issuer stated is the one for ever.
     fn judge(&self, documents: &UpstreamDocuments) -> Result<PublicKeySet, PublishError> {
-        let known = self.lock().as_ref().map(|book| book.issuer().clone()).or_else(|| self.parts.pinned.clone());
+        let known = self
+            .lock()
+            .as_ref()
+            .map(|book| book.issuer().clone())
+            .or_else(|| self.parts.pinned.clone());
         let issuer = known.map_or_else(|| stated_issuer(&documents.metadata), Ok)?;
-        ProviderMetadata::from_upstream(&documents.metadata, issuer.as_str()).map_err(|error| PublishError::Metadata(Arc::new(error)))?;
+        ProviderMetadata::from_upstream(&documents.metadata, issuer.as_str())
+            .map_err(|error| PublishError::Metadata(Arc::new(error)))?;
         let (keys, rejected) =
-            PublicKeySet::from_upstream(&documents.jwks, KeySetLimits::default()).map_err(|error| PublishError::Keys(Arc::new(error)))?;
+            PublicKeySet::from_upstream(&documents.jwks, KeySetLimits::default())
+                .map_err(|error| PublishError::Keys(Arc::new(error)))?;
         for key in &rejected {
             tracing::warn!(why = %key.why.code(), "a key of the hub is not published");
         }
@@ -210,7 +243,11 @@ impl Publisher {
     fn open_book(&self, issuer: Issuer) {
         let mut book = self.lock();
         if book.is_none() {
-            *book = Some(KeyBook::new(issuer, self.parts.settle, self.parts.records.is_shared()));
+            *book = Some(KeyBook::new(
+                issuer,
+                self.parts.settle,
+                self.parts.records.is_shared(),
+            ));
         }
     }
 
@@ -233,8 +270,13 @@ impl Publisher {
     }
 
     fn publish(&self, book: &KeyBook, now: Moment) {
-        if !book.revoked().eq(self.published.revoked.load().iter().map(String::as_str)) {
-            self.published.revoked.store(Arc::new(book.revoked().map(str::to_owned).collect()));
+        if !book
+            .revoked()
+            .eq(self.published.revoked.load().iter().map(String::as_str))
+        {
+            self.published
+                .revoked
+                .store(Arc::new(book.revoked().map(str::to_owned).collect()));
         }
         let Some(keys) = book.served(now) else {
             self.published.current.store(None);
@@ -244,7 +286,11 @@ impl Publisher {
         let (metadata, jwks) = match before.filter(|before| before.keys == keys) {
             Some(before) => (before.metadata.clone(), before.jwks.clone()),
             None => {
-                let metadata = discovery::render(book.issuer().as_str(), &self.parts.public_url.jwks_uri(), &keys);
+                let metadata = discovery::render(
+                    book.issuer().as_str(),
+                    &self.parts.public_url.jwks_uri(),
+                    &keys,
+                );
                 let jwks = Document::new(keys.to_bytes());
                 tracing::info!(issuer = %book.issuer(), keys = keys.len(), sha256 = %jwks.sha256, "the published key set is another one");
                 (Document::new(metadata), jwks)
@@ -259,7 +305,14 @@ impl Publisher {
         };
         let settles = keys.kids().map(|kid| (kid.to_owned(), from(kid))).collect();
         let (issuer, authenticating) = (book.issuer().clone(), book.authenticating(now));
-        self.published.current.store(Some(Arc::new(Published { issuer, keys, authenticating, metadata, jwks, settles })));
+        self.published.current.store(Some(Arc::new(Published {
+            issuer,
+            keys,
+            authenticating,
+            metadata,
+            jwks,
+            settles,
+        })));
     }
 
     /// Each event once for as long as it lasts.
@@ -290,8 +343,13 @@ impl Publisher {
 }
 
 fn stated_issuer(metadata: &[u8]) -> Result<Issuer, PublishError> {
-    let limits = JsonLimits { bytes: discovery::MAX_DISCOVERY_BYTES, depth: json::MAX_JSON_DEPTH };
-    let stated = json::read_object(metadata, limits).ok().and_then(|object| object.get("issuer")?.as_str().map(str::to_owned));
+    let limits = JsonLimits {
+        bytes: discovery::MAX_DISCOVERY_BYTES,
+        depth: json::MAX_JSON_DEPTH,
+    };
+    let stated = json::read_object(metadata, limits)
+        .ok()
+        .and_then(|object| object.get("issuer")?.as_str().map(str::to_owned));
     Ok(Issuer::new(stated.unwrap_or_default())?)
 }
 

@@ -13,7 +13,11 @@ pub trait Random: Send + Sync {
     /// A number from 0 to 1.
     fn unit(&self) -> f64 {
         let mut bytes = [0; 4];
-        if self.fill(&mut bytes) { f64::from(u32::from_be_bytes(bytes)) / f64::from(u32::MAX) } else { 0.0 }
+        if self.fill(&mut bytes) {
+            f64::from(u32::from_be_bytes(bytes)) / f64::from(u32::MAX)
+        } else {
+            0.0
+        }
     }
 
     /// An id for a request, or for whatever else needs one.
@@ -61,7 +65,9 @@ mod tests {
     #[test]
     fn no_two_requests_have_one_id() {
         let random = SystemRandomness::default();
-        let ids: BTreeSet<String> = (0..IDS * 3).map(|_| random.request_id().to_string()).collect();
+        let ids: BTreeSet<String> = (0..IDS * 3)
+            .map(|_| random.request_id().to_string())
+            .collect();
         assert_eq!(ids.len(), IDS * 3);
     }
 }

@@ -8,13 +8,15 @@ use std::time::Duration;
 
 /// How many seconds' worth a key may use at once.
 const BURST_SECONDS: u32 = 3;
-/// Keys that are remembered. More of them share one bucket: an attacker with many addresses must not cost memory.
+/// Keys that are remembered. More of them share one bucket: an attacker with many addresses must
+/// not cost memory.
 const KEYS: usize = 16_384;
 
 /// How often full buckets are looked for, at most: it takes as long as some signature checks.
 const CLEARING: Duration = Duration::from_secs(1);
 
-/// Token buckets. Each is one time: when it will be full again (the generic cell rate algorithm, ITU-T I.371).
+/// Token buckets. Each is one time: when it will be full again (the generic cell rate algorithm,
+/// ITU-T I.371).
 #[derive(Debug)]
 pub(crate) struct Rates<K> {
     interval: Duration,
@@ -32,7 +34,11 @@ struct Buckets<K> {
 
 impl<K> Default for Buckets<K> {
     fn default() -> Buckets<K> {
-        Buckets { full_at: HashMap::new(), others_full_at: Duration::ZERO, cleared_at: Duration::ZERO }
+        Buckets {
+            full_at: HashMap::new(),
+            others_full_at: Duration::ZERO,
+            cleared_at: Duration::ZERO,
+        }
     }
 }
 
@@ -41,13 +47,21 @@ impl<K: Eq + Hash> Rates<K> {
     pub(crate) fn new(per_second: NonZeroU32) -> Rates<K> {
         let interval = Duration::from_secs(1) / per_second.get();
         let burst = interval * per_second.get().saturating_mul(BURST_SECONDS);
-        Rates { interval, burst, buckets: Mutex::new(Buckets::default()) }
+        Rates {
+            interval,
+            burst,
+            buckets: Mutex::new(Buckets::default()),
+        }
     }
 
     /// Whether the bucket of `key` has one. Nothing is taken and nothing is remembered.
     pub(crate) fn has(&self, key: &K, now: Duration) -> bool {
         let buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        let others = if buckets.full_at.len() < KEYS { now } else { buckets.others_full_at };
+        let others = if buckets.full_at.len() < KEYS {
+            now
+        } else {
+            buckets.others_full_at
+        };
         let full_at = buckets.full_at.get(key).copied().unwrap_or(others);
         full_at.max(now) + self.interval <= now + self.burst
     }
@@ -58,7 +72,11 @@ impl<K: Eq + Hash> Rates<K> {
     /// It is empty; how long until there is one again.
     pub(crate) fn take(&self, key: K, now: Duration) -> Result<(), Duration> {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        let Buckets { full_at, others_full_at, cleared_at } = &mut *buckets;
+        let Buckets {
+            full_at,
+            others_full_at,
+            cleared_at,
+        } = &mut *buckets;
         if full_at.len() >= KEYS && now > *cleared_at + CLEARING {
             full_at.retain(|_, full_at| *full_at > now);
             *cleared_at = now;
@@ -97,12 +115,32 @@ mod tests {
         let taken = (0..100).filter(|_| rates.take("a", NOW).is_ok()).count();
         assert_eq!(taken as u32, 10 * BURST_SECONDS);
         assert_eq!((rates.has(&"a", NOW), rates.has(&"b", NOW)), (false, true));
-        assert_eq!(rates.take("a", NOW), Err(Duration::from_millis(100)), "and no refusal makes it longer");
-        assert_eq!(rates.take("b", NOW), Ok(()), "another has a bucket of its own");
+        assert_eq!(
+            rates.take("a", NOW),
+            Err(Duration::from_millis(100)),
+            "and no refusal makes it longer"
+        );
+        assert_eq!(
+            rates.take("b", NOW),
+            Ok(()),
+            "another has a bucket of its own"
+        );
         let later = NOW + Duration::from_millis(100);
-        assert_eq!((rates.take("a", later).is_ok(), rates.take("a", later).is_ok()), (true, false));
+        assert_eq!(
+            (
+                rates.take("a", later).is_ok(),
+                rates.take("a", later).is_ok()
+            ),
+            (true, false)
+        );
         let much_later = NOW + Duration::from_secs(3600);
-        assert_eq!((0..100).filter(|_| rates.take("a", much_later).is_ok()).count() as u32, 10 * BURST_SECONDS, "it does not overflow");
+        assert_eq!(
+            (0..100)
+                .filter(|_| rates.take("a", much_later).is_ok())
+                .count() as u32,
+            10 * BURST_SECONDS,
+            "it does not overflow"
+        );
     }
 
     #[test]
@@ -111,12 +149,21 @@ mod tests {
         for key in 0..KEYS {
             rates.take(key, NOW).unwrap();
         }
-        let taken = (KEYS..KEYS * 2).filter(|key| rates.take(*key, NOW).is_ok()).count();
+        let taken = (KEYS..KEYS * 2)
+            .filter(|key| rates.take(*key, NOW).is_ok())
+            .count();
         assert_eq!(taken as u32, 10 * BURST_SECONDS);
         assert_eq!(rates.buckets.lock().unwrap().full_at.len(), KEYS);
-        assert!(rates.take(0, NOW).is_ok(), "who is remembered keeps its own");
+        assert!(
+            rates.take(0, NOW).is_ok(),
+            "who is remembered keeps its own"
+        );
         let later = NOW + Duration::from_secs(10);
         rates.take(KEYS * 3, later).unwrap();
-        assert_eq!(rates.buckets.lock().unwrap().full_at.len(), 1, "full buckets are forgotten where there is no room");
+        assert_eq!(
+            rates.buckets.lock().unwrap().full_at.len(),
+            1,
+            "full buckets are forgotten where there is no room"
+        );
     }
 }

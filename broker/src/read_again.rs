@@ -1,5 +1,6 @@
-//! The order to read at once what is otherwise read again every few seconds: the configuration file, the hub's documents, the
-//! targets' CA certificates and the serving certificates. An operator gives it by SIGHUP.
+//! The order to read at once what is otherwise read again every few seconds: the configuration
+//! file, the hub's documents, the targets' CA certificates and the serving certificates. An
+//! operator gives it by SIGHUP.
 
 use tokio::sync::watch;
 

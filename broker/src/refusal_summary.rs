@@ -1,4 +1,5 @@
-//! Requests that are refused for their rate, in one audit record a second: a flood must not fill the log, which every hand-out waits for.
+//! Requests that are refused for their rate, in one audit record a second: a flood must not fill
+//! the log, which every hand-out waits for.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,8 +34,17 @@ struct Counted {
 }
 
 impl RefusalSummary {
-    pub(crate) fn new(audit: Arc<dyn AuditSink>, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> RefusalSummary {
-        RefusalSummary { audit, clock, random, counted: Arc::default() }
+    pub(crate) fn new(
+        audit: Arc<dyn AuditSink>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+    ) -> RefusalSummary {
+        RefusalSummary {
+            audit,
+            clock,
+            random,
+            counted: Arc::default(),
+        }
     }
 
     /// Counts a refusal. The first one of a second has the record written at the second's end.
@@ -54,10 +64,15 @@ impl RefusalSummary {
     }
 
     fn write(&self) {
-        let Counted { all, by_source } = std::mem::take(&mut *self.counted.lock().unwrap_or_else(PoisonError::into_inner));
+        let Counted { all, by_source } =
+            std::mem::take(&mut *self.counted.lock().unwrap_or_else(PoisonError::into_inner));
         let mut sources: Vec<(Source, usize)> = by_source.into_iter().collect();
         sources.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        let named: Vec<String> = sources.iter().take(NAMED).map(|(source, count)| format!("{source} ({count})")).collect();
+        let named: Vec<String> = sources
+            .iter()
+            .take(NAMED)
+            .map(|(source, count)| format!("{source} ({count})"))
+            .collect();
         let sources = named.join(", ");
         let mut record = AuditRecord {
             time: self.clock.now().wall,
@@ -68,7 +83,8 @@ impl RefusalSummary {
             ..AuditRecord::default()
         };
         record.ended("denied", Reason::RateLimited);
-        tracing::warn!(reason = %Reason::RateLimited, count = all, sources, "requests of callers that are not known were refused");
+        tracing::warn!(reason = %Reason::RateLimited, count = all, sources, "requests of callers \
+            that are not known were refused");
         // They were refused whether or not that can be recorded.
         drop(self.audit.record(&record));
     }

@@ -1,6 +1,7 @@
 //! Files that a user names: regular ones, of bounded size, opened without waiting.
 //!
-//! Opening a named pipe waits for a writer, and a device may have no end: a command would hang without a word.
+//! Opening a named pipe waits for a writer, and a device may have no end: a command would hang
+//! without a word.
 
 use std::fs::File;
 use std::io::Read;
@@ -28,13 +29,18 @@ pub enum FileError {
 /// # Errors
 /// [`FileError`].
 pub fn open(path: &Path, limit: u64) -> Result<File, FileError> {
-    let flags = i32::try_from((OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY).bits()).unwrap_or_default();
+    let flags = i32::try_from((OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY).bits())
+        .unwrap_or_default();
     let file = File::options().read(true).custom_flags(flags).open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(FileError::NotRegular);
     }
-    if metadata.len() > limit { Err(FileError::TooLong(limit)) } else { Ok(file) }
+    if metadata.len() > limit {
+        Err(FileError::TooLong(limit))
+    } else {
+        Ok(file)
+    }
 }
 
 /// Whether [`open`] takes the file, for a library that opens it itself.
@@ -52,8 +58,14 @@ pub fn check(path: &Path, limit: u64) -> Result<(), FileError> {
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
     let mut bytes = Vec::new();
     // It may have grown since.
-    open(path, limit)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > limit { Err(FileError::TooLong(limit)) } else { Ok(bytes) }
+    open(path, limit)?
+        .take(limit.saturating_add(1))
+        .read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        Err(FileError::TooLong(limit))
+    } else {
+        Ok(bytes)
+    }
 }
 
 #[cfg(test)]
@@ -66,15 +78,32 @@ mod tests {
     #[test]
     fn only_regular_files_within_the_bound_are_read() {
         let folder = tempfile::tempdir().unwrap();
-        let (file, pipe, link) = (folder.path().join("file"), folder.path().join("pipe"), folder.path().join("link"));
+        let (file, pipe, link) = (
+            folder.path().join("file"),
+            folder.path().join("pipe"),
+            folder.path().join("link"),
+        );
         std::fs::write(&file, "1234").unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
         assert_eq!(read(&link, 4).unwrap(), b"1234");
         assert!(matches!(read(&file, 3), Err(FileError::TooLong(3))));
-        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert!(
+            std::process::Command::new("mkfifo")
+                .arg(&pipe)
+                .status()
+                .unwrap()
+                .success()
+        );
         for path in [pipe.as_path(), folder.path(), Path::new("/dev/zero")] {
-            assert!(matches!(read(path, 4), Err(FileError::NotRegular)), "{}", path.display());
+            assert!(
+                matches!(read(path, 4), Err(FileError::NotRegular)),
+                "{}",
+                path.display()
+            );
         }
-        assert!(matches!(read(&folder.path().join("none"), 4), Err(FileError::System(_))));
+        assert!(matches!(
+            read(&folder.path().join("none"), 4),
+            Err(FileError::System(_))
+        ));
     }
 }

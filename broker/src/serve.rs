@@ -66,15 +66,27 @@ impl Server {
         let configuration = config_file::read(&options.config, options.overrides.clone())?;
         let server = &configuration.server;
         let audit: Arc<dyn AuditSink> = match &server.audit_file {
-            Some(path) => Arc::new(AuditLog::file(path).map_err(|source| ServeError::Audit { path: path.clone(), source })?),
+            Some(path) => Arc::new(AuditLog::file(path).map_err(|source| ServeError::Audit {
+                path: path.clone(),
+                source,
+            })?),
             None => Arc::new(AuditLog::standard_output()),
         };
         let metrics = Metrics::default();
         let host = Some(server.public_url.host());
-        let discovery = TlsListener::bind(&server.discovery, Bounds::DOCUMENTS, host, metrics.clone())?;
+        let discovery =
+            TlsListener::bind(&server.discovery, Bounds::DOCUMENTS, host, metrics.clone())?;
         let api = TlsListener::bind(&server.api, Bounds::TOKENS, None, metrics.clone())?;
         let health = PlainListener::bind(server.health_address, Bounds::HEALTH, metrics.clone())?;
-        Ok(Server { configuration, options, discovery, api, health, audit, metrics })
+        Ok(Server {
+            configuration,
+            options,
+            discovery,
+            api,
+            health,
+            audit,
+            metrics,
+        })
     }
 
     /// Where the token API listens.
@@ -93,12 +105,24 @@ impl Server {
         self.discovery.address()
     }
 
-    /// Serves until `shutdown`; then readiness goes, accepted requests are answered, and it ends well.
+    /// Serves until `shutdown`; then readiness goes, accepted requests are answered, and it ends
+    /// well.
     ///
     /// # Errors
     /// [`ServeError`].
-    pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
-        let Server { configuration, options, discovery, api, health, audit, metrics } = self;
+    pub async fn run(
+        self,
+        shutdown: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), ServeError> {
+        let Server {
+            configuration,
+            options,
+            discovery,
+            api,
+            health,
+            audit,
+            metrics,
+        } = self;
         let Configuration { server, policy } = configuration;
         let mut shared = Shared::start(&server, policy, &options, metrics).await?;
         let published = shared.publisher.reader();
@@ -117,9 +141,14 @@ impl Server {
         });
         let handles = [discovery.handle(), api.handle()];
         let mut listeners = JoinSet::new();
-        listeners.spawn(
-            discovery.serve(discovery::service(published.clone(), shared.own_issuers.clone(), server.max_age), options.read_again.clone()),
-        );
+        listeners.spawn(discovery.serve(
+            discovery::service(
+                published.clone(),
+                shared.own_issuers.clone(),
+                server.max_age,
+            ),
+            options.read_again.clone(),
+        ));
 
         let closed = api.try_clone().map_err(ServeError::Ended)?;
         let until_open = closed.handle();
@@ -138,7 +167,10 @@ impl Server {
             let broker = shared.broker(guard, audit)?;
             until_open.graceful_shutdown(Some(CLOSING));
             let counts_sources = server.api.connections_per_address.is_some();
-            listeners.spawn(api.serve(token_api::service(Arc::new(broker), counts_sources), options.read_again));
+            listeners.spawn(api.serve(
+                token_api::service(Arc::new(broker), counts_sources),
+                options.read_again,
+            ));
             serving.store(true, Ordering::Relaxed);
             tracing::info!(hub = %server.hub_name, public_url = %server.public_url, "serving");
             tokio::select! {
@@ -159,7 +191,9 @@ impl Server {
     }
 }
 
-fn listener_ended(ended: Option<Result<std::io::Result<()>, tokio::task::JoinError>>) -> ServeError {
+fn listener_ended(
+    ended: Option<Result<std::io::Result<()>, tokio::task::JoinError>>,
+) -> ServeError {
     match ended {
         Some(Ok(Err(error))) => ServeError::Ended(error),
         _ => ServeError::Ended(std::io::ErrorKind::Other.into()),

@@ -9,8 +9,8 @@ const NAT64: u128 = 0x0064_ff9b << 96;
 /// One source of connections: an address, or the /64 of an IPv6 address.
 ///
 /// On the internet a host usually has a whole /64, so a limit per IPv6 address would be no limit
-/// there. In a cluster the Pods of a node often share one, so a limit per /64 alone would let one Pod
-/// lock out the others.
+/// there. In a cluster the Pods of a node often share one, so a limit per /64 alone would let one
+/// Pod lock out the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Source(Counted);
 
@@ -35,7 +35,9 @@ impl Source {
     /// The /64 of an IPv6 address; an IPv4 address is itself.
     pub fn network(self) -> Source {
         match self.0 {
-            Counted::Address(IpAddr::V6(address)) => Source(Counted::Network(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)))),
+            Counted::Address(IpAddr::V6(address)) => Source(Counted::Network(Ipv6Addr::from_bits(
+                address.to_bits() & (u128::MAX << 64),
+            ))),
             _ => self,
         }
     }
@@ -69,13 +71,25 @@ mod tests {
     #[test]
     fn each_address_is_a_source_and_so_is_each_network() {
         assert_ne!(source("2001:db8::1"), source("2001:db8::2"));
-        assert_eq!(source("2001:db8::1").network(), source("2001:db8::ffff:2").network());
-        assert_ne!(source("2001:db8::1").network(), source("2001:db8:0:1::1").network());
+        assert_eq!(
+            source("2001:db8::1").network(),
+            source("2001:db8::ffff:2").network()
+        );
+        assert_ne!(
+            source("2001:db8::1").network(),
+            source("2001:db8:0:1::1").network()
+        );
         assert_ne!(source("2001:db8::").network(), source("2001:db8::"));
         assert_eq!(source("192.0.2.1").network(), source("192.0.2.1"));
         assert_ne!(source("192.0.2.1"), source("192.0.2.2"));
-        assert_eq!(source("2001:db8:1:2:3:4:5:6").to_string(), "2001:db8:1:2:3:4:5:6");
-        assert_eq!(source("2001:db8:1:2:3:4:5:6").network().to_string(), "2001:db8:1:2::/64");
+        assert_eq!(
+            source("2001:db8:1:2:3:4:5:6").to_string(),
+            "2001:db8:1:2:3:4:5:6"
+        );
+        assert_eq!(
+            source("2001:db8:1:2:3:4:5:6").network().to_string(),
+            "2001:db8:1:2::/64"
+        );
         assert_eq!(source("192.0.2.1").to_string(), "192.0.2.1");
     }
 
@@ -85,7 +99,14 @@ mod tests {
             assert_eq!(source(text), source("192.0.2.1"), "{text}");
             assert_eq!(source(text).network().to_string(), "192.0.2.1", "{text}");
         }
-        assert_ne!(source("64:ff9b::192.0.2.1").network(), source("64:ff9b::192.0.2.2").network());
-        assert_eq!(source("64:ff9b:0:0:0:1:c000:201").to_string(), "64:ff9b::1:c000:201", "it is not in the /96");
+        assert_ne!(
+            source("64:ff9b::192.0.2.1").network(),
+            source("64:ff9b::192.0.2.2").network()
+        );
+        assert_eq!(
+            source("64:ff9b:0:0:0:1:c000:201").to_string(),
+            "64:ff9b::1:c000:201",
+            "it is not in the /96"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! `--state-dir`: the last good record of keys on this process's own disk, so that a restart while the hub is away serves what was
-//! served before.
+//! `--state-dir`: the last good record of keys on this process's own disk, so that a restart while
+//! the hub is away serves what was served before.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -21,15 +21,24 @@ pub struct StateDirectory {
 impl StateDirectory {
     /// Uses `directory`, which must exist.
     pub fn new(directory: PathBuf) -> StateDirectory {
-        StateDirectory { directory, written: Mutex::default() }
+        StateDirectory {
+            directory,
+            written: Mutex::default(),
+        }
     }
 
     /// The record that was written last; nothing if there is none that can be read.
     pub fn read(&self) -> Option<KeyLedger> {
         let path = self.directory.join(FILE);
         let mut bytes = Vec::new();
-        let limit = u64::try_from(MAX_LEDGER_BYTES).unwrap_or(u64::MAX).saturating_add(1);
-        File::open(&path).ok()?.take(limit).read_to_end(&mut bytes).ok()?;
+        let limit = u64::try_from(MAX_LEDGER_BYTES)
+            .unwrap_or(u64::MAX)
+            .saturating_add(1);
+        File::open(&path)
+            .ok()?
+            .take(limit)
+            .read_to_end(&mut bytes)
+            .ok()?;
         match KeyLedger::from_bytes(&bytes) {
             Ok(ledger) => Some(ledger),
             Err(error) => {
@@ -54,7 +63,11 @@ impl StateDirectory {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&next)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&next)?;
         file.write_all(&bytes)?;
         file.sync_all()?;
         fs::rename(&next, self.directory.join(FILE))?;

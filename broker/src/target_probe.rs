@@ -1,4 +1,5 @@
-//! A target's apiserver, asked whose a token is. A connection of its own each time, no proxy of the environment, no redirect.
+//! A target's apiserver, asked whose a token is. A connection of its own each time, no proxy of the
+//! environment, no redirect.
 
 use std::time::Duration;
 
@@ -21,17 +22,24 @@ const MOST_CHARACTERS: usize = 256;
 /// Whoever shows nothing.
 const ANONYMOUS: &str = "system:anonymous";
 const NO_APISERVER: &str = "it answered, but not as an apiserver does";
-const NO_TOKEN: &str = "it answered as to somebody without a token: something on the way takes the Authorization header off";
+const NO_TOKEN: &str = "it answered as to somebody without a token: something on the way takes the \
+    Authorization header off";
 
 /// Asks over HTTPS.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HttpsProbe;
 
 impl TargetProbe for HttpsProbe {
-    fn try_token<'a>(&'a self, target: &'a ProbedTarget, token: &'a SecretString) -> BoxFuture<'a, ProbeAnswer> {
+    fn try_token<'a>(
+        &'a self,
+        target: &'a ProbedTarget,
+        token: &'a SecretString,
+    ) -> BoxFuture<'a, ProbeAnswer> {
         Box::pin(async move {
             let asked = tokio::time::timeout(DEADLINE, ask(target, token)).await;
-            asked.unwrap_or(Err("it did not answer in time")).unwrap_or_else(ProbeAnswer::Unanswered)
+            asked
+                .unwrap_or(Err("it did not answer in time"))
+                .unwrap_or_else(ProbeAnswer::Unanswered)
         })
     }
 }
@@ -39,17 +47,30 @@ impl TargetProbe for HttpsProbe {
 async fn ask(target: &ProbedTarget, token: &SecretString) -> Result<ProbeAnswer, &'static str> {
     let (client, base) = client(target).await?;
     let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
-    let request = client.post(format!("{base}/apis/authentication.k8s.io/v1/selfsubjectreviews"));
-    let mut response = request.bearer_auth(token.expose_secret()).json(&review).send().await.map_err(|error| fault(&error))?;
+    let request = client.post(format!(
+        "{base}/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    ));
+    let mut response = request
+        .bearer_auth(token.expose_secret())
+        .json(&review)
+        .send()
+        .await
+        .map_err(|error| fault(&error))?;
     let status = response.status().as_u16();
     // A refusal needs no words.
-    let body = if status == 401 { Vec::new() } else { body(&mut response).await? };
+    let body = if status == 401 {
+        Vec::new()
+    } else {
+        body(&mut response).await?
+    };
     judged(status, &body)
 }
 
-/// What an answer says of the token. kube-apiserver answers a bearer token that it does not take with 401 always, and never goes on as
-/// `system:anonymous`; whoever gets a 403 of it was known before, which is all that is asked here. But a 403 may be of something on the way, that
-/// let the token through to nobody; and where a proxy takes the header off, the apiserver speaks of `system:anonymous`.
+/// What an answer says of the token. kube-apiserver answers a bearer token that it does not take
+/// with 401 always, and never goes on as `system:anonymous`; whoever gets a 403 of it was known
+/// before, which is all that is asked here. But a 403 may be of something on the way, that let the
+/// token through to nobody; and where a proxy takes the header off, the apiserver speaks of
+/// `system:anonymous`.
 fn judged(status: u16, body: &[u8]) -> Result<ProbeAnswer, &'static str> {
     match status {
         200..=299 => match identity(body)? {
@@ -59,13 +80,18 @@ fn judged(status: u16, body: &[u8]) -> Result<ProbeAnswer, &'static str> {
         401 => Ok(ProbeAnswer::Refused),
         403 => {
             let answer = serde_json::from_slice::<Forbidden>(body).map_err(|_| NO_APISERVER)?;
-            if answer.kind != "Status" || answer.api_version != "v1" || answer.reason != "Forbidden" {
+            if answer.kind != "Status" || answer.api_version != "v1" || answer.reason != "Forbidden"
+            {
                 return Err(NO_APISERVER);
             }
             if answer.message.contains(&format!("User \"{ANONYMOUS}\"")) {
                 return Err(NO_TOKEN);
             }
-            Ok(ProbeAnswer::Accepted(TargetIdentity { username: String::new(), uid: String::new(), groups: Vec::new() }))
+            Ok(ProbeAnswer::Accepted(TargetIdentity {
+                username: String::new(),
+                uid: String::new(),
+                groups: Vec::new(),
+            }))
         }
         _ => Err(NO_APISERVER),
     }
@@ -74,7 +100,8 @@ fn judged(status: u16, body: &[u8]) -> Result<ProbeAnswer, &'static str> {
 /// A client of this one target, and the URL to ask it at.
 async fn client(target: &ProbedTarget) -> Result<(reqwest::Client, String), &'static str> {
     const UNUSABLE: &str = "its address, CA or proxy cannot be used";
-    // The client would ask the proxy for the name that the certificate has, and not for the address.
+    // The client would ask the proxy for the name that the certificate has, and not for the
+    // address.
     if target.proxy_url.is_some() && target.tls_server_name.is_some() {
         return Err("through a proxyURL it cannot be asked by a tlsServerName");
     }
@@ -86,19 +113,31 @@ async fn client(target: &ProbedTarget) -> Result<(reqwest::Client, String), &'st
         .timeout(DEADLINE)
         .pool_max_idle_per_host(0);
     if let Some(pem) = &target.ca_pem {
-        builder = builder.tls_certs_only(reqwest::Certificate::from_pem_bundle(pem.as_bytes()).map_err(|_| UNUSABLE)?);
+        builder = builder.tls_certs_only(
+            reqwest::Certificate::from_pem_bundle(pem.as_bytes()).map_err(|_| UNUSABLE)?,
+        );
     }
     if let Some(proxy) = &target.proxy_url {
         builder = builder.proxy(reqwest::Proxy::all(proxy).map_err(|_| UNUSABLE)?);
     }
     if let Some(name) = &target.tls_server_name {
-        let host = url.host_str().ok_or(UNUSABLE)?.trim_matches(['[', ']']).to_owned();
+        let host = url
+            .host_str()
+            .ok_or(UNUSABLE)?
+            .trim_matches(['[', ']'])
+            .to_owned();
         let port = url.port_or_known_default().ok_or(UNUSABLE)?;
-        let found: Vec<_> = tokio::net::lookup_host((host.as_str(), port)).await.map_err(|_| "its name does not resolve")?.collect();
+        let found: Vec<_> = tokio::net::lookup_host((host.as_str(), port))
+            .await
+            .map_err(|_| "its name does not resolve")?
+            .collect();
         builder = builder.resolve_to_addrs(name, &found);
         url.set_host(Some(name)).map_err(|_| UNUSABLE)?;
     }
-    Ok((builder.build().map_err(|_| UNUSABLE)?, url.as_str().trim_end_matches('/').to_owned()))
+    Ok((
+        builder.build().map_err(|_| UNUSABLE)?,
+        url.as_str().trim_end_matches('/').to_owned(),
+    ))
 }
 
 fn fault(error: &reqwest::Error) -> &'static str {
@@ -154,10 +193,18 @@ async fn body(response: &mut reqwest::Response) -> Result<Vec<u8>, &'static str>
 
 fn identity(body: &[u8]) -> Result<TargetIdentity, &'static str> {
     let answer = serde_json::from_slice::<Answer>(body).map_err(|_| "its answer cannot be read")?;
-    let UserInfo { username, uid, mut groups } = answer.status.user_info;
+    let UserInfo {
+        username,
+        uid,
+        mut groups,
+    } = answer.status.user_info;
     groups.truncate(MOST_GROUPS);
     let short = |text: &String| foreign_text::one_line(text, MOST_CHARACTERS);
-    Ok(TargetIdentity { username: short(&username), uid: short(&uid), groups: groups.iter().map(short).collect() })
+    Ok(TargetIdentity {
+        username: short(&username),
+        uid: short(&uid),
+        groups: groups.iter().map(short).collect(),
+    })
 }
 
 #[cfg(test)]
@@ -172,35 +219,71 @@ mod tests {
     }
 
     fn review(username: &str) -> Vec<u8> {
-        json!({ "kind": "SelfSubjectReview", "status": { "userInfo": { "username": username } } }).to_string().into_bytes()
+        json!({ "kind": "SelfSubjectReview", "status": { "userInfo": { "username": username } } })
+            .to_string()
+            .into_bytes()
     }
 
-    const MAY_NOT: &str = "cannot create resource \"selfsubjectreviews\" in API group \"authentication.k8s.io\" at the cluster scope";
+    const MAY_NOT: &str = "cannot create resource \"selfsubjectreviews\" in API \
+        group \"authentication.k8s.io\" at the cluster scope";
 
     #[test]
     fn who_is_known_is_accepted_whatever_it_may_do() {
-        assert!(matches!(judged(201, &review("hub:a")), Ok(ProbeAnswer::Accepted(identity)) if identity.username == "hub:a"));
-        let known = format!("selfsubjectreviews.authentication.k8s.io is forbidden: User \"hub:system:serviceaccount:a:b\" {MAY_NOT}");
-        assert!(matches!(judged(403, &status("Forbidden", &known)), Ok(ProbeAnswer::Accepted(_))));
-        assert_eq!(judged(401, &status("Unauthorized", "Unauthorized")), Ok(ProbeAnswer::Refused));
+        assert!(
+            matches!(judged(201, &review("hub:a")), Ok(ProbeAnswer::Accepted(identity)) if identity.username == "hub:a")
+        );
+        let known = format!(
+            "selfsubjectreviews.authentication.k8s.io is forbidden: \
+             User \"hub:system:serviceaccount:a:b\" {MAY_NOT}"
+        );
+        assert!(matches!(
+            judged(403, &status("Forbidden", &known)),
+            Ok(ProbeAnswer::Accepted(_))
+        ));
+        assert_eq!(
+            judged(401, &status("Unauthorized", "Unauthorized")),
+            Ok(ProbeAnswer::Refused)
+        );
     }
 
     #[test]
     fn an_identity_is_bounded_and_cannot_mislead() {
-        let groups: Vec<String> = (0..100).map(|index| format!("g{index}\u{202e}{}", "x".repeat(1000))).collect();
+        let groups: Vec<String> = (0..100)
+            .map(|index| format!("g{index}\u{202e}{}", "x".repeat(1000)))
+            .collect();
         let user = json!({ "username": "hub:a\nall is well \u{2066}", "uid": "u".repeat(1000), "groups": groups });
-        let answer = json!({ "kind": "SelfSubjectReview", "status": { "userInfo": user } }).to_string();
-        let Ok(ProbeAnswer::Accepted(identity)) = judged(201, answer.as_bytes()) else { panic!("it is an answer") };
+        let answer =
+            json!({ "kind": "SelfSubjectReview", "status": { "userInfo": user } }).to_string();
+        let Ok(ProbeAnswer::Accepted(identity)) = judged(201, answer.as_bytes()) else {
+            panic!("it is an answer")
+        };
         assert_eq!(identity.username, r"hub:a\u{a}all is well \u{2066}");
         assert_eq!((identity.groups.len(), identity.uid.len()), (16, 256 + 3));
-        assert!(identity.groups.iter().all(|group| group.contains(r"\u{202e}") && group.chars().count() < 300));
+        assert!(
+            identity
+                .groups
+                .iter()
+                .all(|group| group.contains(r"\u{202e}") && group.chars().count() < 300)
+        );
     }
 
     #[test]
     fn what_no_apiserver_says_of_a_token_is_no_answer() {
         let page = b"<html><body>403 Forbidden</body></html>";
-        for body in [page.as_slice(), b"", b"{}", b"{\"message\": \"blocked\"}", &status("Blocked", "no"), &review("hub:a")] {
-            assert_eq!(judged(403, body), Err(NO_APISERVER), "{}", String::from_utf8_lossy(body));
+        for body in [
+            page.as_slice(),
+            b"",
+            b"{}",
+            b"{\"message\": \"blocked\"}",
+            &status("Blocked", "no"),
+            &review("hub:a"),
+        ] {
+            assert_eq!(
+                judged(403, body),
+                Err(NO_APISERVER),
+                "{}",
+                String::from_utf8_lossy(body)
+            );
         }
         for status in [302, 404, 407, 500, 503] {
             assert_eq!(judged(status, &review("hub:a")), Err(NO_APISERVER));
@@ -209,7 +292,10 @@ mod tests {
 
     #[test]
     fn a_header_that_was_taken_off_is_no_answer() {
-        let anonymous = format!("selfsubjectreviews.authentication.k8s.io is forbidden: User \"system:anonymous\" {MAY_NOT}");
+        let anonymous = format!(
+            "selfsubjectreviews.authentication.k8s.io is forbidden: User \"system:anonymous\" \
+             {MAY_NOT}"
+        );
         assert_eq!(judged(403, &status("Forbidden", &anonymous)), Err(NO_TOKEN));
         assert_eq!(judged(201, &review("system:anonymous")), Err(NO_TOKEN));
     }

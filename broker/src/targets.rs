@@ -46,7 +46,10 @@ impl TargetReader {
     pub fn readiness(&self, target: &TargetCluster) -> Readiness {
         match self.0.load().get(&target.name) {
             Some(state) if state.generation == target.generation => state.readiness.clone(),
-            _ => Readiness::NotReady { reason: Reason::TargetNotReady, message: "its CA certificates have not been read yet".to_owned() },
+            _ => Readiness::NotReady {
+                reason: Reason::TargetNotReady,
+                message: "its CA certificates have not been read yet".to_owned(),
+            },
         }
     }
 

@@ -1,4 +1,5 @@
-//! Fakes that unit tests share: two clocks that move together, and a small world around the embedded hub.
+//! Fakes that unit tests share: two clocks that move together, and a small world around the
+//! embedded hub.
 
 mod objects;
 
@@ -43,7 +44,10 @@ pub(crate) struct FakeClock(Mutex<Moment>);
 impl FakeClock {
     pub(crate) fn start() -> Arc<FakeClock> {
         let wall = Timestamp::from_second(1_800_000_000).unwrap_or(Timestamp::UNIX_EPOCH);
-        Arc::new(FakeClock(Mutex::new(Moment { wall, mono: Duration::from_secs(1000) })))
+        Arc::new(FakeClock(Mutex::new(Moment {
+            wall,
+            mono: Duration::from_secs(1000),
+        })))
     }
 
     /// Moves both clocks on.
@@ -60,7 +64,8 @@ impl Clock for FakeClock {
     }
 }
 
-/// A hub with two tenants, a policy for it, and what the broker makes of them; no listeners and no background tasks.
+/// A hub with two tenants, a policy for it, and what the broker makes of them; no listeners and no
+/// background tasks.
 pub(crate) struct SmallWorld {
     pub(crate) hub: EmbeddedHub,
     pub(crate) clock: Arc<FakeClock>,
@@ -101,27 +106,47 @@ metadata: {name: deploy, namespace: tenant-a}
 spec: {targetClusterRef: {name: prod}, serviceAccountName: deployer}
 ";
 
-#[allow(clippy::unwrap_used, reason = "a test world that cannot be built fails its test")]
+#[allow(
+    clippy::unwrap_used,
+    reason = "a test world that cannot be built fails its test"
+)]
 impl SmallWorld {
     pub(crate) async fn start() -> SmallWorld {
         let clock = FakeClock::start();
         let hub_clock = Arc::clone(&clock);
-        let options =
-            HubOptions { issuer: Some(ISSUER.to_owned()), clock: Arc::new(move || hub_clock.now().wall), ..HubOptions::default() };
+        let options = HubOptions {
+            issuer: Some(ISSUER.to_owned()),
+            clock: Arc::new(move || hub_clock.now().wall),
+            ..HubOptions::default()
+        };
         let hub = EmbeddedHub::start(options).await.unwrap();
         let live = Arc::new(LiveObjects::default());
-        for (namespace, account) in [("keyferry-system", "keyferry-canary"), ("tenant-a", "reconciler"), ("tenant-a", "deployer")] {
+        for (namespace, account) in [
+            ("keyferry-system", "keyferry-canary"),
+            ("tenant-a", "reconciler"),
+            ("tenant-a", "deployer"),
+        ] {
             hub.add_namespace(namespace, &[]);
             let uid = hub.add_service_account(namespace, account);
-            live.set_namespace(Namespace::new(namespace).unwrap(), Some(std::collections::BTreeMap::new()));
+            live.set_namespace(
+                Namespace::new(namespace).unwrap(),
+                Some(std::collections::BTreeMap::new()),
+            );
             live.set_service_account(account_of(namespace, account), Some(Uid::new(uid).unwrap()));
         }
         live.watch_listed(Watched::ServiceAccounts);
         live.watch_listed(Watched::Namespaces);
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = folder.path().join("kubeconfig");
-        std::fs::write(&kubeconfig, secrecy::ExposeSecret::expose_secret(&hub.kubeconfig())).unwrap();
-        let access = HubAccess { kubeconfig: Some(kubeconfig), ..HubAccess::default() };
+        std::fs::write(
+            &kubeconfig,
+            secrecy::ExposeSecret::expose_secret(&hub.kubeconfig()),
+        )
+        .unwrap();
+        let access = HubAccess {
+            kubeconfig: Some(kubeconfig),
+            ..HubAccess::default()
+        };
         let client = HubClient::new(access.config().await.unwrap()).unwrap();
         let shared: Arc<dyn Clock> = Arc::<FakeClock>::clone(&clock);
         let port: Arc<dyn Hub> = Arc::new(KubeHub::new(client, Arc::clone(&shared)));
@@ -139,18 +164,41 @@ impl SmallWorld {
         let metrics = Metrics::default();
         let mint = mint(&port, &publisher, &live, &clock, &metrics);
         let policy = config::read(CONFIGURATION).unwrap().policy;
-        SmallWorld { hub, clock, port, publisher, live, policy, mint, metrics, _folder: folder }
+        SmallWorld {
+            hub,
+            clock,
+            port,
+            publisher,
+            live,
+            policy,
+            mint,
+            metrics,
+            _folder: folder,
+        }
     }
 
     /// A mint that remembers nothing, as a process that has just started has it.
     pub(crate) fn new_mint(&self) -> Mint {
-        mint(&self.port, &self.publisher, &self.live, &self.clock, &self.metrics)
+        mint(
+            &self.port,
+            &self.publisher,
+            &self.live,
+            &self.clock,
+            &self.metrics,
+        )
     }
 
     /// A grant for an access of tenant-a, as an operator has it.
     pub(crate) fn grant(&self, access: &str) -> Grant {
         let name = AccessName::parse(access).unwrap();
-        let pair = authorise::pair(&self.policy, &*self.live, &Requester::Operator, &name, DeliveryType::HTTP).unwrap();
+        let pair = authorise::pair(
+            &self.policy,
+            &*self.live,
+            &Requester::Operator,
+            &name,
+            DeliveryType::HTTP,
+        )
+        .unwrap();
         authorise::grant(&self.policy, Requester::Operator, pair, Review::NotAsked).unwrap()
     }
 
@@ -160,7 +208,10 @@ impl SmallWorld {
             audience: Audience::new("keyferry.dev").unwrap(),
             require_pod_bound: false,
             max_stale,
-            new_callers: NewCallerLimits { per_address: None, per_namespace: None },
+            new_callers: NewCallerLimits {
+                per_address: None,
+                per_namespace: None,
+            },
         }
     }
 }
@@ -170,10 +221,22 @@ pub(crate) fn settle() -> Duration {
     keyferry_core::lifetime::settle(Duration::from_secs(60))
 }
 
-fn mint(port: &Arc<dyn Hub>, publisher: &Publisher, live: &Arc<LiveObjects>, clock: &Arc<FakeClock>, metrics: &Metrics) -> Mint {
+fn mint(
+    port: &Arc<dyn Hub>,
+    publisher: &Publisher,
+    live: &Arc<LiveObjects>,
+    clock: &Arc<FakeClock>,
+    metrics: &Metrics,
+) -> Mint {
     let shared = || Arc::<FakeClock>::clone(clock);
     let canary = account_of("keyferry-system", "keyferry-canary");
-    let guard = AudienceGuard::new(Arc::clone(port), shared(), Arc::clone(live), publisher.clone(), canary);
+    let guard = AudienceGuard::new(
+        Arc::clone(port),
+        shared(),
+        Arc::clone(live),
+        publisher.clone(),
+        canary,
+    );
     Mint::new(MintParts {
         hub: Arc::clone(port),
         publisher: publisher.clone(),
@@ -217,16 +280,26 @@ impl MemorySecrets {
 }
 
 impl SecretStore for MemorySecrets {
-    fn get<'a>(&'a self, name: &'a ObjectName) -> BoxFuture<'a, Result<Option<StoredSecret>, HubError>> {
+    fn get<'a>(
+        &'a self,
+        name: &'a ObjectName,
+    ) -> BoxFuture<'a, Result<Option<StoredSecret>, HubError>> {
         Box::pin(async move {
-            let found = self.lock()?.get(name).map(|(version, data)| StoredSecret { version: version.to_string(), data: data.clone() });
+            let found = self.lock()?.get(name).map(|(version, data)| StoredSecret {
+                version: version.to_string(),
+                data: data.clone(),
+            });
             // Others may write between a reading and what follows from it.
             tokio::task::yield_now().await;
             Ok(found)
         })
     }
 
-    fn create<'a>(&'a self, name: &'a ObjectName, data: &'a SecretData) -> BoxFuture<'a, Result<(), HubError>> {
+    fn create<'a>(
+        &'a self,
+        name: &'a ObjectName,
+        data: &'a SecretData,
+    ) -> BoxFuture<'a, Result<(), HubError>> {
         Box::pin(async move {
             let mut secrets = self.lock()?;
             if secrets.contains_key(name) {
@@ -237,10 +310,17 @@ impl SecretStore for MemorySecrets {
         })
     }
 
-    fn replace<'a>(&'a self, name: &'a ObjectName, version: &'a str, data: &'a SecretData) -> BoxFuture<'a, Result<(), HubError>> {
+    fn replace<'a>(
+        &'a self,
+        name: &'a ObjectName,
+        version: &'a str,
+        data: &'a SecretData,
+    ) -> BoxFuture<'a, Result<(), HubError>> {
         Box::pin(async move {
             let mut secrets = self.lock()?;
-            let (present, kept) = secrets.get_mut(name).ok_or_else(|| HubError::NotFound("none".to_owned()))?;
+            let (present, kept) = secrets
+                .get_mut(name)
+                .ok_or_else(|| HubError::NotFound("none".to_owned()))?;
             if present.to_string() != version {
                 return Err(HubError::Conflict("another version".to_owned()));
             }

@@ -24,7 +24,11 @@ pub struct TimedHub {
 impl TimedHub {
     /// Times the TokenRequests of `hub` by the monotonic side of `clock`.
     pub fn new(hub: Arc<dyn Hub>, clock: Arc<dyn Clock>, metrics: Metrics) -> TimedHub {
-        TimedHub { hub, clock, metrics }
+        TimedHub {
+            hub,
+            clock,
+            metrics,
+        }
     }
 }
 
@@ -38,7 +42,8 @@ impl Hub for TimedHub {
         Box::pin(async move {
             let sent = self.clock.now().mono;
             let answer = self.hub.token_request(identity, audience, lifetime).await;
-            self.metrics.token_request_took(self.clock.now().mono.saturating_sub(sent), answer.is_ok());
+            self.metrics
+                .token_request_took(self.clock.now().mono.saturating_sub(sent), answer.is_ok());
             answer
         })
     }
@@ -51,7 +56,11 @@ impl Hub for TimedHub {
         self.hub.token_review(token, audience)
     }
 
-    fn access_review<'a>(&'a self, user: &'a ReviewedUser, account: &'a ServiceAccount) -> BoxFuture<'a, Result<bool, HubError>> {
+    fn access_review<'a>(
+        &'a self,
+        user: &'a ReviewedUser,
+        account: &'a ServiceAccount,
+    ) -> BoxFuture<'a, Result<bool, HubError>> {
         self.hub.access_review(user, account)
     }
 }
@@ -78,11 +87,19 @@ mod tests {
             Box::pin(async { Err(HubError::Forbidden("serviceaccounts/token".to_owned())) })
         }
 
-        fn token_review<'a>(&'a self, _: &'a SecretString, _: Option<&'a Audience>) -> BoxFuture<'a, Result<TokenReviewAnswer, HubError>> {
+        fn token_review<'a>(
+            &'a self,
+            _: &'a SecretString,
+            _: Option<&'a Audience>,
+        ) -> BoxFuture<'a, Result<TokenReviewAnswer, HubError>> {
             Box::pin(async { Err(HubError::Forbidden("tokenreviews".to_owned())) })
         }
 
-        fn access_review<'a>(&'a self, _: &'a ReviewedUser, _: &'a ServiceAccount) -> BoxFuture<'a, Result<bool, HubError>> {
+        fn access_review<'a>(
+            &'a self,
+            _: &'a ReviewedUser,
+            _: &'a ServiceAccount,
+        ) -> BoxFuture<'a, Result<bool, HubError>> {
             Box::pin(async { Ok(true) })
         }
     }
@@ -92,11 +109,23 @@ mod tests {
         let (clock, metrics) = (FakeClock::start(), Metrics::default());
         let slow: Arc<dyn Hub> = Arc::new(SlowHub(Arc::clone(&clock), Duration::from_millis(300)));
         let hub = TimedHub::new(slow, clock, metrics.clone());
-        let account = ServiceAccount::from_username("system:serviceaccount:tenant-a:reconciler").unwrap();
-        let identity = ServiceAccountIdentity { account, uid: Uid::new("1").unwrap() };
+        let account =
+            ServiceAccount::from_username("system:serviceaccount:tenant-a:reconciler").unwrap();
+        let identity = ServiceAccountIdentity {
+            account,
+            uid: Uid::new("1").unwrap(),
+        };
         let audience = Audience::new("https://prod.example.com").unwrap();
-        assert!(hub.token_request(&identity, &audience, Duration::from_secs(600)).await.is_err());
-        assert!(hub.token_review(&SecretString::from("t"), None).await.is_err());
+        assert!(
+            hub.token_request(&identity, &audience, Duration::from_secs(600))
+                .await
+                .is_err()
+        );
+        assert!(
+            hub.token_review(&SecretString::from("t"), None)
+                .await
+                .is_err()
+        );
         let text = metrics.exposition();
         for line in [
             "keyferry_token_request_duration_seconds_bucket{le=\"0.25\",result=\"failure\"} 0",
@@ -106,6 +135,9 @@ mod tests {
         ] {
             assert!(text.contains(&format!("{line}\n")), "{line} in {text}");
         }
-        assert!(!text.contains("duration_seconds_count{result=\"success\"}"), "{text}");
+        assert!(
+            !text.contains("duration_seconds_count{result=\"success\"}"),
+            "{text}"
+        );
     }
 }

@@ -27,7 +27,10 @@ impl Turns {
     /// Waits for a turn of `namespace`; nothing if it did not come in time.
     pub async fn take(&self, namespace: &Namespace) -> Option<Turn> {
         let lane = self.lane(namespace);
-        tokio::time::timeout(PATIENCE, lane.acquire_owned()).await.ok()?.ok()
+        tokio::time::timeout(PATIENCE, lane.acquire_owned())
+            .await
+            .ok()?
+            .ok()
     }
 
     fn lane(&self, namespace: &Namespace) -> Arc<Semaphore> {
@@ -36,7 +39,11 @@ impl Turns {
             // Whoever waits or works holds the lane too.
             lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
         }
-        Arc::clone(lanes.entry(namespace.clone()).or_insert_with(|| Arc::new(Semaphore::new(PER_NAMESPACE))))
+        Arc::clone(
+            lanes
+                .entry(namespace.clone())
+                .or_insert_with(|| Arc::new(Semaphore::new(PER_NAMESPACE))),
+        )
     }
 }
 
@@ -50,12 +57,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_tenants_crowd_keeps_nobody_else_waiting() {
         let turns = Turns::default();
-        let (crowd, other) = (Namespace::new("crowd").unwrap(), Namespace::new("other").unwrap());
+        let (crowd, other) = (
+            Namespace::new("crowd").unwrap(),
+            Namespace::new("other").unwrap(),
+        );
         let mut held = Vec::new();
         for _ in 0..PER_NAMESPACE {
             held.push(turns.take(&crowd).await.unwrap());
         }
-        assert!(turns.take(&crowd).await.is_none(), "one too many gives up after a while");
+        assert!(
+            turns.take(&crowd).await.is_none(),
+            "one too many gives up after a while"
+        );
         assert!(turns.take(&other).await.is_some());
         held.pop();
         assert!(turns.take(&crowd).await.is_some());
@@ -65,7 +78,12 @@ mod tests {
     async fn empty_lanes_are_cleared_away() {
         let turns = Turns::default();
         for number in 0..LANES * 2 {
-            drop(turns.take(&Namespace::new(format!("n{number}")).unwrap()).await.unwrap());
+            drop(
+                turns
+                    .take(&Namespace::new(format!("n{number}")).unwrap())
+                    .await
+                    .unwrap(),
+            );
         }
         assert!(turns.lanes.lock().unwrap().len() <= LANES + 1);
     }

@@ -1,7 +1,8 @@
 //! One look at the policy and the hub's live objects, and what it found for a caller.
 //!
-//! Policy is replaced as a whole and the live objects count their changes. So it is known whether another look would find the same,
-//! without looking; and a caller that asks again for the same has the same answer while nothing has changed.
+//! Policy is replaced as a whole and the live objects count their changes. So it is known whether
+//! another look would find the same, without looking; and a caller that asks again for the same has
+//! the same answer while nothing has changed.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -21,9 +22,13 @@ pub struct View {
 }
 
 impl View {
-    /// Of now. Whatever is looked up is looked up after this: a change in between makes the view an old one.
+    /// Of now. Whatever is looked up is looked up after this: a change in between makes the view an
+    /// old one.
     pub fn of(policy: &PolicyReader, live: &LiveObjects) -> View {
-        View { changes: live.changes(), policy: policy.current() }
+        View {
+            changes: live.changes(),
+            policy: policy.current(),
+        }
     }
 
     /// Whether another look would find the same.
@@ -49,7 +54,8 @@ pub struct LastFound(Arc<Mutex<Option<Remembered>>>);
 
 #[derive(Debug)]
 struct Remembered {
-    /// Weak, so that no caller keeps an old policy; its place in memory is not used again while this is there.
+    /// Weak, so that no caller keeps an old policy; its place in memory is not used again while
+    /// this is there.
     policy: Weak<Policy>,
     changes: u64,
     deliveries: &'static [DeliveryType],
@@ -57,10 +63,22 @@ struct Remembered {
 }
 
 impl LastFound {
-    /// What was found, if it was for the same request in the same view and the hub's word on it still stands.
-    pub fn recall(&self, view: &View, access: &AccessName, deliveries: &[DeliveryType], now: Moment) -> Option<Found> {
+    /// What was found, if it was for the same request in the same view and the hub's word on it
+    /// still stands.
+    pub fn recall(
+        &self,
+        view: &View,
+        access: &AccessName,
+        deliveries: &[DeliveryType],
+        now: Moment,
+    ) -> Option<Found> {
         let remembered = self.lock();
-        let Remembered { policy, changes, deliveries: before, found } = remembered.as_ref()?;
+        let Remembered {
+            policy,
+            changes,
+            deliveries: before,
+            found,
+        } = remembered.as_ref()?;
         let same_view = policy.as_ptr() == Arc::as_ptr(&view.policy) && *changes == view.changes;
         let same_request = found.pair.access() == access && *before == deliveries;
         let stands = found.until.is_none_or(|until| !until.passed(now));
@@ -70,7 +88,12 @@ impl LastFound {
     /// Remembers this in the place of what was found before.
     pub fn remember(&self, view: &View, deliveries: &'static [DeliveryType], found: &Found) {
         let (policy, changes) = (Arc::downgrade(&view.policy), view.changes);
-        *self.lock() = Some(Remembered { policy, changes, deliveries, found: found.clone() });
+        *self.lock() = Some(Remembered {
+            policy,
+            changes,
+            deliveries,
+            found: found.clone(),
+        });
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Remembered>> {

@@ -1,4 +1,5 @@
-//! Every dependency of the workspace has its reason in docs/decisions/0002-dependencies.md, and no reason is for one that is gone.
+//! Every dependency of the workspace has its reason in docs/decisions/0002-dependencies.md, and no
+//! reason is for one that is gone.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -12,16 +13,33 @@ fn read(path: &str) -> String {
 #[test]
 fn each_dependency_is_named_with_its_reason() {
     let manifest = read("Cargo.toml");
-    let (_, table) = manifest.split_once("[workspace.dependencies]\n").expect("the workspace names its dependencies");
+    let (_, table) = manifest
+        .split_once("[workspace.dependencies]\n")
+        .expect("the workspace names its dependencies");
     let table = table.split("\n[").next().unwrap();
-    let declared: BTreeSet<&str> = table.lines().filter_map(|line| line.split_once(" = ")).map(|(name, _)| name).collect();
+    let declared: BTreeSet<&str> = table
+        .lines()
+        .filter_map(|line| line.split_once(" = "))
+        .map(|(name, _)| name)
+        .collect();
     assert!(declared.len() > 30, "the manifest was read: {declared:?}");
 
     let record = read("docs/decisions/0002-dependencies.md");
     // The first column of the table: one or more names in backticks.
-    let rows = record.lines().filter_map(|line| line.strip_prefix("| `")?.split_once(" | "));
-    let named: BTreeSet<&str> = rows.flat_map(|(names, _)| names.split('`').filter(|name| !name.is_empty() && *name != ", ")).collect();
-    assert_eq!(declared, named, "left: Cargo.toml; right: docs/decisions/0002-dependencies.md");
+    let rows = record
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once(" | "));
+    let named: BTreeSet<&str> = rows
+        .flat_map(|(names, _)| {
+            names
+                .split('`')
+                .filter(|name| !name.is_empty() && *name != ", ")
+        })
+        .collect();
+    assert_eq!(
+        declared, named,
+        "left: Cargo.toml; right: docs/decisions/0002-dependencies.md"
+    );
 }
 
 #[test]
@@ -32,8 +50,14 @@ fn members_take_their_dependencies_from_the_workspace() {
         for line in manifest.lines() {
             if line.starts_with('[') {
                 section = line;
-            } else if section.ends_with("dependencies]") && line.contains(" = ") && !line.starts_with('#') {
-                assert!(line.contains("workspace"), "{member}/Cargo.toml declares {line} by itself");
+            } else if section.ends_with("dependencies]")
+                && line.contains(" = ")
+                && !line.starts_with('#')
+            {
+                assert!(
+                    line.contains("workspace"),
+                    "{member}/Cargo.toml declares {line} by itself"
+                );
             }
         }
     }

@@ -1,6 +1,12 @@
-//! `keyferry credential` as kubectl runs it, against servers that answer well and servers that do not.
+//! `keyferry credential` as kubectl runs it, against servers that answer well and servers that do
+//! not.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, missing_docs)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    missing_docs
+)]
 
 #[path = "exec_plugin/answers.rs"]
 mod answers;
@@ -16,13 +22,31 @@ use setup::{Said, Setup, failed, info, token};
 async fn the_client_is_answered_in_its_own_version() {
     let setup = Setup::start().await;
     for version in ["v1", "v1beta1"] {
-        let Said { code, stdout, stderr } = setup.run(&[], &info(version, setup.cluster())).await;
+        let Said {
+            code,
+            stdout,
+            stderr,
+        } = setup.run(&[], &info(version, setup.cluster())).await;
         assert_eq!((code, stderr.as_str()), (Some(0), ""));
         let answer: Value = serde_json::from_str(&stdout).unwrap();
-        assert_eq!(answer["apiVersion"], format!("client.authentication.k8s.io/{version}"));
-        assert_eq!((answer["kind"].as_str(), answer["status"]["token"].as_str()), (Some("ExecCredential"), Some(token(600).as_str())));
-        let expiry: jiff::Timestamp = answer["status"]["expirationTimestamp"].as_str().unwrap().parse().unwrap();
-        assert_eq!(expiry.as_second(), setup::ends(600) - 60, "a minute before the token's end");
+        assert_eq!(
+            answer["apiVersion"],
+            format!("client.authentication.k8s.io/{version}")
+        );
+        assert_eq!(
+            (answer["kind"].as_str(), answer["status"]["token"].as_str()),
+            (Some("ExecCredential"), Some(token(600).as_str()))
+        );
+        let expiry: jiff::Timestamp = answer["status"]["expirationTimestamp"]
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap();
+        assert_eq!(
+            expiry.as_second(),
+            setup::ends(600) - 60,
+            "a minute before the token's end"
+        );
         assert!(stdout.ends_with("}\n") && stdout.lines().count() == 1);
     }
 }
@@ -31,23 +55,46 @@ async fn the_client_is_answered_in_its_own_version() {
 async fn another_server_gets_no_token() {
     let setup = Setup::start().await;
     let cases: [(&str, Value, &str); 6] = [
-        ("server", json!("https://evil.example"), "server is not the address of the target"),
+        (
+            "server",
+            json!("https://evil.example"),
+            "server is not the address of the target",
+        ),
         ("tls-server-name", json!("evil"), "tls-server-name is not"),
-        ("proxy-url", json!("http://evil.example:3128"), "proxy-url is not"),
-        ("insecure-skip-tls-verify", json!(true), "insecure-skip-tls-verify is set"),
-        ("certificate-authority-data", json!(""), "certificate-authority-data is missing"),
-        ("certificate-authority-data", json!(setup::authority("evil")), "a CA certificate that is not the target's"),
+        (
+            "proxy-url",
+            json!("http://evil.example:3128"),
+            "proxy-url is not",
+        ),
+        (
+            "insecure-skip-tls-verify",
+            json!(true),
+            "insecure-skip-tls-verify is set",
+        ),
+        (
+            "certificate-authority-data",
+            json!(""),
+            "certificate-authority-data is missing",
+        ),
+        (
+            "certificate-authority-data",
+            json!(setup::authority("evil")),
+            "a CA certificate that is not the target's",
+        ),
     ];
     for (member, value, problem) in cases {
         let mut cluster = setup.cluster();
         cluster[member] = value;
         let said = failed(setup.run(&[], &info("v1", cluster)).await);
-        assert!(said.contains(problem) && said.contains("hint: take the cluster from"), "{said}");
+        assert!(
+            said.contains(problem) && said.contains("hint: take the cluster from"),
+            "{said}"
+        );
     }
-    // What stands in the cluster's config is not looked at, and an argument goes before the access in it.
+    // What stands in the cluster's config is not looked at, and an argument goes before the access
+    // in it.
     let mut cluster = setup.cluster();
-    cluster["config"] =
-        json!({ "server": "https://evil.example", "audience": "other", "access": "tenant-b/x", "clusterName": "tenant-b/x" });
+    cluster["config"] = json!({ "server": "https://evil.example", "audience": "other", "access": "tenant-b/x", "clusterName": "tenant-b/x" });
     assert_eq!(setup.run(&[], &info("v1", cluster)).await.code, Some(0));
     assert_eq!(setup.asked_for(), vec!["tenant-a/prod"; 7]);
 }
@@ -58,13 +105,23 @@ async fn a_client_that_does_not_say_where_it_goes_is_refused() {
     let without = json!({ "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "spec": {} }).to_string();
     for env in [None, Some(without.as_str())] {
         let said = failed(setup.run_with(&[], env, &[]).await);
-        assert!(said.contains("names no cluster") && said.contains("provideClusterInfo: true"), "{said}");
+        assert!(
+            said.contains("names no cluster") && said.contains("provideClusterInfo: true"),
+            "{said}"
+        );
     }
     for wrong in ["v1alpha1", "v2"] {
         let said = failed(setup.run(&[], &info(wrong, setup.cluster())).await);
-        assert!(said.contains("neither client.authentication.k8s.io/v1 nor v1beta1"), "{said}");
+        assert!(
+            said.contains("neither client.authentication.k8s.io/v1 nor v1beta1"),
+            "{said}"
+        );
     }
-    let said = failed(setup.run(&[], &format!("{{\"kind\":\"{}\"}}", "a".repeat(100_000))).await);
+    let said = failed(
+        setup
+            .run(&[], &format!("{{\"kind\":\"{}\"}}", "a".repeat(100_000)))
+            .await,
+    );
     assert!(said.contains("kind is not ExecCredential"), "{said}");
     assert!(setup.asked_for().is_empty(), "the server was not asked");
     // The user's own file alone can allow it.
@@ -72,11 +129,21 @@ async fn a_client_that_does_not_say_where_it_goes_is_refused() {
     let said = setup.run_alone(&["--client-config", &file], None).await;
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
     let answer: Value = serde_json::from_str(&said.stdout).unwrap();
-    assert_eq!(answer["apiVersion"], "client.authentication.k8s.io/v1beta1", "as clients that say nothing expect");
+    assert_eq!(
+        answer["apiVersion"], "client.authentication.k8s.io/v1beta1",
+        "as clients that say nothing expect"
+    );
     let mut other = setup.cluster();
     other["server"] = json!("https://evil.example");
-    let said = failed(setup.run_alone(&["--client-config", &file], Some(&info("v1", other))).await);
-    assert!(said.contains("server is not the address"), "what is said is compared even then: {said}");
+    let said = failed(
+        setup
+            .run_alone(&["--client-config", &file], Some(&info("v1", other)))
+            .await,
+    );
+    assert!(
+        said.contains("server is not the address"),
+        "what is said is compared even then: {said}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -88,9 +155,21 @@ async fn a_cluster_may_name_its_access() {
         cluster["config"] = config;
         info("v1", cluster)
     };
-    let named = setup.run_unnamed(&file, Some(&with(json!({ "clusterName": "tenant-a/prod", "server": "https://evil.example" })))).await;
+    let named = setup
+        .run_unnamed(
+            &file,
+            Some(&with(
+                json!({ "clusterName": "tenant-a/prod", "server": "https://evil.example" }),
+            )),
+        )
+        .await;
     assert_eq!((named.code, named.stderr.as_str()), (Some(0), ""));
-    let other = setup.run_unnamed(&file, Some(&with(json!({ "clusterName": "tenant-a/other" })))).await;
+    let other = setup
+        .run_unnamed(
+            &file,
+            Some(&with(json!({ "clusterName": "tenant-a/other" }))),
+        )
+        .await;
     assert_eq!(other.code, Some(0), "{}", other.stderr);
     assert_eq!(setup.asked_for(), ["tenant-a/prod", "tenant-a/other"]);
     // Whose token it is decides where it may go.
@@ -98,24 +177,50 @@ async fn a_cluster_may_name_its_access() {
     elsewhere["server"] = json!("https://evil.example");
     elsewhere["config"] = json!({ "clusterName": "tenant-a/third" });
     let said = failed(setup.run_unnamed(&file, Some(&info("v1", elsewhere))).await);
-    assert!(said.contains("server is not the address of the target"), "{said}");
+    assert!(
+        said.contains("server is not the address of the target"),
+        "{said}"
+    );
 
     for (config, problem) in [
         (json!(null), "no access is named"),
         (json!({ "access": "tenant-a/prod" }), "no access is named"),
         (json!({ "clusterName": "prod" }), "is no <namespace>/<name>"),
-        (json!({ "clusterName": "--server=https://evil.example" }), "is no <namespace>/<name>"),
-        (json!({ "clusterName": ["tenant-a/prod"] }), "is no <namespace>/<name>"),
+        (
+            json!({ "clusterName": "--server=https://evil.example" }),
+            "is no <namespace>/<name>",
+        ),
+        (
+            json!({ "clusterName": ["tenant-a/prod"] }),
+            "is no <namespace>/<name>",
+        ),
     ] {
         let said = failed(setup.run_unnamed(&file, Some(&with(config.clone()))).await);
-        assert!(said.contains(problem) && !said.contains("evil"), "{config}: {said}");
+        assert!(
+            said.contains(problem) && !said.contains("evil"),
+            "{config}: {said}"
+        );
     }
     let unpinned = setup.client_file("allowUnpinnedServer: true\n");
-    let said = failed(setup.run_unnamed(&unpinned, Some(&with(json!({ "clusterName": "tenant-a/prod" })))).await);
-    assert!(said.contains("with allowUnpinnedServer the access is not taken"), "{said}");
+    let said = failed(
+        setup
+            .run_unnamed(
+                &unpinned,
+                Some(&with(json!({ "clusterName": "tenant-a/prod" }))),
+            )
+            .await,
+    );
+    assert!(
+        said.contains("with allowUnpinnedServer the access is not taken"),
+        "{said}"
+    );
     let said = failed(setup.run_unnamed(&unpinned, None).await);
     assert!(said.contains("no access is named"), "{said}");
-    assert_eq!(setup.asked_for().len(), 3, "the server was asked by nobody else");
+    assert_eq!(
+        setup.asked_for().len(),
+        3,
+        "the server was asked by nobody else"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -123,16 +228,41 @@ async fn further_arguments_lead_nowhere_else() {
     let setup = Setup::start().await;
     let exec_info = info("v1", setup.cluster());
     let file = setup.client_file("");
-    for argument in ["--server=https://evil.example", "--token-file=/etc/shadow", "--certificate-authority=/etc/passwd"] {
-        let said = failed(setup.run_alone(&["--client-config", &file, argument], Some(&exec_info)).await);
-        assert!(said.contains("says otherwise than the client configuration"), "{said}");
+    for argument in [
+        "--server=https://evil.example",
+        "--token-file=/etc/shadow",
+        "--certificate-authority=/etc/passwd",
+    ] {
+        let said = failed(
+            setup
+                .run_alone(&["--client-config", &file, argument], Some(&exec_info))
+                .await,
+        );
+        assert!(
+            said.contains("says otherwise than the client configuration"),
+            "{said}"
+        );
         // Without a file, a second flag of one name is a mistake and not a choice.
         let said = setup.run(&[argument], &exec_info).await;
-        assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""), "{}", said.stderr);
+        assert_eq!(
+            (said.code, said.stdout.as_str()),
+            (Some(2), ""),
+            "{}",
+            said.stderr
+        );
     }
-    for arguments in [&["tenant-b/prod"][..], &["--", "--server=https://evil.example"], &["--client-config", &file, "--client-config=/x"]] {
+    for arguments in [
+        &["tenant-b/prod"][..],
+        &["--", "--server=https://evil.example"],
+        &["--client-config", &file, "--client-config=/x"],
+    ] {
         let said = setup.run(arguments, &exec_info).await;
-        assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""), "{arguments:?} {}", said.stderr);
+        assert_eq!(
+            (said.code, said.stdout.as_str()),
+            (Some(2), ""),
+            "{arguments:?} {}",
+            said.stderr
+        );
     }
     assert!(setup.asked_for().is_empty());
 }
@@ -141,13 +271,25 @@ async fn further_arguments_lead_nowhere_else() {
 async fn a_callers_token_file_that_is_none_is_refused() {
     let setup = Setup::start().await;
     let exec_info = info("v1", setup.cluster());
-    for content in ["", "\u{feff}a.b.c", "a.b.c\nd.e.f", "a b", &"a".repeat(8193)] {
+    for content in [
+        "",
+        "\u{feff}a.b.c",
+        "a.b.c\nd.e.f",
+        "a b",
+        &"a".repeat(8193),
+    ] {
         std::fs::write(setup.token_file(), content).unwrap();
         let said = failed(setup.run(&[], &exec_info).await);
         assert!(said.contains("reading the caller's token from"), "{said}");
     }
     std::fs::remove_file(setup.token_file()).unwrap();
-    assert!(std::process::Command::new("mkfifo").arg(setup.token_file()).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(setup.token_file())
+            .status()
+            .unwrap()
+            .success()
+    );
     assert!(failed(setup.run(&[], &exec_info).await).contains("not a regular file"));
     std::fs::remove_file(setup.token_file()).unwrap();
     std::fs::create_dir(setup.token_file()).unwrap();

@@ -1,4 +1,5 @@
-//! `keyferry import` as a command: what it prints is a configuration, and what it leaves out it says.
+//! `keyferry import` as a command: what it prints is a configuration, and what it leaves out it
+//! says.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -15,7 +16,12 @@ const ACCESS: &str = "---\napiVersion: keyferry.dev/v1alpha1\nkind: TargetAccess
 
 fn import(arguments: &[&str], input: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_keyferry"));
-    command.arg("import").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .arg("import")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut pipe = child.stdin.take().unwrap();
     let input = input.to_owned();
@@ -36,13 +42,25 @@ fn what_it_prints_is_a_configuration() {
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{stderr}");
     assert!(!stdout.contains("canary") && !stderr.contains("canary"));
-    assert_eq!(stderr, "left out: a bearer token, a client key\nnobody may use the target yet: say who in spec.allow\n");
+    assert_eq!(
+        stderr,
+        "left out: a bearer token, a client key\nnobody may use the target yet: say who in \
+         spec.allow\n"
+    );
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("config.yaml");
     std::fs::write(&config, format!("{HEAD}{stdout}{ACCESS}")).unwrap();
-    let targets = Command::new(env!("CARGO_BIN_EXE_keyferry")).args(["targets", "--config"]).arg(&config).output().unwrap();
+    let targets = Command::new(env!("CARGO_BIN_EXE_keyferry"))
+        .args(["targets", "--config"])
+        .arg(&config)
+        .output()
+        .unwrap();
     let listed = text(&targets.stdout);
-    assert!(listed.contains("https://prod.example.com:6443") && listed.contains("no"), "{listed}{}", text(&targets.stderr));
+    assert!(
+        listed.contains("https://prod.example.com:6443") && listed.contains("no"),
+        "{listed}{}",
+        text(&targets.stderr)
+    );
 }
 
 #[test]
@@ -51,25 +69,44 @@ fn what_it_cannot_use_it_says() {
     assert_eq!(without.status.code(), Some(2));
     assert!(text(&without.stderr).contains("--audience <TEXT>"));
     let cases = [
-        (KUBECONFIG.replace("https://", "http://"), 1, "not an https URL"),
-        (KUBECONFIG.replace("token: canary", "token: canary, token: canary"), 1, "each key of it once: line 6"),
+        (
+            KUBECONFIG.replace("https://", "http://"),
+            1,
+            "not an https URL",
+        ),
+        (
+            KUBECONFIG.replace("token: canary", "token: canary, token: canary"),
+            1,
+            "each key of it once: line 6",
+        ),
         ("canary".to_owned(), 1, "neither a kubeconfig"),
         ("#".repeat(3 << 20), 2, "longer than"),
     ];
     for (input, code, says) in cases {
         let output = import(&["-", "--audience", "prod"], &input);
         let said = text(&output.stderr);
-        assert_eq!((output.status.code(), output.stdout.len()), (Some(code), 0), "{said}");
+        assert_eq!(
+            (output.status.code(), output.stdout.len()),
+            (Some(code), 0),
+            "{said}"
+        );
         assert!(said.contains(says) && !said.contains("canary"), "{said}");
     }
 }
 
-/// Opening a pipe waits for its writer, and a device has no end: neither is waited for, whichever command is given one.
+/// Opening a pipe waits for its writer, and a device has no end: neither is waited for, whichever
+/// command is given one.
 #[test]
 fn a_pipe_or_a_device_is_refused_and_not_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
     let pipe = pipe.display().to_string();
     let commands: [&[&str]; 9] = [
         &["import", "FILE", "--audience", "prod"],
@@ -77,20 +114,60 @@ fn a_pipe_or_a_device_is_refused_and_not_waited_for() {
         &["verify", "--auth-config", "FILE", "-"],
         &["verify", "--batch", "FILE"],
         &["targets", "--config", "FILE"],
-        &["trust", "prod", "--issuer", "https://hub", "--audience", "a", "--prefix", "hub:", "--allow", "a:b", "--discovery-ca", "FILE"],
-        &["whoami", "--target-address", "https://127.0.0.1:1", "--target-token-file", "FILE"],
-        &["token", "a/b", "--server", "https://127.0.0.1:1", "--token-file", "FILE"],
+        &[
+            "trust",
+            "prod",
+            "--issuer",
+            "https://hub",
+            "--audience",
+            "a",
+            "--prefix",
+            "hub:",
+            "--allow",
+            "a:b",
+            "--discovery-ca",
+            "FILE",
+        ],
+        &[
+            "whoami",
+            "--target-address",
+            "https://127.0.0.1:1",
+            "--target-token-file",
+            "FILE",
+        ],
+        &[
+            "token",
+            "a/b",
+            "--server",
+            "https://127.0.0.1:1",
+            "--token-file",
+            "FILE",
+        ],
         &["keys", "--kubeconfig", "FILE"],
     ];
     for command in commands {
         for file in [pipe.as_str(), "/dev/zero"] {
-            let arguments = command.iter().map(|argument| if *argument == "FILE" { file } else { argument });
-            let output = Command::new("timeout").args(["10", env!("CARGO_BIN_EXE_keyferry")]).args(arguments).stdin(Stdio::null()).output();
+            let arguments = command
+                .iter()
+                .map(|argument| if *argument == "FILE" { file } else { argument });
+            let output = Command::new("timeout")
+                .args(["10", env!("CARGO_BIN_EXE_keyferry")])
+                .args(arguments)
+                .stdin(Stdio::null())
+                .output();
             let output = output.unwrap();
             let said = text(&output.stderr);
-            assert!(matches!(output.status.code(), Some(1 | 2)), "{command:?} {file}: {:?} {said}", output.status);
+            assert!(
+                matches!(output.status.code(), Some(1 | 2)),
+                "{command:?} {file}: {:?} {said}",
+                output.status
+            );
             assert!(said.contains("regular file"), "{command:?} {file}: {said}");
         }
     }
-    assert!(import(&["/dev/zero", "--audience", "prod"], "").stderr.ends_with(b"fix: name a file, or pipe the text into -\n"));
+    assert!(
+        import(&["/dev/zero", "--audience", "prod"], "")
+            .stderr
+            .ends_with(b"fix: name a file, or pipe the text into -\n")
+    );
 }

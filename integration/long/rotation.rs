@@ -1,10 +1,21 @@
-//! A rotation with the longest `maxAge`, in wall-clock time: `cargo test -p keyferry-integration --test long_rotation`.
+//! A rotation with the longest `maxAge`, in wall-clock time: `cargo test -p keyferry-integration
+//! --test long_rotation`.
 //!
-//! It takes about 75 minutes, so that it is no part of the ordinary run. Targets may hold a key set for an hour here, and are kept from
-//! looking for new keys all the while. The new key is published first and signs an hour and a minute later; tokens live for four hours.
-#![allow(clippy::print_stderr, reason = "a test tells the person who waits what it measured")]
-#![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
-#![allow(dead_code, reason = "rooms of the rotation tests, not all of which are used here")]
+//! It takes about 75 minutes, so that it is no part of the ordinary run. Targets may hold a key set
+//! for an hour here, and are kept from looking for new keys all the while. The new key is published
+//! first and signs an hour and a minute later; tokens live for four hours.
+#![allow(
+    clippy::print_stderr,
+    reason = "a test tells the person who waits what it measured"
+)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test waits by the clock of the machine, as the real parts do"
+)]
+#![allow(
+    dead_code,
+    reason = "rooms of the rotation tests, not all of which are used here"
+)]
 
 #[path = "../tests/rotation/load.rs"]
 mod load;
@@ -27,26 +38,54 @@ use stage::{Stage, audience, hub_kids};
 const MAX_AGE: Duration = Duration::from_secs(3600);
 
 fn main() -> ExitCode {
-    Suite::new(Ground::start).limit(Duration::from_secs(2 * 3600)).test("publish_then_sign_max_age_3600", publish_then_sign).run()
+    Suite::new(Ground::start)
+        .limit(Duration::from_secs(2 * 3600))
+        .test("publish_then_sign_max_age_3600", publish_then_sign)
+        .run()
 }
 
 async fn publish_then_sign(ground: Arc<Ground>) -> TestResult {
     let (name, settle) = ("long", Duration::from_secs(30 + 30) + MAX_AGE);
     let accounts = ["reconciler", "newcomer"].map(str::to_owned);
-    let stage = Arc::new(Stage::start(&ground, name, MAX_AGE.as_secs(), &accounts, |spec| spec).await?);
+    let stage =
+        Arc::new(Stage::start(&ground, name, MAX_AGE.as_secs(), &accounts, |spec| spec).await?);
     let first = hub_kids(&stage.hub).await?.remove(0);
     let (tally, mut running) = (Arc::new(Tally::default()), JoinSet::new());
     let issuer = format!("https://{}.keyferry.test", stage.hub.name());
-    running.spawn(disturb(Arc::clone(&stage), issuer, vec![audience(name, 0), audience(name, 1)]));
-    running.spawn(work(Arc::clone(&stage), accounts[0].clone(), Arc::clone(&tally)));
+    running.spawn(disturb(
+        Arc::clone(&stage),
+        issuer,
+        vec![audience(name, 0), audience(name, 1)],
+    ));
+    running.spawn(work(
+        Arc::clone(&stage),
+        accounts[0].clone(),
+        Arc::clone(&tally),
+    ));
 
-    let TokenSigning { issuers, signing_key, .. } = stage.hub.signing().await;
-    let fresh = stage.hub.create_signing_key(SigningKeyKind::Rsa2048, "second")?;
-    let before = TokenSigning { issuers: issuers.clone(), signing_key: signing_key.clone(), further_keys: vec![fresh.clone()] };
+    let TokenSigning {
+        issuers,
+        signing_key,
+        ..
+    } = stage.hub.signing().await;
+    let fresh = stage
+        .hub
+        .create_signing_key(SigningKeyKind::Rsa2048, "second")?;
+    let before = TokenSigning {
+        issuers: issuers.clone(),
+        signing_key: signing_key.clone(),
+        further_keys: vec![fresh.clone()],
+    };
     stage.hub.set_signing(before).await;
     stage.hub.restart().await?;
-    let second = hub_kids(&stage.hub).await?.into_iter().find(|kid| *kid != first).ok_or("the hub lists no second key")?;
-    stage.until_published(&[&first, &second], Duration::from_secs(75)).await?;
+    let second = hub_kids(&stage.hub)
+        .await?
+        .into_iter()
+        .find(|kid| *kid != first)
+        .ok_or("the hub lists no second key")?;
+    stage
+        .until_published(&[&first, &second], Duration::from_secs(75))
+        .await?;
     let published = Instant::now();
     while published.elapsed() < settle + Duration::from_secs(15) {
         if let Some(ended) = running.try_join_next() {
@@ -56,9 +95,20 @@ async fn publish_then_sign(ground: Arc<Ground>) -> TestResult {
         stage.broker.kubeconfig().rewrite_token(3600).await?;
         tokio::time::sleep(Duration::from_secs(30)).await;
     }
-    stage.hub.set_signing(TokenSigning { issuers, signing_key: fresh, further_keys: vec![signing_key] }).await;
+    stage
+        .hub
+        .set_signing(TokenSigning {
+            issuers,
+            signing_key: fresh,
+            further_keys: vec![signing_key],
+        })
+        .await;
     stage.hub.restart().await?;
-    running.spawn(work(Arc::clone(&stage), accounts[1].clone(), Arc::clone(&tally)));
+    running.spawn(work(
+        Arc::clone(&stage),
+        accounts[1].clone(),
+        Arc::clone(&tally),
+    ));
     let signed = Instant::now();
     while tally.taken(&second) < 500 && signed.elapsed() < Duration::from_secs(300) {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -66,7 +116,14 @@ async fn publish_then_sign(ground: Arc<Ground>) -> TestResult {
     running.shutdown().await;
     let counts = tally.take();
     eprintln!("max-age 3600: {counts:?}");
-    assert_eq!(counts.refused, Vec::<String>::new(), "tokens that Keyferry handed out were refused");
-    assert!(counts.taken.get(&second).is_some_and(|taken| *taken >= 500), "the new key hardly signed anything: {counts:?}");
+    assert_eq!(
+        counts.refused,
+        Vec::<String>::new(),
+        "tokens that Keyferry handed out were refused"
+    );
+    assert!(
+        counts.taken.get(&second).is_some_and(|taken| *taken >= 500),
+        "the new key hardly signed anything: {counts:?}"
+    );
     Ok(())
 }

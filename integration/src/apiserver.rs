@@ -35,8 +35,13 @@ pub(crate) struct AuditFiles {
 
 impl AuditFiles {
     /// Every request at level Metadata, once, when it is answered.
-    pub(crate) const POLICY: &'static str =
-        concat!("apiVersion: audit.k8s.io/v1\n", "kind: Policy\n", "omitStages: [RequestReceived]\n", "rules:\n", "- level: Metadata\n",);
+    pub(crate) const POLICY: &'static str = concat!(
+        "apiVersion: audit.k8s.io/v1\n",
+        "kind: Policy\n",
+        "omitStages: [RequestReceived]\n",
+        "rules:\n",
+        "- level: Metadata\n",
+    );
 }
 
 impl Flags<'_> {
@@ -61,7 +66,8 @@ impl Flags<'_> {
         all.text("bind-address", "127.0.0.1");
         all.text("advertise-address", "127.0.0.1");
         all.text("secure-port", &self.port.to_string());
-        // Several servers advertise 127.0.0.1, so none may keep the endpoints of the Service `kubernetes`.
+        // Several servers advertise 127.0.0.1, so none may keep the endpoints of the Service
+        // `kubernetes`.
         all.text("endpoint-reconciler-type", "none");
         all.text("service-cluster-ip-range", "10.96.0.0/24");
         all.text("authorization-mode", "RBAC");

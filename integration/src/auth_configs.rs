@@ -1,4 +1,5 @@
-//! The shipped files of `auth-configs/` and their vectors: which tokens they are asked about, and what must come of each.
+//! The shipped files of `auth-configs/` and their vectors: which tokens they are asked about, and
+//! what must come of each.
 
 mod signer;
 mod text;
@@ -68,7 +69,8 @@ pub enum Expected<'a> {
     Skipped(&'a str),
 }
 
-/// Whom a token is for, without the credential id and without what kube-apiserver adds for everybody.
+/// Whom a token is for, without the credential id and without what kube-apiserver adds for
+/// everybody.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct User {
@@ -109,12 +111,19 @@ pub fn all() -> Result<Vec<AuthConfig>, TestError> {
 impl AuthConfig {
     fn read(name: String) -> Result<Self, TestError> {
         let path = folder().join(name.replace(".yaml", ".vectors.yaml"));
-        let vectors = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let vectors: Vectors = serde_saphyr::from_str(&vectors).map_err(|error| format!("{}: {error}", path.display()))?;
+        let vectors = std::fs::read_to_string(&path)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        let vectors: Vectors = serde_saphyr::from_str(&vectors)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
         for case in &vectors.cases {
-            case.expected().map_err(|error| format!("{}: {error}", path.display()))?;
+            case.expected()
+                .map_err(|error| format!("{}: {error}", path.display()))?;
         }
-        Ok(Self { text: std::fs::read_to_string(folder().join(&name))?, name, vectors })
+        Ok(Self {
+            text: std::fs::read_to_string(folder().join(&name))?,
+            name,
+            vectors,
+        })
     }
 
     /// `issuer.url` of every entry, in order.
@@ -135,13 +144,18 @@ impl AuthConfig {
         text::with_certificate(&self.text, pem)
     }
 
-    /// The file as it is for issuers that a test serves: `discoveryURL` and `certificateAuthority` of every entry are other ones, and
-    /// nothing else is.
+    /// The file as it is for issuers that a test serves: `discoveryURL` and `certificateAuthority`
+    /// of every entry are other ones, and nothing else is.
     ///
     /// # Errors
     /// More or less than that would be changed.
-    pub fn served_at(&self, pem: &str, discovery_url: impl Fn(usize) -> String) -> Result<String, TestError> {
-        text::served_at(&self.text, pem, discovery_url).map_err(|error| format!("{}: {error}", self.name).into())
+    pub fn served_at(
+        &self,
+        pem: &str,
+        discovery_url: impl Fn(usize) -> String,
+    ) -> Result<String, TestError> {
+        text::served_at(&self.text, pem, discovery_url)
+            .map_err(|error| format!("{}: {error}", self.name).into())
     }
 }
 
@@ -152,7 +166,10 @@ impl Vectors {
         let mut claims = self.claims.clone();
         claims.insert("iat".to_owned(), issued_at.into());
         claims.insert("nbf".to_owned(), issued_at.into());
-        claims.insert("exp".to_owned(), (issued_at + case.lifetime.unwrap_or(self.lifetime)).into());
+        claims.insert(
+            "exp".to_owned(),
+            (issued_at + case.lifetime.unwrap_or(self.lifetime)).into(),
+        );
         claims.extend(case.claims.clone());
         claims.retain(|_, value| !value.is_null());
         claims

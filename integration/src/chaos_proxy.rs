@@ -1,7 +1,8 @@
-//! An HTTPS reverse proxy in front of a control plane, with faults that are switched on and off while it runs.
+//! An HTTPS reverse proxy in front of a control plane, with faults that are switched on and off
+//! while it runs.
 //!
-//! It passes bearer tokens on and knows no client certificates; connection upgrades (exec, port-forward) are not
-//! passed on.
+//! It passes bearer tokens on and knows no client certificates; connection upgrades (exec,
+//! port-forward) are not passed on.
 
 mod forward;
 mod rules;
@@ -51,14 +52,18 @@ pub struct ChaosProxy {
 }
 
 impl ChaosProxy {
-    /// In front of a control plane, with a certificate of that control plane's authority: a client needs to change
-    /// nothing but the URL.
+    /// In front of a control plane, with a certificate of that control plane's authority: a client
+    /// needs to change nothing but the URL.
     pub async fn in_front_of(plane: &ControlPlane) -> Result<Self, ChaosProxyError> {
         Self::start(&plane.url(), plane.ca_pem(), plane.ca()).await
     }
 
     /// In front of any server that the first authority signed, with a certificate of the second.
-    pub async fn start(upstream_url: &str, upstream_ca_pem: &str, ca: &TestCa) -> Result<Self, ChaosProxyError> {
+    pub async fn start(
+        upstream_url: &str,
+        upstream_ca_pem: &str,
+        ca: &TestCa,
+    ) -> Result<Self, ChaosProxyError> {
         let state = ProxyState {
             upstream: upstream_url.trim_end_matches('/').to_owned(),
             client: trusting(upstream_ca_pem)?,
@@ -68,11 +73,20 @@ impl ChaosProxy {
             connections: Arc::default(),
         };
         let certificate = ca.serving("chaos-proxy", &[])?;
-        let routes = Router::new().fallback(forward::answer).with_state(state.clone());
+        let routes = Router::new()
+            .fallback(forward::answer)
+            .with_state(state.clone());
         let server = HttpsServer::start(&certificate, routes)
             .await
-            .map_err(|source| ChaosProxyError::Start { upstream: upstream_url.to_owned(), source })?;
-        Ok(Self { server, state, ca_pem: ca.cert_pem().to_owned() })
+            .map_err(|source| ChaosProxyError::Start {
+                upstream: upstream_url.to_owned(),
+                source,
+            })?;
+        Ok(Self {
+            server,
+            state,
+            ca_pem: ca.cert_pem().to_owned(),
+        })
     }
 
     /// `https://127.0.0.1:<port>`.
@@ -85,7 +99,8 @@ impl ChaosProxy {
         &self.ca_pem
     }
 
-    /// Adds a rule after those that are there; of the rules that match a request, the first one counts.
+    /// Adds a rule after those that are there; of the rules that match a request, the first one
+    /// counts.
     pub fn add(&self, rule: Rule) -> RuleId {
         self.state.rules().add(rule)
     }
@@ -112,7 +127,13 @@ impl ChaosProxy {
 
     /// Breaks every connection that has carried a request, with the watches that are open on them.
     pub fn cut_all(&self) {
-        let connections = std::mem::take(&mut *self.state.connections.lock().unwrap_or_else(PoisonError::into_inner));
+        let connections = std::mem::take(
+            &mut *self
+                .state
+                .connections
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
         for connection in connections.iter().filter_map(WeakConnection::upgrade) {
             connection.cut();
         }
@@ -151,7 +172,10 @@ impl ProxyState {
     }
 
     fn remember(&self, connection: &Connection) {
-        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connections = self
+            .connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         connections.retain(|known| known.upgrade().is_some());
         if !connections.iter().any(|known| known.is_of(connection)) {
             connections.push(connection.downgrade());

@@ -1,4 +1,5 @@
-//! One real control plane: a kube-apiserver on loopback, with a kube-controller-manager when asked for.
+//! One real control plane: a kube-apiserver on loopback, with a kube-controller-manager when asked
+//! for.
 
 mod audit;
 mod authentication;
@@ -51,8 +52,14 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts it with its files in `<folder>/<name>` and its data in the etcd; ready when it comes back.
-    pub async fn start(spec: ControlPlaneSpec, parts: &Parts, etcd_url: &str, folder: &Path) -> Result<Self, ControlPlaneError> {
+    /// Starts it with its files in `<folder>/<name>` and its data in the etcd; ready when it comes
+    /// back.
+    pub async fn start(
+        spec: ControlPlaneSpec,
+        parts: &Parts,
+        etcd_url: &str,
+        folder: &Path,
+    ) -> Result<Self, ControlPlaneError> {
         let mut attempt = 1;
         loop {
             let port = free_port().map_err(ControlPlaneError::Port)?;
@@ -60,7 +67,10 @@ impl ControlPlane {
             match plane.run().await {
                 Ok(()) => return Ok(plane),
                 Err(error) if error.lost_port() && attempt < ATTEMPTS => {
-                    eprintln!("{} lost the race for port {port}, trying another", spec.name);
+                    eprintln!(
+                        "{} lost the race for port {port}, trying another",
+                        spec.name
+                    );
                     attempt += 1;
                 }
                 Err(error) => return Err(error),
@@ -128,7 +138,8 @@ impl ControlPlane {
         self.running.lock().await.kill().await
     }
 
-    /// Stops it when it runs, and starts it on the same port, with the same data and the present keys and issuers.
+    /// Stops it when it runs, and starts it on the same port, with the same data and the present
+    /// keys and issuers.
     pub async fn restart(&self) -> Result<(), ControlPlaneError> {
         self.stop().await?;
         self.run_on_kept_port().await
@@ -145,7 +156,11 @@ impl ControlPlane {
     }
 
     /// A further key pair, in use only once [`Self::set_signing`] names it.
-    pub fn create_signing_key(&self, kind: SigningKeyKind, name: &str) -> Result<SigningKey, ControlPlaneError> {
+    pub fn create_signing_key(
+        &self,
+        kind: SigningKeyKind,
+        name: &str,
+    ) -> Result<SigningKey, ControlPlaneError> {
         Ok(SigningKey::create(kind, name, &self.folder)?)
     }
 
@@ -163,20 +178,37 @@ impl ControlPlane {
         dns_names(&self.spec.name)
     }
 
-    fn prepare(spec: ControlPlaneSpec, parts: &Parts, etcd_url: &str, parent: &Path, port: u16) -> Result<Self, ControlPlaneError> {
+    fn prepare(
+        spec: ControlPlaneSpec,
+        parts: &Parts,
+        etcd_url: &str,
+        parent: &Path,
+        port: u16,
+    ) -> Result<Self, ControlPlaneError> {
         if spec.controller_manager && spec.minor != Minor::V1_36 {
-            return Err(ControlPlaneError::NoControllerManager { minor: spec.minor.git_version() });
+            return Err(ControlPlaneError::NoControllerManager {
+                minor: spec.minor.git_version(),
+            });
         }
         let folder = parent.join(&spec.name);
-        std::fs::create_dir_all(&folder).map_err(|source| ControlPlaneError::file(&folder, source))?;
+        std::fs::create_dir_all(&folder)
+            .map_err(|source| ControlPlaneError::file(&folder, source))?;
         let ca = TestCa::create(&format!("{} test CA", spec.name), &folder)?;
         let serving = ca.serving("kube-apiserver", &dns_names(&spec.name))?;
         let certificate = ca.client("harness-admin", "system:masters")?;
         let admin = RestClient::with_certificate(&url_of(port), ca.cert_pem(), &certificate)?;
         let kubeconfig = folder.join("admin.kubeconfig");
-        let credential = Credential::ClientCertificate { cert: &certificate.cert_path, key: &certificate.key_path };
-        let admin_kubeconfig = write_kubeconfig(kubeconfig.clone(), &url_of(port), ca.cert_pem(), &credential)
-            .map_err(|source| ControlPlaneError::file(&kubeconfig, source))?;
+        let credential = Credential::ClientCertificate {
+            cert: &certificate.cert_path,
+            key: &certificate.key_path,
+        };
+        let admin_kubeconfig = write_kubeconfig(
+            kubeconfig.clone(),
+            &url_of(port),
+            ca.cert_pem(),
+            &credential,
+        )
+        .map_err(|source| ControlPlaneError::file(&kubeconfig, source))?;
         let signing = TokenSigning {
             issuers: spec.issuers.clone(),
             signing_key: SigningKey::create(spec.signing_key, "service-account", &folder)?,
@@ -202,7 +234,10 @@ impl ControlPlane {
 
 /// The names in its serving certificate, beside this machine's own.
 fn dns_names(name: &str) -> Vec<String> {
-    vec![format!("{name}.keyferry.test"), "kubernetes.default.svc".to_owned()]
+    vec![
+        format!("{name}.keyferry.test"),
+        "kubernetes.default.svc".to_owned(),
+    ]
 }
 
 fn url_of(port: u16) -> String {

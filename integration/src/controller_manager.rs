@@ -1,4 +1,5 @@
-//! The flags of a kube-controller-manager: root CA ConfigMaps, default ServiceAccounts, CSR signing, collection.
+//! The flags of a kube-controller-manager: root CA ConfigMaps, default ServiceAccounts, CSR
+//! signing, collection.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -13,7 +14,10 @@ pub(crate) fn arguments(kubeconfig: &Path, ca: &TestCa, signing_key: &SigningKey
     all.path("root-ca-file", ca.cert_path());
     all.path("cluster-signing-cert-file", ca.cert_path());
     all.path("cluster-signing-key-file", ca.key_path());
-    all.path("service-account-private-key-file", &signing_key.private_path);
+    all.path(
+        "service-account-private-key-file",
+        &signing_key.private_path,
+    );
     all.text("use-service-account-credentials", "false");
     all.text("leader-elect", "false");
     all.text("secure-port", "0");

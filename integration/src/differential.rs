@@ -1,4 +1,5 @@
-//! Random configurations, key sets and tokens, judged by keyferry-trust and by kube-apiserver's own authenticator.
+//! Random configurations, key sets and tokens, judged by keyferry-trust and by kube-apiserver's own
+//! authenticator.
 
 mod case;
 mod class;

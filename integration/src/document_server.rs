@@ -41,7 +41,9 @@ impl DocumentServer {
         let certificate = ca.serving("document-server", &[])?;
         let shelf = Shelf::default();
         let routes = Router::new().fallback(answer).with_state(shelf.clone());
-        let server = HttpsServer::start(&certificate, routes).await.map_err(DocumentError::Start)?;
+        let server = HttpsServer::start(&certificate, routes)
+            .await
+            .map_err(DocumentError::Start)?;
         Ok(Self { server, shelf })
     }
 
@@ -69,13 +71,17 @@ impl DocumentServer {
 
     /// How often a path was asked for.
     pub fn reads(&self, path: &str) -> u64 {
-        self.shelf.with(|shelves| shelves.get(path).map_or(0, |place| place.reads))
+        self.shelf
+            .with(|shelves| shelves.get(path).map_or(0, |place| place.reads))
     }
 
-    /// Copies the discovery document and the keys of a control plane below `/<name>`, with `jwks_uri` rewritten to
-    /// here; returns the URL of the discovery document, for `issuer.discoveryURL`.
+    /// Copies the discovery document and the keys of a control plane below `/<name>`, with
+    /// `jwks_uri` rewritten to here; returns the URL of the discovery document, for
+    /// `issuer.discoveryURL`.
     pub async fn publish(&self, issuer: &ControlPlane) -> Result<String, DocumentError> {
-        let read = async |path: &str| -> Result<Value, ControlPlaneError> { Ok(issuer.admin().get(path).await?) };
+        let read = async |path: &str| -> Result<Value, ControlPlaneError> {
+            Ok(issuer.admin().get(path).await?)
+        };
         let mut discovery = read("/.well-known/openid-configuration").await?;
         let keys = read("/openid/v1/jwks").await?;
         let keys_path = format!("/{}/keys", issuer.name());

@@ -1,7 +1,8 @@
 //! The commands that the README and the documents show, so that tests can hold them.
 //!
-//! A block of commands says in its info string how it is held: `sh run=offline` and `sh run=hub` are run by
-//! `integration/tests/walk.rs`; `sh run=no` is one that no test can run, and its commands are parsed only.
+//! A block of commands says in its info string how it is held: `sh run=offline` and `sh run=hub`
+//! are run by `integration/tests/walk.rs`; `sh run=no` is one that no test can run, and its
+//! commands are parsed only.
 
 use std::path::{Path, PathBuf};
 
@@ -41,13 +42,18 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Every document that shows commands: the README, `docs/*.md`, and the READMEs of examples and auth-configs.
+/// Every document that shows commands: the README, `docs/*.md`, and the READMEs of examples and
+/// auth-configs.
 ///
 /// # Errors
 /// A folder or a file that cannot be read.
 pub fn documents() -> std::io::Result<Vec<PathBuf>> {
     let root = repository();
-    let mut found = vec![root.join("README.md"), root.join("CONTRIBUTING.md"), root.join("auth-configs/README.md")];
+    let mut found = vec![
+        root.join("README.md"),
+        root.join("CONTRIBUTING.md"),
+        root.join("auth-configs/README.md"),
+    ];
     for entry in std::fs::read_dir(root.join("docs"))? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "md") {
@@ -70,15 +76,28 @@ pub fn documents() -> std::io::Result<Vec<PathBuf>> {
 /// A file that cannot be read.
 pub fn command_blocks(document: &Path) -> std::io::Result<Vec<CommandBlock>> {
     let text = std::fs::read_to_string(document)?;
-    let name = document.strip_prefix(repository()).unwrap_or(document).display().to_string();
+    let name = document
+        .strip_prefix(repository())
+        .unwrap_or(document)
+        .display()
+        .to_string();
     let mut blocks = Vec::new();
     let mut open: Option<(usize, String, Vec<&str>)> = None;
     for (index, line) in text.lines().enumerate() {
         match (line.trim_start().strip_prefix("```"), open.take()) {
             (Some(info), None) => open = Some((index + 1, info.trim().to_owned(), Vec::new())),
             (Some(_), Some((line, info, lines))) => {
-                let block = CommandBlock { document: name.clone(), line, run: run_of(&info), text: dedent(&lines) };
-                if is_shell(&info) && shell_commands(&block.text).iter().any(ShellCommand::is_known) {
+                let block = CommandBlock {
+                    document: name.clone(),
+                    line,
+                    run: run_of(&info),
+                    text: dedent(&lines),
+                };
+                if is_shell(&info)
+                    && shell_commands(&block.text)
+                        .iter()
+                        .any(ShellCommand::is_known)
+                {
                     blocks.push(block);
                 }
             }
@@ -109,7 +128,11 @@ pub fn inline_commands(document: &Path) -> std::io::Result<Vec<(usize, ShellComm
             continue;
         }
         for code in line.split('`').skip(1).step_by(2) {
-            commands.extend(shell_commands(code).into_iter().map(|command| (index + 1, command)));
+            commands.extend(
+                shell_commands(code)
+                    .into_iter()
+                    .map(|command| (index + 1, command)),
+            );
         }
     }
     Ok(commands)
@@ -120,19 +143,27 @@ impl ShellCommand {
     pub fn keyferry_arguments(&self) -> Option<&[String]> {
         match self.words.as_slice() {
             [program, rest @ ..] if program == "keyferry" => Some(rest),
-            [program, plugin, rest @ ..] if program == "kubectl" && plugin == "keyferry" => Some(rest),
+            [program, plugin, rest @ ..] if program == "kubectl" && plugin == "keyferry" => {
+                Some(rest)
+            }
             _ => None,
         }
     }
 
     fn is_known(&self) -> bool {
         let program = self.words.first().map(String::as_str);
-        matches!(program, Some("keyferry" | "kubectl" | "helm" | "cargo" | "curl"))
+        matches!(
+            program,
+            Some("keyferry" | "kubectl" | "helm" | "cargo" | "curl")
+        )
     }
 }
 
 fn is_shell(info: &str) -> bool {
-    matches!(info.split_whitespace().next(), None | Some("sh" | "console"))
+    matches!(
+        info.split_whitespace().next(),
+        None | Some("sh" | "console")
+    )
 }
 
 fn run_of(info: &str) -> Option<Run> {
@@ -147,7 +178,12 @@ fn run_of(info: &str) -> Option<Run> {
 /// Without the indentation that all lines share: a block in a list is indented as the list is.
 fn dedent(lines: &[&str]) -> String {
     let blank = |line: &&&str| !line.trim().is_empty();
-    let indent = lines.iter().filter(blank).map(|line| line.len() - line.trim_start().len()).min().unwrap_or(0);
+    let indent = lines
+        .iter()
+        .filter(blank)
+        .map(|line| line.len() - line.trim_start().len())
+        .min()
+        .unwrap_or(0);
     let mut text = String::new();
     for line in lines {
         text.push_str(line.get(indent..).unwrap_or(""));
@@ -156,8 +192,8 @@ fn dedent(lines: &[&str]) -> String {
     text
 }
 
-/// The commands of a shell text: continued lines joined, comments and redirections taken off, pipelines and lists taken apart. The text of
-/// a here-document is skipped.
+/// The commands of a shell text: continued lines joined, comments and redirections taken off,
+/// pipelines and lists taken apart. The text of a here-document is skipped.
 pub fn shell_commands(text: &str) -> Vec<ShellCommand> {
     let mut commands = Vec::new();
     let mut end_of_document: Option<String> = None;
@@ -170,7 +206,11 @@ pub fn shell_commands(text: &str) -> Vec<ShellCommand> {
         }
         let words = words(line);
         if let Some(marker) = words.iter().find_map(|word| word.strip_prefix("<<")) {
-            end_of_document = Some(marker.trim_matches(|character| "'\"-".contains(character)).to_owned());
+            end_of_document = Some(
+                marker
+                    .trim_matches(|character| "'\"-".contains(character))
+                    .to_owned(),
+            );
         }
         let mut current = Vec::new();
         let mut skip = false;
@@ -218,13 +258,19 @@ mod tests {
     use super::*;
 
     fn split(text: &str) -> Vec<Vec<String>> {
-        shell_commands(text).into_iter().map(|command| command.words).collect()
+        shell_commands(text)
+            .into_iter()
+            .map(|command| command.words)
+            .collect()
     }
 
     #[test]
     fn a_shell_text_falls_into_its_commands() {
         assert_eq!(
-            split("keyferry token a/b \\\n  --server https://x > out  # why\nkubectl get x | keyferry import - --audience 'a b'"),
+            split(
+                "keyferry token a/b \\\n  --server https://x > out  # why\nkubectl get x | \
+                 keyferry import - --audience 'a b'"
+            ),
             [
                 vec!["keyferry", "token", "a/b", "--server", "https://x"],
                 vec!["kubectl", "get", "x"],
@@ -237,7 +283,10 @@ mod tests {
     fn a_here_document_is_no_command() {
         assert_eq!(
             split("kubectl apply -f - <<END\nkeyferry nonsense\nEND\nkeyferry keys"),
-            [vec!["kubectl", "apply", "-f", "-"], vec!["keyferry", "keys"]]
+            [
+                vec!["kubectl", "apply", "-f", "-"],
+                vec!["keyferry", "keys"]
+            ]
         );
     }
 

@@ -97,6 +97,10 @@ impl Etcd {
         let client = plain_client()?;
         let ready = format!("{url}/readyz");
         wait_until_ready("etcd", &mut process, &client, &ready, READY_WITHIN).await?;
-        Ok(Self { url, log, _process: process })
+        Ok(Self {
+            url,
+            log,
+            _process: process,
+        })
     }
 }

@@ -62,7 +62,8 @@ pub struct FleetSpec {
     pub control_planes: Vec<ControlPlaneSpec>,
 }
 
-/// Running control planes. Fields are dropped in this order: servers before their store, files last.
+/// Running control planes. Fields are dropped in this order: servers before their store, files
+/// last.
 #[derive(Debug)]
 pub struct Fleet {
     control_planes: BTreeMap<String, Arc<ControlPlane>>,
@@ -72,20 +73,30 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Starts etcd, then all control planes in parallel. With `KEYFERRY_KEEP_LOGS` set, the folder stays.
+    /// Starts etcd, then all control planes in parallel. With `KEYFERRY_KEEP_LOGS` set, the folder
+    /// stays.
     pub async fn start(spec: FleetSpec) -> Result<Self, FleetError> {
         let parts = Parts::from_environment();
         locate_all(&parts, &spec).await?;
-        let mut folder = tempfile::Builder::new().prefix("keyferry-fleet-").tempdir().map_err(FleetError::Folder)?;
+        let mut folder = tempfile::Builder::new()
+            .prefix("keyferry-fleet-")
+            .tempdir()
+            .map_err(FleetError::Folder)?;
         if std::env::var_os("KEYFERRY_KEEP_LOGS").is_some() {
             folder.disable_cleanup(true);
             eprintln!("fleet files stay in {}", folder.path().display());
         }
         let etcd = Etcd::start(&parts, folder.path()).await?;
-        let starting = spec.control_planes.into_iter().map(|one| start_one(one, &parts, etcd.url(), folder.path()));
+        let starting = spec
+            .control_planes
+            .into_iter()
+            .map(|one| start_one(one, &parts, etcd.url(), folder.path()));
         let started = try_join_all(starting).await?;
         Ok(Self {
-            control_planes: started.into_iter().map(|plane| (plane.name().to_owned(), Arc::new(plane))).collect(),
+            control_planes: started
+                .into_iter()
+                .map(|plane| (plane.name().to_owned(), Arc::new(plane)))
+                .collect(),
             etcd,
             parts,
             folder,
@@ -94,7 +105,10 @@ impl Fleet {
 
     /// A control plane by its name.
     pub fn control_plane(&self, name: &str) -> Result<Arc<ControlPlane>, FleetError> {
-        self.control_planes.get(name).cloned().ok_or_else(|| FleetError::Unknown(name.to_owned()))
+        self.control_planes
+            .get(name)
+            .cloned()
+            .ok_or_else(|| FleetError::Unknown(name.to_owned()))
     }
 
     /// All control planes, by name.
@@ -103,7 +117,10 @@ impl Fleet {
     }
 
     /// A further control plane over the same etcd, for one test; it ends when it is dropped.
-    pub async fn start_control_plane(&self, spec: ControlPlaneSpec) -> Result<ControlPlane, FleetError> {
+    pub async fn start_control_plane(
+        &self,
+        spec: ControlPlaneSpec,
+    ) -> Result<ControlPlane, FleetError> {
         start_one(spec, &self.parts, self.etcd.url(), self.folder.path()).await
     }
 
@@ -112,7 +129,8 @@ impl Fleet {
         &self.parts
     }
 
-    /// Folder of all files of the fleet. Log files (`*.log`) that a test puts below it are printed when it fails.
+    /// Folder of all files of the fleet. Log files (`*.log`) that a test puts below it are printed
+    /// when it fails.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -142,10 +160,15 @@ pub fn log_tails_below(folder: &Path) -> String {
 }
 
 fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
-    std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
+    std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
 }
 
-/// One after the other, before anything starts: builds take all cores, and a missing part must cost no time.
+/// One after the other, before anything starts: builds take all cores, and a missing part must cost
+/// no time.
 async fn locate_all(parts: &Parts, spec: &FleetSpec) -> Result<(), PartError> {
     parts.locate(Part::Etcd).await?;
     for plane in &spec.control_planes {
@@ -157,7 +180,17 @@ async fn locate_all(parts: &Parts, spec: &FleetSpec) -> Result<(), PartError> {
     Ok(())
 }
 
-async fn start_one(spec: ControlPlaneSpec, parts: &Parts, etcd_url: &str, folder: &Path) -> Result<ControlPlane, FleetError> {
+async fn start_one(
+    spec: ControlPlaneSpec,
+    parts: &Parts,
+    etcd_url: &str,
+    folder: &Path,
+) -> Result<ControlPlane, FleetError> {
     let name = spec.name.clone();
-    ControlPlane::start(spec, parts, etcd_url, folder).await.map_err(|source| FleetError::ControlPlane { name, source: Box::new(source) })
+    ControlPlane::start(spec, parts, etcd_url, folder)
+        .await
+        .map_err(|source| FleetError::ControlPlane {
+            name,
+            source: Box::new(source),
+        })
 }

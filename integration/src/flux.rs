@@ -1,5 +1,5 @@
-//! Flux on a hub: the real source-controller and kustomize-controller as processes of their own, with the CRDs and the rights that Flux
-//! gives them.
+//! Flux on a hub: the real source-controller and kustomize-controller as processes of their own,
+//! with the CRDs and the rights that Flux gives them.
 
 mod attempts;
 mod installation;
@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use attempts::Attempts;
-pub use objects::{GitSource, KubeConfigRef, KustomizationSpec, condition, until_ready, until_said};
+pub use objects::{
+    GitSource, KubeConfigRef, KustomizationSpec, condition, until_ready, until_said,
+};
 
 use crate::control_plane::ControlPlane;
 use crate::http_client::plain_client;
@@ -32,7 +34,8 @@ const TOKEN_SECONDS: u64 = 7200;
 pub struct FluxSpec {
     /// Feature gates of kustomize-controller that are turned on.
     pub feature_gates: Vec<&'static str>,
-    /// Flux's multi-tenancy lock-down: no references across namespaces, no remote bases, and this ServiceAccount for whoever names none.
+    /// Flux's multi-tenancy lock-down: no references across namespaces, no remote bases, and this
+    /// ServiceAccount for whoever names none.
     pub lock_down: Option<String>,
     /// Further flags of kustomize-controller.
     pub further: Vec<String>,
@@ -41,14 +44,21 @@ pub struct FluxSpec {
 impl FluxSpec {
     /// With the gate that `configMapRef` needs before Flux 2.10.
     pub fn with_workload_identity() -> FluxSpec {
-        FluxSpec { feature_gates: vec!["ObjectLevelWorkloadIdentity"], ..FluxSpec::default() }
+        FluxSpec {
+            feature_gates: vec!["ObjectLevelWorkloadIdentity"],
+            ..FluxSpec::default()
+        }
     }
 
     /// The flags of kustomize-controller.
     fn flags(&self) -> Vec<String> {
         let mut flags = Vec::new();
         if !self.feature_gates.is_empty() {
-            let gates: Vec<String> = self.feature_gates.iter().map(|gate| format!("{gate}=true")).collect();
+            let gates: Vec<String> = self
+                .feature_gates
+                .iter()
+                .map(|gate| format!("{gate}=true"))
+                .collect();
             flags.push(format!("--feature-gates={}", gates.join(",")));
         }
         if let Some(account) = &self.lock_down {
@@ -70,7 +80,8 @@ pub struct Flux {
 }
 
 impl Flux {
-    /// Builds both controllers where they are missing: on a new machine that takes longer than a test may.
+    /// Builds both controllers where they are missing: on a new machine that takes longer than a
+    /// test may.
     ///
     /// # Errors
     /// [`PartError::Unavailable`].
@@ -82,16 +93,26 @@ impl Flux {
         Ok(())
     }
 
-    /// Installs Flux on the hub and starts it, with its files in `<folder>/flux`; ready when it comes back.
+    /// Installs Flux on the hub and starts it, with its files in `<folder>/flux`; ready when it
+    /// comes back.
     ///
     /// # Errors
     /// A part is missing, or a controller does not become ready.
-    pub async fn start(hub: &Arc<ControlPlane>, parts: &Parts, folder: &Path, spec: &FluxSpec) -> Result<Flux, TestError> {
+    pub async fn start(
+        hub: &Arc<ControlPlane>,
+        parts: &Parts,
+        folder: &Path,
+        spec: &FluxSpec,
+    ) -> Result<Flux, TestError> {
         let folder = folder.join("flux");
         std::fs::create_dir_all(&folder)?;
         installation::apply(hub, parts, &folder).await?;
-        let kubeconfig = async |name| service_account_kubeconfig(hub, FLUX_NAMESPACE, name, TOKEN_SECONDS).await;
-        let kubeconfigs = [kubeconfig("source-controller").await?, kubeconfig("kustomize-controller").await?];
+        let kubeconfig =
+            async |name| service_account_kubeconfig(hub, FLUX_NAMESPACE, name, TOKEN_SECONDS).await;
+        let kubeconfigs = [
+            kubeconfig("source-controller").await?,
+            kubeconfig("kustomize-controller").await?,
+        ];
         let storage = free_port()?;
         let flags = vec![
             format!("--storage-path={}", folder.join("storage").display()),
@@ -99,11 +120,25 @@ impl Flux {
             format!("--storage-adv-addr=127.0.0.1:{storage}"),
         ];
         std::fs::create_dir_all(folder.join("storage"))?;
-        let controller = |part, flags, kubeconfig| Controller { part, parts, folder: &folder, flags, kubeconfig };
+        let controller = |part, flags, kubeconfig| Controller {
+            part,
+            parts,
+            folder: &folder,
+            flags,
+            kubeconfig,
+        };
         let [by_source, by_kustomize] = &kubeconfigs;
-        let source = controller(Part::SourceController, flags, by_source).start().await?;
-        let kustomize = controller(Part::KustomizeController, spec.flags(), by_kustomize).start().await?;
-        Ok(Flux { kustomize, _source: source, _kubeconfigs: kubeconfigs })
+        let source = controller(Part::SourceController, flags, by_source)
+            .start()
+            .await?;
+        let kustomize = controller(Part::KustomizeController, spec.flags(), by_kustomize)
+            .start()
+            .await?;
+        Ok(Flux {
+            kustomize,
+            _source: source,
+            _kubeconfigs: kubeconfigs,
+        })
     }
 
     /// The end of kustomize-controller's log.
@@ -125,8 +160,11 @@ impl Controller<'_> {
     async fn start(self) -> Result<Process, TestError> {
         let name = self.part.binary();
         let health = format!("127.0.0.1:{}", free_port()?);
-        let mut args: Vec<OsString> =
-            vec![format!("--health-addr={health}").into(), "--metrics-addr=127.0.0.1:0".into(), "--log-encoding=console".into()];
+        let mut args: Vec<OsString> = vec![
+            format!("--health-addr={health}").into(),
+            "--metrics-addr=127.0.0.1:0".into(),
+            "--log-encoding=console".into(),
+        ];
         args.extend(self.flags.into_iter().map(OsString::from));
         let home: PathBuf = self.folder.join(format!("{name}-home"));
         std::fs::create_dir_all(&home)?;
@@ -144,7 +182,14 @@ impl Controller<'_> {
             log: self.folder.join(format!("{name}.log")),
         })
         .await?;
-        wait_until_ready(name, &mut process, &plain_client()?, &format!("http://{health}/readyz"), READY_WITHIN).await?;
+        wait_until_ready(
+            name,
+            &mut process,
+            &plain_client()?,
+            &format!("http://{health}/readyz"),
+            READY_WITHIN,
+        )
+        .await?;
         Ok(process)
     }
 }
@@ -156,7 +201,10 @@ mod tests {
     #[test]
     fn the_lock_down_is_three_flags() {
         assert!(FluxSpec::default().flags().is_empty());
-        let spec = FluxSpec { lock_down: Some("default".to_owned()), ..FluxSpec::with_workload_identity() };
+        let spec = FluxSpec {
+            lock_down: Some("default".to_owned()),
+            ..FluxSpec::with_workload_identity()
+        };
         assert_eq!(
             spec.flags(),
             [

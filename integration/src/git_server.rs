@@ -1,4 +1,5 @@
-//! A git server on loopback: bare repositories behind git's own `http-backend`, which speaks CGI (RFC 3875).
+//! A git server on loopback: bare repositories behind git's own `http-backend`, which speaks CGI
+//! (RFC 3875).
 
 mod cgi;
 mod repository;
@@ -58,13 +59,23 @@ impl GitServer {
     /// # Errors
     /// [`PartError::Unavailable`].
     pub async fn prepare() -> Result<(), PartError> {
-        let unavailable = |why: String| PartError::Unavailable { part: "git http-backend", version: "of any version", why };
-        let output =
-            Command::new("git").arg("--exec-path").output().await.map_err(|error| unavailable(format!("git did not start: {error}")))?;
+        let unavailable = |why: String| PartError::Unavailable {
+            part: "git http-backend",
+            version: "of any version",
+            why,
+        };
+        let output = Command::new("git")
+            .arg("--exec-path")
+            .output()
+            .await
+            .map_err(|error| unavailable(format!("git did not start: {error}")))?;
         let folder = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
         match folder.join("git-http-backend").is_file() {
             true => Ok(()),
-            false => Err(unavailable(format!("there is none in {}", folder.display()))),
+            false => Err(unavailable(format!(
+                "there is none in {}",
+                folder.display()
+            ))),
         }
     }
 
@@ -74,15 +85,28 @@ impl GitServer {
     /// [`GitError::File`].
     pub fn start(folder: &Path) -> Result<GitServer, GitError> {
         let folder = folder.join("git");
-        let failed = |what: &'static str| move |source| GitError::File { what: what.to_owned(), source };
+        let failed = |what: &'static str| {
+            move |source| GitError::File {
+                what: what.to_owned(),
+                source,
+            }
+        };
         std::fs::create_dir_all(&folder).map_err(failed("make a folder for repositories"))?;
         let listener = bound_listener().map_err(failed("listen for git clients"))?;
-        let address = listener.local_addr().map_err(failed("listen for git clients"))?;
+        let address = listener
+            .local_addr()
+            .map_err(failed("listen for git clients"))?;
         let handle = Handle::new();
         let routes = Router::new().fallback(answer).with_state(folder.clone());
-        let server = axum_server::from_tcp(listener).map_err(failed("listen for git clients"))?.handle(handle.clone());
+        let server = axum_server::from_tcp(listener)
+            .map_err(failed("listen for git clients"))?
+            .handle(handle.clone());
         tokio::spawn(server.serve(routes.into_make_service()));
-        Ok(GitServer { address, folder, handle })
+        Ok(GitServer {
+            address,
+            folder,
+            handle,
+        })
     }
 
     /// `http://127.0.0.1:<port>`.
@@ -90,7 +114,8 @@ impl GitServer {
         format!("http://{}", self.address)
     }
 
-    /// A new, empty repository, served at `<url>/<name>.git`; a name may have folders, such as `fleet/tenant-a`.
+    /// A new, empty repository, served at `<url>/<name>.git`; a name may have folders, such as
+    /// `fleet/tenant-a`.
     ///
     /// # Errors
     /// git refuses.

@@ -4,10 +4,14 @@ use reqwest::redirect;
 
 use crate::rest::RestError;
 
-/// An HTTP client that ignores proxies of the environment and follows no redirects. It trusts no authority, for to read the machine's
-/// takes long in a debug build, and stops everything else in the meantime.
+/// An HTTP client that ignores proxies of the environment and follows no redirects. It trusts no
+/// authority, for to read the machine's takes long in a debug build, and stops everything else in
+/// the meantime.
 pub fn plain_client() -> Result<reqwest::Client, RestError> {
-    builder().tls_certs_only([]).build().map_err(RestError::Client)
+    builder()
+        .tls_certs_only([])
+        .build()
+        .map_err(RestError::Client)
 }
 
 /// The same, over TLS, with exactly one authority.
@@ -22,5 +26,8 @@ pub(crate) fn trusting_builder(ca_pem: &str) -> Result<reqwest::ClientBuilder, R
 }
 
 fn builder() -> reqwest::ClientBuilder {
-    reqwest::Client::builder().no_proxy().no_gzip().redirect(redirect::Policy::none())
+    reqwest::Client::builder()
+        .no_proxy()
+        .no_gzip()
+        .redirect(redirect::Policy::none())
 }

@@ -27,12 +27,17 @@ pub struct HttpsServer {
 impl HttpsServer {
     /// Serves the routes over HTTP/1.1 and HTTP/2. Handlers can ask for `Extension<Connection>`.
     pub async fn start(certificate: &CertifiedKey, routes: Router) -> io::Result<Self> {
-        let tls = RustlsConfig::from_pem(certificate.cert_pem.clone().into_bytes(), certificate.key_pem.clone().into_bytes()).await?;
+        let tls = RustlsConfig::from_pem(
+            certificate.cert_pem.clone().into_bytes(),
+            certificate.key_pem.clone().into_bytes(),
+        )
+        .await?;
         let listener = bound_listener()?;
         let address = listener.local_addr()?;
         let handle = Handle::new();
-        let server =
-            axum_server::from_tcp(listener)?.handle(handle.clone()).acceptor(RustlsAcceptor::new(tls).acceptor(ConnectionAcceptor));
+        let server = axum_server::from_tcp(listener)?
+            .handle(handle.clone())
+            .acceptor(RustlsAcceptor::new(tls).acceptor(ConnectionAcceptor));
         tokio::spawn(server.serve(routes.into_make_service()));
         Ok(Self { address, handle })
     }
@@ -54,7 +59,8 @@ impl Drop for HttpsServer {
 pub struct Connection(Arc<std::net::TcpStream>);
 
 impl Connection {
-    /// Ends it in both directions at once: the peer sees it break, without an answer and without a TLS goodbye.
+    /// Ends it in both directions at once: the peer sees it break, without an answer and without a
+    /// TLS goodbye.
     pub fn cut(&self) {
         let _ = self.0.shutdown(Shutdown::Both);
     }
@@ -91,7 +97,9 @@ impl<S> Accept<TcpStream, S> for ConnectionAcceptor {
     type Future = Ready<io::Result<(Self::Stream, Self::Service)>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        let second = stream.set_nodelay(true).and_then(|()| stream.as_fd().try_clone_to_owned());
+        let second = stream
+            .set_nodelay(true)
+            .and_then(|()| stream.as_fd().try_clone_to_owned());
         ready(second.map(|socket| {
             let connection = Connection(Arc::new(std::net::TcpStream::from(socket)));
             (stream, Extension(connection).layer(service))

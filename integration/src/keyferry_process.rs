@@ -107,7 +107,8 @@ impl KeyferryBinary {
     /// Starts a server and waits until it is ready.
     pub async fn serve(&self, spec: &ServeSpec) -> Result<KeyferryProcess, KeyferryError> {
         let log = spec.folder.join(format!("{}.log", spec.name));
-        let mut args: Vec<OsString> = vec!["serve".into(), "--config".into(), (&spec.config).into()];
+        let mut args: Vec<OsString> =
+            vec!["serve".into(), "--config".into(), (&spec.config).into()];
         if let Some(kubeconfig) = &spec.kubeconfig {
             args.extend(["--kubeconfig".into(), kubeconfig.into()]);
         }
@@ -120,23 +121,50 @@ impl KeyferryBinary {
             log: log.clone(),
         })
         .await?;
-        wait_until_ready(&spec.name, &mut process, &plain_client()?, &spec.ready_url, spec.ready_within).await?;
+        wait_until_ready(
+            &spec.name,
+            &mut process,
+            &plain_client()?,
+            &spec.ready_url,
+            spec.ready_within,
+        )
+        .await?;
         Ok(KeyferryProcess { process, log })
     }
 
-    /// Runs it once, for at most 60 s: a CLI call, or a server that is expected to refuse its configuration.
+    /// Runs it once, for at most 60 s: a CLI call, or a server that is expected to refuse its
+    /// configuration.
     pub async fn run(&self, args: &[&str], env: &[(&str, &str)]) -> Result<Output, KeyferryError> {
         self.run_within(RUN_LIMIT, args, env).await
     }
 
     /// As [`KeyferryBinary::run`], for what takes longer.
-    pub async fn run_within(&self, limit: Duration, args: &[&str], env: &[(&str, &str)]) -> Result<Output, KeyferryError> {
+    pub async fn run_within(
+        &self,
+        limit: Duration,
+        args: &[&str],
+        env: &[(&str, &str)],
+    ) -> Result<Output, KeyferryError> {
         let mut command = Command::new(&self.path);
         // Nobody's own kubeconfig or client.yaml on the machine of the tests.
-        command.env_remove("KUBECONFIG").env_remove("XDG_CONFIG_HOME").env("HOME", "/nonexistent");
-        let run = command.args(args).envs(env.iter().copied()).stdin(Stdio::null()).kill_on_drop(true).output();
-        let run_error = |source| KeyferryError::Run { args: args.join(" "), source };
-        tokio::time::timeout(limit, run).await.map_err(|_| run_error(std::io::ErrorKind::TimedOut.into()))?.map_err(run_error)
+        command
+            .env_remove("KUBECONFIG")
+            .env_remove("XDG_CONFIG_HOME")
+            .env("HOME", "/nonexistent");
+        let run = command
+            .args(args)
+            .envs(env.iter().copied())
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output();
+        let run_error = |source| KeyferryError::Run {
+            args: args.join(" "),
+            source,
+        };
+        tokio::time::timeout(limit, run)
+            .await
+            .map_err(|_| run_error(std::io::ErrorKind::TimedOut.into()))?
+            .map_err(run_error)
     }
 }
 
@@ -189,7 +217,8 @@ impl KeyferryProcess {
     }
 }
 
-/// The executable of the last artifact that has one, in cargo's JSON messages (The Cargo Book, External tools).
+/// The executable of the last artifact that has one, in cargo's JSON messages (The Cargo Book,
+/// External tools).
 fn executable_in(messages: &str) -> Option<PathBuf> {
     messages
         .lines()

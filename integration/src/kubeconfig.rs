@@ -23,7 +23,12 @@ pub enum Credential<'a> {
 }
 
 /// Writes a kubeconfig with one context, and gives back its path.
-pub fn write_kubeconfig(path: PathBuf, server: &str, ca_pem: &str, credential: &Credential<'_>) -> std::io::Result<PathBuf> {
+pub fn write_kubeconfig(
+    path: PathBuf,
+    server: &str,
+    ca_pem: &str,
+    credential: &Credential<'_>,
+) -> std::io::Result<PathBuf> {
     let user = match credential {
         Credential::ClientCertificate { cert, key } => {
             json!({ "client-certificate": cert, "client-key": key })

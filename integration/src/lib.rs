@@ -1,9 +1,16 @@
 //! Real control planes on loopback, and what tests need around them.
 //!
-//! A [`fleet::Fleet`] is one etcd and any number of [`control_plane::ControlPlane`]s, each with its own issuer,
-//! signing keys, CA and AuthenticationConfiguration. [`runner::Suite`] runs tests against one.
-#![allow(clippy::print_stderr, reason = "a test harness tells the person who waits what it builds and what failed")]
-#![allow(clippy::disallowed_methods, reason = "a test harness waits by the clock of the machine, as the real parts do")]
+//! A [`fleet::Fleet`] is one etcd and any number of [`control_plane::ControlPlane`]s, each with its
+//! own issuer, signing keys, CA and AuthenticationConfiguration. [`runner::Suite`] runs tests
+//! against one.
+#![allow(
+    clippy::print_stderr,
+    reason = "a test harness tells the person who waits what it builds and what failed"
+)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test harness waits by the clock of the machine, as the real parts do"
+)]
 
 pub mod apiserver;
 pub mod auth_configs;

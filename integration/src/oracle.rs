@@ -11,7 +11,9 @@ use tokio::sync::Mutex;
 
 use crate::parts::{OracleRelease, Part, PartError, Parts};
 use crate::runner::{Fixture, NotStarted};
-pub use protocol::{Answer, AuthenticatorState, Document, OracleUser, OracleVerdict, Question, ValidationError};
+pub use protocol::{
+    Answer, AuthenticatorState, Document, OracleUser, OracleVerdict, Question, ValidationError,
+};
 
 /// An expression may run to its cost limit several times in one case.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
@@ -72,7 +74,10 @@ impl Oracle {
     /// Starts it, built first when it is in no cache.
     pub async fn start(parts: &Parts, release: OracleRelease) -> Result<Self, OracleError> {
         let program = parts.locate(Part::Oracle(release)).await?;
-        let pipe_error = |source| OracleError::Pipe { release: Part::Oracle(release).version(), source };
+        let pipe_error = |source| OracleError::Pipe {
+            release: Part::Oracle(release).version(),
+            source,
+        };
         let mut child = Command::new(program)
             // It does nothing for long; fewer collections are faster.
             .env("GOGC", "400")
@@ -83,8 +88,13 @@ impl Oracle {
             .map_err(pipe_error)?;
         let no_pipe = || pipe_error(std::io::Error::other("no pipe"));
         let questions = child.stdin.take().ok_or_else(no_pipe)?;
-        let answers = BufReader::with_capacity(1 << 20, child.stdout.take().ok_or_else(no_pipe)?).lines();
-        Ok(Self { release, pipes: Mutex::new(Pipes { questions, answers }), _child: child })
+        let answers =
+            BufReader::with_capacity(1 << 20, child.stdout.take().ok_or_else(no_pipe)?).lines();
+        Ok(Self {
+            release,
+            pipes: Mutex::new(Pipes { questions, answers }),
+            _child: child,
+        })
     }
 
     /// Which release it is.
@@ -96,15 +106,25 @@ impl Oracle {
     pub async fn ask(&self, questions: &[Question]) -> Result<Vec<Answer>, OracleError> {
         let mut lines = Vec::new();
         for question in questions {
-            serde_json::to_writer(&mut lines, question).map_err(|error| self.pipe_error(error.into()))?;
+            serde_json::to_writer(&mut lines, question)
+                .map_err(|error| self.pipe_error(error.into()))?;
             lines.push(b'\n');
         }
         let mut pipes = self.pipes.lock().await;
-        let Pipes { questions: writer, answers: reader } = &mut *pipes;
+        let Pipes {
+            questions: writer,
+            answers: reader,
+        } = &mut *pipes;
         // Both at once: neither pipe holds everything.
         let write = async {
-            writer.write_all(&lines).await.map_err(|source| self.pipe_error(source))?;
-            writer.flush().await.map_err(|source| self.pipe_error(source))
+            writer
+                .write_all(&lines)
+                .await
+                .map_err(|source| self.pipe_error(source))?;
+            writer
+                .flush()
+                .await
+                .map_err(|source| self.pipe_error(source))
         };
         let read = async {
             let mut answers = Vec::with_capacity(questions.len());
@@ -117,16 +137,32 @@ impl Oracle {
         Ok(answers)
     }
 
-    async fn next_answer(&self, reader: &mut Lines<BufReader<ChildStdout>>, id: u64) -> Result<Answer, OracleError> {
+    async fn next_answer(
+        &self,
+        reader: &mut Lines<BufReader<ChildStdout>>,
+        id: u64,
+    ) -> Result<Answer, OracleError> {
         let release = self.version();
         let line = tokio::time::timeout(ANSWERED_WITHIN, reader.next_line())
             .await
-            .map_err(|_| OracleError::Case { release, id, why: format!("no answer within {} s", ANSWERED_WITHIN.as_secs()) })?
+            .map_err(|_| OracleError::Case {
+                release,
+                id,
+                why: format!("no answer within {} s", ANSWERED_WITHIN.as_secs()),
+            })?
             .map_err(|source| self.pipe_error(source))?
             .ok_or_else(|| self.pipe_error(std::io::ErrorKind::UnexpectedEof.into()))?;
-        let answer: Answer = serde_json::from_str(&line).map_err(|source| OracleError::Answer { release, line, source })?;
+        let answer: Answer = serde_json::from_str(&line).map_err(|source| OracleError::Answer {
+            release,
+            line,
+            source,
+        })?;
         if answer.id != id {
-            return Err(OracleError::Case { release, id, why: format!("the answer is of case {}", answer.id) });
+            return Err(OracleError::Case {
+                release,
+                id,
+                why: format!("the answer is of case {}", answer.id),
+            });
         }
         Ok(answer)
     }
@@ -136,7 +172,10 @@ impl Oracle {
     }
 
     fn pipe_error(&self, source: std::io::Error) -> OracleError {
-        OracleError::Pipe { release: self.version(), source }
+        OracleError::Pipe {
+            release: self.version(),
+            source,
+        }
     }
 }
 
@@ -159,7 +198,9 @@ impl Oracles {
         for &release in releases {
             match Oracle::start(&parts, release).await {
                 Ok(oracle) => all.push(oracle),
-                Err(OracleError::Part(part @ PartError::Unavailable { .. })) => return Err(NotStarted::Missing(part.to_string())),
+                Err(OracleError::Part(part @ PartError::Unavailable { .. })) => {
+                    return Err(NotStarted::Missing(part.to_string()));
+                }
                 Err(error) => return Err(NotStarted::failed(error)),
             }
         }

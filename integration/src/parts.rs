@@ -1,5 +1,5 @@
-//! Where the real binaries come from: an assets directory, a cache, or one `go build` of a pinned tool or of a small client of ours.
-//! Clients in other languages are [`installed`].
+//! Where the real binaries come from: an assets directory, a cache, or one `go build` of a pinned
+//! tool or of a small client of ours. Clients in other languages are [`installed`].
 
 mod build;
 pub mod installed;
@@ -79,7 +79,8 @@ pub enum Part {
     Oracle(OracleRelease),
 }
 
-/// A release of k8s.io/apiserver that answers what its authenticator decides, named after its minor.
+/// A release of k8s.io/apiserver that answers what its authenticator decides, named after its
+/// minor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OracleRelease {
     /// 1.30: go-oidc 2.2, cel-go 0.17.
@@ -101,12 +102,21 @@ pub enum OracleRelease {
 }
 
 impl OracleRelease {
-    /// Those of every run, oldest first: between them lies each change of behaviour that mattered so far.
+    /// Those of every run, oldest first: between them lies each change of behaviour that mattered
+    /// so far.
     pub const ALL: [Self; 3] = [Self::V0_33, Self::V0_36, Self::V0_37];
 
     /// One for each minor, oldest first. The further ones are built for the weekly run only.
-    pub const EVERY_MINOR: [Self; 8] =
-        [Self::V0_30, Self::V0_31, Self::V0_32, Self::V0_33, Self::V0_34, Self::V0_35, Self::V0_36, Self::V0_37];
+    pub const EVERY_MINOR: [Self; 8] = [
+        Self::V0_30,
+        Self::V0_31,
+        Self::V0_32,
+        Self::V0_33,
+        Self::V0_34,
+        Self::V0_35,
+        Self::V0_36,
+        Self::V0_37,
+    ];
 
     fn version(self) -> &'static str {
         match self {
@@ -231,7 +241,9 @@ impl Part {
             Self::ControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
             Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
             Self::Helm => "helm.sh/helm/v3/cmd/helm",
-            Self::SpireDiscoveryProvider => "github.com/spiffe/spire/support/oidc-discovery-provider",
+            Self::SpireDiscoveryProvider => {
+                "github.com/spiffe/spire/support/oidc-discovery-provider"
+            }
             Self::KustomizeController => "github.com/fluxcd/kustomize-controller",
             Self::SourceController => "github.com/fluxcd/source-controller",
             Self::ClientGo
@@ -279,7 +291,11 @@ impl Part {
         };
         // Without these, /version is not semver and clients refuse it.
         let package = "k8s.io/component-base/version";
-        format!("-s -w -X {package}.gitVersion={} -X {package}.gitMajor=1 -X {package}.gitMinor={}", minor.git_version(), minor.number())
+        format!(
+            "-s -w -X {package}.gitVersion={} -X {package}.gitMajor=1 -X {package}.gitMinor={}",
+            minor.git_version(),
+            minor.number()
+        )
     }
 
     fn version_arguments(self) -> &'static [&'static str] {
@@ -296,7 +312,10 @@ fn helm_linker_flags(version: &str, minor: Minor) -> String {
     let mut flags = format!("-s -w -X helm.sh/helm/v3/internal/version.version={version}");
     for package in ["pkg/lint/rules", "pkg/chartutil"] {
         let variable = format!("helm.sh/helm/v3/{package}.k8sVersion");
-        flags.push_str(&format!(" -X {variable}Major=1 -X {variable}Minor={}", minor.number()));
+        flags.push_str(&format!(
+            " -X {variable}Major=1 -X {variable}Minor={}",
+            minor.number()
+        ));
     }
     flags
 }
@@ -339,7 +358,10 @@ impl Parts {
         let cache_home = std::env::var_os("XDG_CACHE_HOME")
             .filter(|value| !value.is_empty())
             .map(PathBuf::from)
-            .unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap_or_else(|| OsString::from("/tmp"))).join(".cache"));
+            .unwrap_or_else(|| {
+                PathBuf::from(std::env::var_os("HOME").unwrap_or_else(|| OsString::from("/tmp")))
+                    .join(".cache")
+            });
         Self {
             manifests: PathBuf::from(env!("CARGO_MANIFEST_DIR")),
             cache: cache_home.join("keyferry").join("parts"),
@@ -352,17 +374,35 @@ impl Parts {
         if let Some(found) = self.in_assets(part).await {
             return Ok(found);
         }
-        build::cached_or_built(&self.manifests.join(part.shelf()).join(part.directory()), &self.cache, part).await
+        build::cached_or_built(
+            &self.manifests.join(part.shelf()).join(part.directory()),
+            &self.cache,
+            part,
+        )
+        .await
     }
 
-    /// The folder of the sources of a pinned tool, for what lies beside its program, such as its CRDs; downloaded once by Go.
+    /// The folder of the sources of a pinned tool, for what lies beside its program, such as its
+    /// CRDs; downloaded once by Go.
     pub async fn module(&self, part: Part) -> Result<PathBuf, PartError> {
-        module::folder(&self.manifests.join(part.shelf()).join(part.directory()), part).await
+        module::folder(
+            &self.manifests.join(part.shelf()).join(part.directory()),
+            part,
+        )
+        .await
     }
 
     /// A client in another language, ready to run; installs it once when it is not in the cache.
-    pub async fn install(&self, client: installed::Client) -> Result<installed::Installed, PartError> {
-        installed::cached_or_installed(&self.manifests.join("clients").join(client.directory()), &self.cache, client).await
+    pub async fn install(
+        &self,
+        client: installed::Client,
+    ) -> Result<installed::Installed, PartError> {
+        installed::cached_or_installed(
+            &self.manifests.join("clients").join(client.directory()),
+            &self.cache,
+            client,
+        )
+        .await
     }
 
     async fn in_assets(&self, part: Part) -> Option<PathBuf> {
@@ -370,12 +410,18 @@ impl Parts {
             return None;
         }
         let candidate = self.assets.as_ref()?.join(part.binary());
-        let output = Command::new(&candidate).args(part.version_arguments()).stdin(Stdio::null()).output().await.ok()?;
+        let output = Command::new(&candidate)
+            .args(part.version_arguments())
+            .stdin(Stdio::null())
+            .output()
+            .await
+            .ok()?;
         says_version(&String::from_utf8_lossy(&output.stdout), part.version()).then_some(candidate)
     }
 }
 
-/// True when one word of the text is exactly the version, so that `v1.36.3` is not found in `v1.36.30`.
+/// True when one word of the text is exactly the version, so that `v1.36.3` is not found in
+/// `v1.36.30`.
 fn says_version(text: &str, version: &str) -> bool {
     text.split_whitespace().any(|word| word == version)
 }
@@ -394,7 +440,11 @@ mod tests {
 
     #[test]
     fn kubernetes_parts_carry_their_version_and_etcd_does_not() {
-        assert!(Part::ApiServer(Minor::V1_33).linker_flags().contains("version.gitVersion=v1.33.13 "));
+        assert!(
+            Part::ApiServer(Minor::V1_33)
+                .linker_flags()
+                .contains("version.gitVersion=v1.33.13 ")
+        );
         assert!(Part::Kubectl.linker_flags().ends_with("gitMinor=36"));
         assert_eq!(Part::Etcd.linker_flags(), "-s -w");
     }

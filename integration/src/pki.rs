@@ -4,8 +4,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_RSA_SHA256, RsaKeySize, SanType,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384,
+    PKCS_RSA_SHA256, RsaKeySize, SanType,
 };
 
 /// Why a certificate or a key was not made.
@@ -45,11 +46,14 @@ pub struct CertifiedKey {
 
 impl std::fmt::Debug for CertifiedKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CertifiedKey").field("cert_path", &self.cert_path).finish_non_exhaustive()
+        f.debug_struct("CertifiedKey")
+            .field("cert_path", &self.cert_path)
+            .finish_non_exhaustive()
     }
 }
 
-/// The certificate authority of one control plane: signs its serving certificates and its client certificates.
+/// The certificate authority of one control plane: signs its serving certificates and its client
+/// certificates.
 pub struct TestCa {
     issuer: Issuer<'static, KeyPair>,
     folder: PathBuf,
@@ -60,7 +64,9 @@ pub struct TestCa {
 
 impl std::fmt::Debug for TestCa {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TestCa").field("cert_path", &self.cert_path).finish_non_exhaustive()
+        f.debug_struct("TestCa")
+            .field("cert_path", &self.cert_path)
+            .finish_non_exhaustive()
     }
 }
 
@@ -72,12 +78,24 @@ impl TestCa {
         let mut params = CertificateParams::default();
         params.distinguished_name = subject(common_name, None);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
-        let certificate = params.self_signed(&key).map_err(|source| make_error(what(), source))?;
+        params.key_usages = vec![
+            KeyUsagePurpose::KeyCertSign,
+            KeyUsagePurpose::CrlSign,
+            KeyUsagePurpose::DigitalSignature,
+        ];
+        let certificate = params
+            .self_signed(&key)
+            .map_err(|source| make_error(what(), source))?;
         let cert_pem = certificate.pem();
         let cert_path = write(folder.join("ca.crt"), &cert_pem)?;
         let key_path = write(folder.join("ca.key"), &key.serialize_pem())?;
-        Ok(Self { issuer: Issuer::new(params, key), folder: folder.to_owned(), cert_pem, cert_path, key_path })
+        Ok(Self {
+            issuer: Issuer::new(params, key),
+            folder: folder.to_owned(),
+            cert_pem,
+            cert_path,
+            key_path,
+        })
     }
 
     /// PEM of the authority's certificate.
@@ -95,18 +113,23 @@ impl TestCa {
         &self.key_path
     }
 
-    /// A serving certificate for 127.0.0.1, `localhost` and the given DNS names; files `<name>.crt` and `<name>.key`.
+    /// A serving certificate for 127.0.0.1, `localhost` and the given DNS names; files `<name>.crt`
+    /// and `<name>.key`.
     pub fn serving(&self, name: &str, dns_names: &[String]) -> Result<CertifiedKey, PkiError> {
         let mut names = vec!["localhost".to_owned()];
         names.extend_from_slice(dns_names);
-        let mut params = CertificateParams::new(names).map_err(|source| make_error(format!("certificate {name}"), source))?;
-        params.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        let mut params = CertificateParams::new(names)
+            .map_err(|source| make_error(format!("certificate {name}"), source))?;
+        params
+            .subject_alt_names
+            .push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
         params.distinguished_name = subject(name, None);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.issue(name, params)
     }
 
-    /// A client certificate: `user` becomes the username (CN), `group` the group (O) at kube-apiserver.
+    /// A client certificate: `user` becomes the username (CN), `group` the group (O) at
+    /// kube-apiserver.
     pub fn client(&self, user: &str, group: &str) -> Result<CertifiedKey, PkiError> {
         let mut params = CertificateParams::default();
         params.distinguished_name = subject(user, Some(group));
@@ -119,7 +142,10 @@ impl TestCa {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.use_authority_key_identifier_extension = true;
         let key = ecdsa_key(&what())?;
-        let cert_pem = params.signed_by(&key, &self.issuer).map_err(|source| make_error(what(), source))?.pem();
+        let cert_pem = params
+            .signed_by(&key, &self.issuer)
+            .map_err(|source| make_error(what(), source))?
+            .pem();
         let key_pem = key.serialize_pem();
         Ok(CertifiedKey {
             cert_path: write(self.folder.join(format!("{name}.crt")), &cert_pem)?,
@@ -154,7 +180,9 @@ impl SigningKey {
     /// A new key pair; files `<name>.key` and `<name>.pub` in the folder.
     pub fn create(kind: SigningKeyKind, name: &str, folder: &Path) -> Result<Self, PkiError> {
         let key = match kind {
-            SigningKeyKind::Rsa2048 => KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048),
+            SigningKeyKind::Rsa2048 => {
+                KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)
+            }
             SigningKeyKind::EcdsaP256 => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
             SigningKeyKind::EcdsaP384 => KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384),
         }
@@ -167,7 +195,8 @@ impl SigningKey {
 }
 
 fn ecdsa_key(what: &str) -> Result<KeyPair, PkiError> {
-    KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(|source| make_error(what.to_owned(), source))
+    KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)
+        .map_err(|source| make_error(what.to_owned(), source))
 }
 
 fn subject(common_name: &str, organization: Option<&str>) -> DistinguishedName {

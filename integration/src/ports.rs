@@ -10,11 +10,13 @@ const FIRST: u16 = 12_000;
 const USUAL_END: u16 = 32_768;
 const TRIES: usize = 1_000;
 
-/// A TCP port on 127.0.0.1 that nothing listens on, for a server in another process, and for its restarts.
+/// A TCP port on 127.0.0.1 that nothing listens on, for a server in another process, and for its
+/// restarts.
 ///
-/// It lies below the range that the kernel picks from for outgoing connections, where that leaves room: a port of that
-/// range, once let go, may go to the next client's connection before the server can listen on it. No other test is given
-/// it as long as this process lives. A stranger can still take it.
+/// It lies below the range that the kernel picks from for outgoing connections, where that leaves
+/// room: a port of that range, once let go, may go to the next client's connection before the
+/// server can listen on it. No other test is given it as long as this process lives. A stranger can
+/// still take it.
 ///
 /// # Errors
 /// No port is free, or sockets are forbidden.
@@ -22,7 +24,12 @@ pub fn free_port() -> io::Result<u16> {
     let range = FIRST..first_outgoing().unwrap_or(USUAL_END);
     (0..TRIES)
         .find_map(|_| claim(any_of(&range)?))
-        .ok_or_else(|| io::Error::new(io::ErrorKind::AddrInUse, format!("no TCP port of {range:?} is free on 127.0.0.1")))
+        .ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::AddrInUse,
+                format!("no TCP port of {range:?} is free on 127.0.0.1"),
+            )
+        })
 }
 
 /// A non-blocking listener on a port of its own, for servers that run in the test process.
@@ -32,8 +39,8 @@ pub fn bound_listener() -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// The UDP port of the same number is the claim: the kernel gives it once, and frees it when the process ends, however
-/// it ends.
+/// The UDP port of the same number is the claim: the kernel gives it once, and frees it when the
+/// process ends, however it ends.
 fn claim(port: u16) -> Option<u16> {
     let claim = UdpSocket::bind(loopback(port)).ok()?;
     TcpListener::bind(loopback(port)).ok()?;
@@ -45,13 +52,21 @@ fn claim(port: u16) -> Option<u16> {
 fn any_of(range: &Range<u16>) -> Option<u16> {
     let mut bytes = [0; 2];
     aws_lc_rs::rand::fill(&mut bytes).ok()?;
-    range.clone().nth(usize::from(u16::from_ne_bytes(bytes)) % range.len())
+    range
+        .clone()
+        .nth(usize::from(u16::from_ne_bytes(bytes)) % range.len())
 }
 
-/// The first port that this machine's kernel picks from for outgoing connections, where it tells (Linux) and leaves room below.
+/// The first port that this machine's kernel picks from for outgoing connections, where it tells
+/// (Linux) and leaves room below.
 fn first_outgoing() -> Option<u16> {
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
-    range.split_whitespace().next()?.parse().ok().filter(|first| *first > FIRST)
+    range
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()
+        .filter(|first| *first > FIRST)
 }
 
 fn loopback(port: u16) -> SocketAddr {
@@ -75,7 +90,10 @@ mod tests {
     #[test]
     fn no_outgoing_connection_takes_a_port_that_was_given() {
         let port = free_port().unwrap();
-        assert!(first_outgoing().is_none_or(|first| port < first), "{port} is one that the kernel picks from");
+        assert!(
+            first_outgoing().is_none_or(|first| port < first),
+            "{port} is one that the kernel picks from"
+        );
     }
 
     #[test]

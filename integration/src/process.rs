@@ -1,4 +1,5 @@
-//! Child processes that do not outlive the test: logs in files, killed on drop and when the test process dies.
+//! Child processes that do not outlive the test: logs in files, killed on drop and when the test
+//! process dies.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -91,8 +92,15 @@ pub struct Process {
 impl Process {
     /// Starts it; standard input is empty.
     pub async fn spawn(spec: &ProcessSpec) -> Result<Self, ProcessError> {
-        let start_error = |source| ProcessError::Start { program: spec.program.clone(), source };
-        let log = File::options().create(true).append(true).open(&spec.log).map_err(start_error)?;
+        let start_error = |source| ProcessError::Start {
+            program: spec.program.clone(),
+            source,
+        };
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(&spec.log)
+            .map_err(start_error)?;
         let child = Command::new(&spec.program)
             .args(&spec.args)
             .envs(spec.env.iter().map(|(name, value)| (name, value)))
@@ -103,7 +111,12 @@ impl Process {
             .spawn()
             .map_err(start_error)?;
         let guard = Guard::over(&child).map_err(start_error)?;
-        Ok(Self { name: spec.name.clone(), log: spec.log.clone(), child, _guard: guard })
+        Ok(Self {
+            name: spec.name.clone(),
+            log: spec.log.clone(),
+            child,
+            _guard: guard,
+        })
     }
 
     /// The process id, while it runs.
@@ -130,14 +143,22 @@ impl Process {
     /// Sends a signal.
     pub async fn signal(&self, signal: Signal) -> Result<(), ProcessError> {
         let Some(id) = self.child.id() else {
-            return Err(ProcessError::Exited { name: self.name.clone() });
+            return Err(ProcessError::Exited {
+                name: self.name.clone(),
+            });
         };
         let status = Command::new("kill")
             .args(["-s", signal.name(), &id.to_string()])
             .status()
             .await
             .map_err(|source| self.control_error("signal", source))?;
-        if status.success() { Ok(()) } else { Err(ProcessError::Exited { name: self.name.clone() }) }
+        if status.success() {
+            Ok(())
+        } else {
+            Err(ProcessError::Exited {
+                name: self.name.clone(),
+            })
+        }
     }
 
     /// SIGSTOP, and back only when every thread has stopped: until then a thread may still answer.
@@ -156,7 +177,9 @@ impl Process {
 
     /// SIGTERM, and SIGKILL when it has not exited after the grace period.
     pub async fn stop(mut self, grace: Duration) -> Result<(), ProcessError> {
-        if self.signal(Signal::Terminate).await.is_ok() && tokio::time::timeout(grace, self.child.wait()).await.is_ok() {
+        if self.signal(Signal::Terminate).await.is_ok()
+            && tokio::time::timeout(grace, self.child.wait()).await.is_ok()
+        {
             return Ok(());
         }
         self.kill().await
@@ -164,11 +187,18 @@ impl Process {
 
     /// SIGKILL: nothing is flushed, no connection is closed in good order.
     pub async fn kill(mut self) -> Result<(), ProcessError> {
-        self.child.kill().await.map_err(|source| self.control_error("kill", source))
+        self.child
+            .kill()
+            .await
+            .map_err(|source| self.control_error("kill", source))
     }
 
     fn control_error(&self, verb: &'static str, source: std::io::Error) -> ProcessError {
-        ProcessError::Control { verb, name: self.name.clone(), source }
+        ProcessError::Control {
+            verb,
+            name: self.name.clone(),
+            source,
+        }
     }
 }
 
@@ -185,13 +215,15 @@ impl Drop for Process {
     }
 }
 
-/// From the third field of `/proc/<pid>/task/<tid>/stat`, proc(5). Where there is no such folder, this cannot be known.
+/// From the third field of `/proc/<pid>/task/<tid>/stat`, proc(5). Where there is no such folder,
+/// this cannot be known.
 fn all_threads_stopped(id: u32) -> bool {
     let tasks = std::fs::read_dir(format!("/proc/{id}/task"));
     tasks.into_iter().flatten().flatten().all(|task| {
         let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
         // The second field is a name in brackets, which may hold anything.
-        stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
+        stat.rsplit_once(") ")
+            .is_none_or(|(_, rest)| rest.starts_with('T'))
     })
 }
 
@@ -200,11 +232,15 @@ pub fn tail_of_file(path: &Path, lines: usize) -> String {
     let text = std::fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let all: Vec<&str> = text.lines().collect();
-    all.iter().skip(all.len().saturating_sub(lines)).copied().collect::<Vec<_>>().join("\n")
+    all.iter()
+        .skip(all.len().saturating_sub(lines))
+        .copied()
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
-/// A shell that waits for the end of a pipe which the test process holds, and then kills the child: drop does not
-/// run when the test process itself is killed.
+/// A shell that waits for the end of a pipe which the test process holds, and then kills the child:
+/// drop does not run when the test process itself is killed.
 #[derive(Debug)]
 struct Guard(std::process::Child);
 
@@ -212,7 +248,12 @@ impl Guard {
     fn over(child: &Child) -> std::io::Result<Self> {
         let id = child.id().map(|id| id.to_string()).unwrap_or_default();
         std::process::Command::new("sh")
-            .args(["-c", "trap '' INT TERM HUP; read -r line; kill -s KILL \"$1\"", "guard", &id])
+            .args([
+                "-c",
+                "trap '' INT TERM HUP; read -r line; kill -s KILL \"$1\"",
+                "guard",
+                &id,
+            ])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -223,7 +264,8 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Killed before its pipe closes, so it never signals a process id that was given away since.
+        // Killed before its pipe closes, so it never signals a process id that was given away
+        // since.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -259,7 +301,11 @@ mod tests {
     #[tokio::test]
     async fn stop_asks_first() {
         let folder = tempfile::tempdir().unwrap();
-        let process = shell("trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done", folder.path()).await;
+        let process = shell(
+            "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done",
+            folder.path(),
+        )
+        .await;
         wait_for_line(&process, "up").await;
         process.stop(Duration::from_secs(10)).await.unwrap();
         assert_eq!(tail_of_file(&folder.path().join("log"), 1), "bye");
@@ -268,15 +314,25 @@ mod tests {
     #[tokio::test]
     async fn stop_kills_what_does_not_listen_and_a_dead_process_takes_no_signal() {
         let folder = tempfile::tempdir().unwrap();
-        let process = shell("trap '' TERM; echo up; while :; do sleep 0.05; done", folder.path()).await;
+        let process = shell(
+            "trap '' TERM; echo up; while :; do sleep 0.05; done",
+            folder.path(),
+        )
+        .await;
         wait_for_line(&process, "up").await;
         process.stop(Duration::from_millis(100)).await.unwrap();
 
         let mut process = shell("echo done", folder.path()).await;
         wait_for_line(&process, "done").await;
-        tokio::time::timeout(Duration::from_secs(10), process.child.wait()).await.unwrap().unwrap();
+        tokio::time::timeout(Duration::from_secs(10), process.child.wait())
+            .await
+            .unwrap()
+            .unwrap();
         assert!(process.exit_status().is_some_and(|status| status.success()));
-        assert!(matches!(process.signal(Signal::HangUp).await, Err(ProcessError::Exited { .. })));
+        assert!(matches!(
+            process.signal(Signal::HangUp).await,
+            Err(ProcessError::Exited { .. })
+        ));
     }
 
     #[tokio::test]
@@ -286,7 +342,12 @@ mod tests {
         let id = process.id().unwrap();
         wait_for_line(&process, "up").await;
         drop(process);
-        let alive = Command::new("kill").args(["-s", "0", &id.to_string()]).stderr(Stdio::null()).status().await.unwrap();
+        let alive = Command::new("kill")
+            .args(["-s", "0", &id.to_string()])
+            .stderr(Stdio::null())
+            .status()
+            .await
+            .unwrap();
         assert!(!alive.success());
     }
 }

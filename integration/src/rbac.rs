@@ -1,4 +1,5 @@
-//! Shipped manifests in a control plane, and kubeconfigs of ServiceAccounts: tests run as these, never as the admin.
+//! Shipped manifests in a control plane, and kubeconfigs of ServiceAccounts: tests run as these,
+//! never as the admin.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,8 +10,12 @@ use serde_json::json;
 use crate::control_plane::{ControlPlane, ControlPlaneError};
 use crate::kubeconfig::{Credential, write_kubeconfig};
 
-/// Applies files with `kubectl apply --server-side`, one after the other, each with all its documents.
-pub async fn apply_manifests(plane: &ControlPlane, files: &[&Path]) -> Result<(), ControlPlaneError> {
+/// Applies files with `kubectl apply --server-side`, one after the other, each with all its
+/// documents.
+pub async fn apply_manifests(
+    plane: &ControlPlane,
+    files: &[&Path],
+) -> Result<(), ControlPlaneError> {
     for file in files {
         let shown = file.display().to_string();
         let args = ["apply", "--server-side", "--force-conflicts", "-f", &shown];
@@ -25,7 +30,8 @@ pub async fn apply_manifests(plane: &ControlPlane, files: &[&Path]) -> Result<()
     Ok(())
 }
 
-/// Writes a kubeconfig for a ServiceAccount that exists, with a token of the control plane's own audience.
+/// Writes a kubeconfig for a ServiceAccount that exists, with a token of the control plane's own
+/// audience.
 pub async fn service_account_kubeconfig(
     plane: &Arc<ControlPlane>,
     namespace: &str,
@@ -50,7 +56,8 @@ pub async fn service_account_kubeconfig_at(
     let path = folder.path().join("kubeconfig");
     let token_file = folder.path().join("token");
     let credential = Credential::TokenFile(&token_file);
-    write_kubeconfig(path.clone(), server, plane.ca_pem(), &credential).map_err(|source| ControlPlaneError::file(&path, source))?;
+    write_kubeconfig(path.clone(), server, plane.ca_pem(), &credential)
+        .map_err(|source| ControlPlaneError::file(&path, source))?;
     let kubeconfig = ServiceAccountKubeconfig {
         plane: Arc::clone(plane),
         namespace: namespace.to_owned(),
@@ -87,14 +94,24 @@ impl ServiceAccountKubeconfig {
 
     /// Mints a new token into the file.
     pub async fn rewrite_token(&self, seconds: u64) -> Result<(), ControlPlaneError> {
-        let minted = self.plane.token_request(&self.namespace, &self.service_account, &[], seconds).await?;
+        let minted = self
+            .plane
+            .token_request(&self.namespace, &self.service_account, &[], seconds)
+            .await?;
         self.write_token(&minted.token)
     }
 
     /// Puts a token into the file that is right in everything, and expired an hour ago.
     pub async fn expire_token(&self) -> Result<(), ControlPlaneError> {
-        let minted = self.plane.token_request(&self.namespace, &self.service_account, &[], 600).await?;
-        let hour_ago = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs().saturating_sub(3600);
+        let minted = self
+            .plane
+            .token_request(&self.namespace, &self.service_account, &[], 600)
+            .await?;
+        let hour_ago = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or(Duration::ZERO)
+            .as_secs()
+            .saturating_sub(3600);
         let expired = self
             .plane
             .sign_again(&minted.token, |claims| {

@@ -53,14 +53,18 @@ pub async fn wait_until_ready(
     let deadline = Instant::now() + limit;
     loop {
         let asking = client.get(url).timeout(Duration::from_secs(5)).send();
-        // The process comes first: a stranger on its port may take a connection and say nothing, or say 200.
+        // The process comes first: a stranger on its port may take a connection and say nothing, or
+        // say 200.
         let answer = tokio::select! {
             biased;
             () = process.exited() => None,
             answer = asking => Some(answer),
         };
         let Some(answer) = answer else {
-            return Err(NotReady::Exited { name: name.to_owned(), log: process.logs_tail(LOG_LINES) });
+            return Err(NotReady::Exited {
+                name: name.to_owned(),
+                log: process.logs_tail(LOG_LINES),
+            });
         };
         let last = match answer {
             Ok(response) if response.status().is_success() => return Ok(()),
@@ -68,7 +72,12 @@ pub async fn wait_until_ready(
             Err(error) => format!("last error: {error}"),
         };
         if Instant::now() >= deadline {
-            return Err(NotReady::Deadline { name: name.to_owned(), seconds: limit.as_secs(), last, log: process.logs_tail(LOG_LINES) });
+            return Err(NotReady::Deadline {
+                name: name.to_owned(),
+                seconds: limit.as_secs(),
+                last,
+                log: process.logs_tail(LOG_LINES),
+            });
         }
         tokio::time::sleep(POLL_EVERY).await;
     }

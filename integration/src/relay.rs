@@ -1,4 +1,5 @@
-//! A TCP relay in front of a server that can make everybody shake hands anew, as a load balancer does that is exchanged.
+//! A TCP relay in front of a server that can make everybody shake hands anew, as a load balancer
+//! does that is exchanged.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,10 +14,12 @@ use tokio::task::JoinHandle;
 
 use crate::ports::bound_listener;
 
-/// Nothing moves on a connection for so long after the server has spoken: nobody waits for an answer on it.
+/// Nothing moves on a connection for so long after the server has spoken: nobody waits for an
+/// answer on it.
 const QUIET: Duration = Duration::from_secs(1);
-/// The same after the client has: it may have asked something, which a busy server answers late. Two Kustomizations that come every five
-/// seconds on one connection leave a pause as long as this, and not much longer.
+/// The same after the client has: it may have asked something, which a busy server answers late.
+/// Two Kustomizations that come every five seconds on one connection leave a pause as long as this,
+/// and not much longer.
 const ASKED: Duration = Duration::from_secs(2);
 
 /// A running relay. Dropping it ends it, open connections included.
@@ -48,12 +51,17 @@ impl Relay {
             while let Ok((client, _)) = listener.accept().await {
                 let end = counted.accept();
                 tokio::spawn(async move {
-                    // Either side may break off at any time; the other then sees its connection end, which is all there is to tell.
+                    // Either side may break off at any time; the other then sees its connection
+                    // end, which is all there is to tell.
                     let _ = relay(client, port, end).await;
                 });
             }
         });
-        Ok(Self { address, connections, accepting })
+        Ok(Self {
+            address,
+            connections,
+            accepting,
+        })
     }
 
     /// `https://127.0.0.1:<port>`.
@@ -66,7 +74,8 @@ impl Relay {
         self.connections.accepted.load(Ordering::Relaxed)
     }
 
-    /// Ends every connection that stands, each as soon as it is quiet; comes back when all have ended. New ones are taken all the time.
+    /// Ends every connection that stands, each as soon as it is quiet; comes back when all have
+    /// ended. New ones are taken all the time.
     pub async fn renew(&self) {
         let before = std::mem::take(&mut *self.connections.present());
         before.send_replace(true);
@@ -147,7 +156,10 @@ mod tests {
         let mut ended = Box::pin(relay.renew());
         // Longer than quiet in all, and each pause much shorter.
         for _ in 0..15 {
-            assert!(tokio::time::timeout(QUIET / 10, &mut ended).await.is_err(), "ended while it was in use");
+            assert!(
+                tokio::time::timeout(QUIET / 10, &mut ended).await.is_err(),
+                "ended while it was in use"
+            );
             talk(&mut client, &mut server).await?;
         }
         tokio::time::timeout(Duration::from_secs(10), &mut ended).await?;

@@ -1,4 +1,5 @@
-//! Delivered objects as Keyferry renders them, made without its controller: what a consumer reads is tried by itself.
+//! Delivered objects as Keyferry renders them, made without its controller: what a consumer reads
+//! is tried by itself.
 
 use jiff::{Timestamp, ToSpan};
 use keyferry_core::config::{self, StoredAccess, StoredObjects, StoredTarget};
@@ -25,26 +26,46 @@ pub struct Delivered<'a> {
 }
 
 impl Delivered<'_> {
-    /// The object of the access's first delivery, around this token where it holds one, and with a status where it has one.
+    /// The object of the access's first delivery, around this token where it holds one, and with a
+    /// status where it has one.
     ///
     /// # Errors
     /// What Keyferry finds wrong with the objects, or a delivery that writes nothing.
     pub fn render(&self, token: Option<&str>) -> Result<Value, TestError> {
-        let server = config::read(SETTINGS).map_err(|error| format!("the settings of the rendering: {error}"))?.server;
-        let (name, target) = StoredTarget::read(self.target, &server).ok_or("this is no TargetCluster of the API")?;
+        let server = config::read(SETTINGS)
+            .map_err(|error| format!("the settings of the rendering: {error}"))?
+            .server;
+        let (name, target) = StoredTarget::read(self.target, &server)
+            .ok_or("this is no TargetCluster of the API")?;
         let mut stored = StoredObjects::default();
         stored.targets.insert(name.clone(), target);
         let assembled = stored.assemble(&server.cluster_resource_namespace);
         if let Some(fault) = assembled.targets.get(&name) {
             return Err(format!("TargetCluster {name}: {}", fault.message).into());
         }
-        let target = assembled.policy.targets.get(&name).ok_or("the TargetCluster is not in the policy")?;
-        let (_, access) = StoredAccess::read(self.access).ok_or("this is no TargetAccess of the API")?;
-        let access = access.read.map_err(|mistakes| format!("TargetAccess: {mistakes:?}"))?;
+        let target = assembled
+            .policy
+            .targets
+            .get(&name)
+            .ok_or("the TargetCluster is not in the policy")?;
+        let (_, access) =
+            StoredAccess::read(self.access).ok_or("this is no TargetAccess of the API")?;
+        let access = access
+            .read
+            .map_err(|mistakes| format!("TargetAccess: {mistakes:?}"))?;
         let owner = access.uid.clone().ok_or("the TargetAccess has no UID")?;
-        let delivery = access.deliveries.first().ok_or("the TargetAccess has no delivery")?;
+        let delivery = access
+            .deliveries
+            .first()
+            .ok_or("the TargetAccess has no delivery")?;
         let account_uid = Uid::new("the-uid-of-the-account").map_err(|error| format!("{error}"))?;
-        let snapshot = Snapshot { access: &access, owner: &owner, account_uid: &account_uid, target, ca_pem: Some(self.ca_pem) };
+        let snapshot = Snapshot {
+            access: &access,
+            owner: &owner,
+            account_uid: &account_uid,
+            target,
+            ca_pem: Some(self.ca_pem),
+        };
         let token = token.map(SecretString::from);
         let now = Timestamp::now();
         let bearer = token.as_ref().map(|token| Bearer {
@@ -54,10 +75,14 @@ impl Delivered<'_> {
             expires_at: now + 1.hour(),
             renew_at: now + 30.minutes(),
         });
-        let body = render(&snapshot, delivery, bearer.as_ref())?.ok_or("the delivery writes no object")?;
+        let body =
+            render(&snapshot, delivery, bearer.as_ref())?.ok_or("the delivery writes no object")?;
         let mut object = serde_json::to_value(&body)?;
         if object["kind"] == "ClusterProfile" {
-            let named = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            let named = object["metadata"]["name"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
             object["status"] = cluster_profile_status(&snapshot, &named, "")["status"].take();
         }
         Ok(object)

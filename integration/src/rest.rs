@@ -69,7 +69,9 @@ pub struct RestClient {
 
 impl std::fmt::Debug for RestClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RestClient").field("base", &self.base).finish_non_exhaustive()
+        f.debug_struct("RestClient")
+            .field("base", &self.base)
+            .finish_non_exhaustive()
     }
 }
 
@@ -87,15 +89,26 @@ impl RestClient {
     }
 
     /// With a client certificate.
-    pub fn with_certificate(base: &str, ca_pem: &str, certificate: &CertifiedKey) -> Result<Self, RestError> {
+    pub fn with_certificate(
+        base: &str,
+        ca_pem: &str,
+        certificate: &CertifiedKey,
+    ) -> Result<Self, RestError> {
         let pem = format!("{}{}", certificate.key_pem, certificate.cert_pem);
         let identity = reqwest::Identity::from_pem(pem.as_bytes()).map_err(RestError::Client)?;
-        let http = trusting_builder(ca_pem)?.identity(identity).build().map_err(RestError::Client)?;
+        let http = trusting_builder(ca_pem)?
+            .identity(identity)
+            .build()
+            .map_err(RestError::Client)?;
         Ok(Self::new(http, base))
     }
 
     fn new(http: reqwest::Client, base: &str) -> Self {
-        Self { http, base: base.trim_end_matches('/').to_owned(), bearer: None }
+        Self {
+            http,
+            base: base.trim_end_matches('/').to_owned(),
+            bearer: None,
+        }
     }
 
     /// The HTTP client below, without the bearer token.
@@ -125,24 +138,36 @@ impl RestClient {
 
     /// POST an object to its collection, or to a subresource.
     pub async fn create(&self, path: &str, object: &Value) -> Result<Value, RestError> {
-        self.object(Method::POST, path, Some(("application/json", object))).await
+        self.object(Method::POST, path, Some(("application/json", object)))
+            .await
     }
 
     /// PUT an object.
     pub async fn replace(&self, path: &str, object: &Value) -> Result<Value, RestError> {
-        self.object(Method::PUT, path, Some(("application/json", object))).await
+        self.object(Method::PUT, path, Some(("application/json", object)))
+            .await
     }
 
     /// Server-side apply of an object at its own path; conflicts are forced.
     pub async fn apply(&self, path: &str, object: &Value) -> Result<Value, RestError> {
         let path = format!("{path}?fieldManager=keyferry-integration&force=true");
         // JSON is YAML, which is what this content type wants.
-        self.object(Method::PATCH, &path, Some(("application/apply-patch+yaml", object))).await
+        self.object(
+            Method::PATCH,
+            &path,
+            Some(("application/apply-patch+yaml", object)),
+        )
+        .await
     }
 
     /// JSON merge patch, RFC 7396.
     pub async fn patch(&self, path: &str, change: &Value) -> Result<Value, RestError> {
-        self.object(Method::PATCH, path, Some(("application/merge-patch+json", change))).await
+        self.object(
+            Method::PATCH,
+            path,
+            Some(("application/merge-patch+json", change)),
+        )
+        .await
     }
 
     /// DELETE an object.
@@ -150,17 +175,36 @@ impl RestClient {
         self.object(Method::DELETE, path, None).await
     }
 
-    async fn object(&self, method: Method, path: &str, body: Option<(&'static str, &Value)>) -> Result<Value, RestError> {
+    async fn object(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&'static str, &Value)>,
+    ) -> Result<Value, RestError> {
         let bytes = self.bytes(method.clone(), path, body).await?;
-        serde_json::from_slice(&bytes).map_err(|_| RestError::Shape { method, path: path.to_owned(), wanted: "JSON" })
+        serde_json::from_slice(&bytes).map_err(|_| RestError::Shape {
+            method,
+            path: path.to_owned(),
+            wanted: "JSON",
+        })
     }
 
-    async fn bytes(&self, method: Method, path: &str, body: Option<(&'static str, &Value)>) -> Result<Vec<u8>, RestError> {
-        let transport =
-            |source: reqwest::Error| RestError::Transport { method: method.clone(), path: path.to_owned(), source: source.without_url() };
+    async fn bytes(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&'static str, &Value)>,
+    ) -> Result<Vec<u8>, RestError> {
+        let transport = |source: reqwest::Error| RestError::Transport {
+            method: method.clone(),
+            path: path.to_owned(),
+            source: source.without_url(),
+        };
         let mut request = self.request(method.clone(), path);
         if let Some((content_type, value)) = body {
-            request = request.header(header::CONTENT_TYPE, content_type).body(value.to_string());
+            request = request
+                .header(header::CONTENT_TYPE, content_type)
+                .body(value.to_string());
         }
         let response = request.send().await.map_err(transport)?;
         let status = response.status();
@@ -171,6 +215,12 @@ impl RestClient {
         // Only the two words of a metav1.Status: any other body may hold what must not be printed.
         let said: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let word = |name: &str| said[name].as_str().unwrap_or_default().to_owned();
-        Err(RestError::Status { method, path: path.to_owned(), status: status.as_u16(), reason: word("reason"), message: word("message") })
+        Err(RestError::Status {
+            method,
+            path: path.to_owned(),
+            status: status.as_u16(),
+            reason: word("reason"),
+            message: word("message"),
+        })
     }
 }

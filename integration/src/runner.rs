@@ -82,10 +82,17 @@ impl<T: Fixture> Suite<T> {
     where
         F: Future<Output = Result<T, NotStarted>> + Send + 'static,
     {
-        Self { start: Box::new(move || Box::pin(start())), tests: Vec::new(), guests: Vec::new(), at_once: None, limit: TEST_LIMIT }
+        Self {
+            start: Box::new(move || Box::pin(start())),
+            tests: Vec::new(),
+            guests: Vec::new(),
+            at_once: None,
+            limit: TEST_LIMIT,
+        }
     }
 
-    /// So many tests at once, whatever the number of cores: for tests that mostly wait. `--test-threads` goes before it.
+    /// So many tests at once, whatever the number of cores: for tests that mostly wait.
+    /// `--test-threads` goes before it.
     pub fn at_once(mut self, tests: usize) -> Self {
         self.at_once = Some(tests);
         self
@@ -97,10 +104,12 @@ impl<T: Fixture> Suite<T> {
         self
     }
 
-    /// The tests of another suite, over its own fixture and within the limits of this one. They come first, and the threads are shared:
-    /// for suites that mostly wait.
+    /// The tests of another suite, over its own fixture and within the limits of this one. They
+    /// come first, and the threads are shared: for suites that mostly wait.
     pub fn beside<U: Fixture>(mut self, other: Suite<U>) -> Self {
-        self.guests.push(Box::new(move |runtime, limit| other.limit(limit).ready(runtime)));
+        self.guests.push(Box::new(move |runtime, limit| {
+            other.limit(limit).ready(runtime)
+        }));
         self
     }
 
@@ -112,7 +121,8 @@ impl<T: Fixture> Suite<T> {
         self.with(name, Company::Shared, body)
     }
 
-    /// A test that runs alone, because it stops or changes what others use. It leaves all as it was.
+    /// A test that runs alone, because it stops or changes what others use. It leaves all as it
+    /// was.
     pub fn test_alone<F>(self, name: &str, body: impl FnOnce(Arc<T>) -> F + Send + 'static) -> Self
     where
         F: Future<Output = TestResult> + Send + 'static,
@@ -124,8 +134,13 @@ impl<T: Fixture> Suite<T> {
     pub fn run(self) -> ExitCode {
         let mut arguments = Arguments::from_args();
         arguments.test_threads = arguments.test_threads.or(self.at_once);
-        // More than the machine has processors: the end of a process is waited for in a worker, and the proxies must go on.
-        let runtime = match runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build() {
+        // More than the machine has processors: the end of a process is waited for in a worker, and
+        // the proxies must go on.
+        let runtime = match runtime::Builder::new_multi_thread()
+            .worker_threads(WORKERS)
+            .enable_all()
+            .build()
+        {
             Ok(runtime) => runtime,
             Err(error) => {
                 eprintln!("start a tokio runtime: {error}");
@@ -141,24 +156,42 @@ impl<T: Fixture> Suite<T> {
 
     fn ready(self, runtime: &Handle) -> Ready {
         let limit = self.limit;
-        let stage =
-            Arc::new(Stage { start: self.start, limit, fixture: OnceCell::new(), company: RwLock::new(()), runtime: runtime.clone() });
+        let stage = Arc::new(Stage {
+            start: self.start,
+            limit,
+            fixture: OnceCell::new(),
+            company: RwLock::new(()),
+            runtime: runtime.clone(),
+        });
         let (mut trials, mut stages) = (Vec::new(), Vec::<Box<dyn Any>>::new());
         for guest in self.guests {
             let (further, its_stages) = guest(runtime, limit);
             trials.extend(further);
             stages.extend(its_stages);
         }
-        trials.extend(self.tests.into_iter().map(|test| trial(test, Arc::clone(&stage))));
+        trials.extend(
+            self.tests
+                .into_iter()
+                .map(|test| trial(test, Arc::clone(&stage))),
+        );
         stages.push(Box::new(stage));
         (trials, stages)
     }
 
-    fn with<F>(mut self, name: &str, company: Company, body: impl FnOnce(Arc<T>) -> F + Send + 'static) -> Self
+    fn with<F>(
+        mut self,
+        name: &str,
+        company: Company,
+        body: impl FnOnce(Arc<T>) -> F + Send + 'static,
+    ) -> Self
     where
         F: Future<Output = TestResult> + Send + 'static,
     {
-        self.tests.push(LiveTest { name: name.to_owned(), company, body: Box::new(move |fixture| Box::pin(body(fixture))) });
+        self.tests.push(LiveTest {
+            name: name.to_owned(),
+            company,
+            body: Box::new(move |fixture| Box::pin(body(fixture))),
+        });
         self
     }
 }
@@ -202,7 +235,11 @@ impl<T: Fixture> Stage<T> {
         let started = Instant::now();
         let mut running = tokio::spawn((test.body)(Arc::clone(&fixture)));
         let ended = tokio::time::timeout(self.limit, &mut running).await;
-        eprintln!("{} took {:.0} s", test.name, started.elapsed().as_secs_f32());
+        eprintln!(
+            "{} took {:.0} s",
+            test.name,
+            started.elapsed().as_secs_f32()
+        );
         if ended.is_err() {
             running.abort();
         }
@@ -214,5 +251,7 @@ impl<T: Fixture> Stage<T> {
 }
 
 fn trial<T: Fixture>(test: LiveTest<T>, stage: Arc<Stage<T>>) -> Trial {
-    Trial::ignorable_test(test.name.clone(), move || stage.runtime.clone().block_on(stage.perform(test)))
+    Trial::ignorable_test(test.name.clone(), move || {
+        stage.runtime.clone().block_on(stage.perform(test))
+    })
 }

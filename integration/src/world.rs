@@ -1,5 +1,5 @@
-//! The whole road: a hub, two targets that trust it through Keyferry, and Keyferry itself between them, as its own ServiceAccount
-//! with exactly the rights that its manifests give it.
+//! The whole road: a hub, two targets that trust it through Keyferry, and Keyferry itself between
+//! them, as its own ServiceAccount with exactly the rights that its manifests give it.
 
 mod broker;
 mod caller;
@@ -61,16 +61,26 @@ impl Fixture for World {
 }
 
 impl World {
-    /// Starts two hubs (1.36 and 1.33), Keyferry for the first, and two targets (1.36 and 1.33) that trust the first hub's issuer
-    /// through Keyferry and differ only in their audience.
+    /// Starts two hubs (1.36 and 1.33), Keyferry for the first, and two targets (1.36 and 1.33)
+    /// that trust the first hub's issuer through Keyferry and differ only in their audience.
     ///
     /// # Errors
     /// [`NotStarted`]: a missing real part, or a failure.
     pub async fn start() -> Result<World, NotStarted> {
-        let hub = ControlPlaneSpec { controller_manager: true, audit_log: true, ..ControlPlaneSpec::named("hub") };
-        let old_hub =
-            ControlPlaneSpec { minor: Minor::V1_33, signing_key: SigningKeyKind::EcdsaP256, ..ControlPlaneSpec::named("old-hub") };
-        let fleet = Fleet::start(FleetSpec { control_planes: vec![hub, old_hub] }).await?;
+        let hub = ControlPlaneSpec {
+            controller_manager: true,
+            audit_log: true,
+            ..ControlPlaneSpec::named("hub")
+        };
+        let old_hub = ControlPlaneSpec {
+            minor: Minor::V1_33,
+            signing_key: SigningKeyKind::EcdsaP256,
+            ..ControlPlaneSpec::named("old-hub")
+        };
+        let fleet = Fleet::start(FleetSpec {
+            control_planes: vec![hub, old_hub],
+        })
+        .await?;
         World::build(fleet).await.map_err(NotStarted::failed)
     }
 
@@ -82,22 +92,46 @@ impl World {
         let binary = KeyferryBinary::build().await?;
         prepare_hub(&hub).await?;
         prepare_hub(&old_hub).await?;
-        // Keyferry first: a target that cannot read the discovery document tries again only after ten seconds.
+        // Keyferry first: a target that cannot read the discovery document tries again only after
+        // ten seconds.
         let spec = BrokerSpec::of_hub("main", &hub);
         let discovery = spec.discovery_url()?;
         let broker = Broker::start(&binary, &hub, &folder, &ca, spec).await?;
-        let target_a = fleet.start_control_plane(target("target-a", Minor::V1_36, AUDIENCE_A, &discovery, &ca)?);
-        let target_b = fleet.start_control_plane(target("target-b", Minor::V1_33, AUDIENCE_B, &discovery, &ca)?);
+        let target_a = fleet.start_control_plane(target(
+            "target-a",
+            Minor::V1_36,
+            AUDIENCE_A,
+            &discovery,
+            &ca,
+        )?);
+        let target_b = fleet.start_control_plane(target(
+            "target-b",
+            Minor::V1_33,
+            AUDIENCE_B,
+            &discovery,
+            &ca,
+        )?);
         let (target_a, target_b) = tokio::try_join!(target_a, target_b)?;
         // A Secret as other tools leave it: with a client's certificate and key beside the CA.
         let client = target_a.ca().client("cluster-admin", "system:masters")?;
-        put_secret(&hub, "target-a-ca", &[("ca.crt", target_a.ca_pem()), ("tls.crt", &client.cert_pem), ("tls.key", &client.key_pem)])
-            .await?;
+        put_secret(
+            &hub,
+            "target-a-ca",
+            &[
+                ("ca.crt", target_a.ca_pem()),
+                ("tls.crt", &client.cert_pem),
+                ("tls.key", &client.key_pem),
+            ],
+        )
+        .await?;
         put_secret(&old_hub, "target-a-ca", &[("ca.crt", target_a.ca_pem())]).await?;
         broker
             .reconfigure(|targets, accesses| {
                 let by_secret = Some("target-a-ca".to_owned());
-                targets.push(Target { ca_secret: by_secret, ..Target::of(&target_a, AUDIENCE_A).allowing(TENANT, &[ACCOUNT]) });
+                targets.push(Target {
+                    ca_secret: by_secret,
+                    ..Target::of(&target_a, AUDIENCE_A).allowing(TENANT, &[ACCOUNT])
+                });
                 targets.push(Target::of(&target_b, AUDIENCE_B).allowing(TENANT, &["other"]));
                 accesses.push(Access::of(TENANT, "a", "target-a", ACCOUNT));
                 accesses.push(Access::of(TENANT, "b", "target-b", ACCOUNT));
@@ -105,7 +139,16 @@ impl World {
             .await?;
         until_trusted(&hub, &target_a).await?;
         until_trusted(&hub, &target_b).await?;
-        Ok(World { fleet, hub, old_hub, target_a, target_b, ca, binary, broker })
+        Ok(World {
+            fleet,
+            hub,
+            old_hub,
+            target_a,
+            target_b,
+            ca,
+            binary,
+            broker,
+        })
     }
 
     /// The hub (1.36).
@@ -152,8 +195,15 @@ impl World {
     ///
     /// # Errors
     /// It did not become ready.
-    pub async fn start_broker(&self, hub: &Arc<ControlPlane>, spec: BrokerSpec) -> Result<Broker, TestError> {
-        let folder = self.fleet.folder().join(format!("keyferry-{}", spec.name()));
+    pub async fn start_broker(
+        &self,
+        hub: &Arc<ControlPlane>,
+        spec: BrokerSpec,
+    ) -> Result<Broker, TestError> {
+        let folder = self
+            .fleet
+            .folder()
+            .join(format!("keyferry-{}", spec.name()));
         std::fs::create_dir_all(&folder)?;
         install(hub, spec.namespace(), &folder).await?;
         Broker::start(&self.binary, hub, &folder, &self.ca, spec).await
@@ -163,29 +213,48 @@ impl World {
     ///
     /// # Errors
     /// It was still running after a minute.
-    pub async fn refused_start(&self, hub: &Arc<ControlPlane>, spec: BrokerSpec) -> Result<Output, TestError> {
-        let folder = self.fleet.folder().join(format!("keyferry-{}", spec.name()));
+    pub async fn refused_start(
+        &self,
+        hub: &Arc<ControlPlane>,
+        spec: BrokerSpec,
+    ) -> Result<Output, TestError> {
+        let folder = self
+            .fleet
+            .folder()
+            .join(format!("keyferry-{}", spec.name()));
         std::fs::create_dir_all(&folder)?;
         Broker::refused_start(&self.binary, hub, &folder, &self.ca, spec).await
     }
 }
 
-/// Waits until a target has read the discovery document: from then on it judges the hub's tokens instead of saying that it cannot.
+/// Waits until a target has read the discovery document: from then on it judges the hub's tokens
+/// instead of saying that it cannot.
 ///
 /// # Errors
 /// It has not within two minutes.
 pub async fn until_trusted(hub: &ControlPlane, target: &ControlPlane) -> Result<(), TestError> {
-    let token = hub.token_request(TENANT, ACCOUNT, &["https://nobody.keyferry.test"], 600).await?.token;
+    let token = hub
+        .token_request(TENANT, ACCOUNT, &["https://nobody.keyferry.test"], 600)
+        .await?
+        .token;
     let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": { "token": token } });
     let limit = Instant::now() + Duration::from_secs(120);
     loop {
-        let answer = target.admin().create("/apis/authentication.k8s.io/v1/tokenreviews", &review).await?;
-        let cause = answer["status"]["error"].as_str().unwrap_or_default().to_owned();
+        let answer = target
+            .admin()
+            .create("/apis/authentication.k8s.io/v1/tokenreviews", &review)
+            .await?;
+        let cause = answer["status"]["error"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
         if cause.contains("expected audience") {
             return Ok(());
         }
         if Instant::now() > limit {
-            return Err(format!("{} does not judge the hub's tokens: {cause}", target.name()).into());
+            return Err(
+                format!("{} does not judge the hub's tokens: {cause}", target.name()).into(),
+            );
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
@@ -196,7 +265,8 @@ pub async fn until_trusted(hub: &ControlPlane, target: &ControlPlane) -> Result<
 /// # Errors
 /// What kubectl says.
 pub async fn prepare_hub(hub: &ControlPlane) -> Result<(), TestError> {
-    let manifests = ["namespace.yaml", "rbac.yaml", "tenant-a.yaml"].map(|name| shipped("examples/in-cluster").join(name));
+    let manifests = ["namespace.yaml", "rbac.yaml", "tenant-a.yaml"]
+        .map(|name| shipped("examples/in-cluster").join(name));
     let manifests: Vec<&Path> = manifests.iter().map(PathBuf::as_path).collect();
     apply_manifests(hub, &manifests).await?;
     Ok(())
@@ -215,7 +285,11 @@ pub async fn install(hub: &ControlPlane, namespace: &str, folder: &Path) -> Resu
     let mut text = String::new();
     for manifest in ["namespace.yaml", "rbac.yaml"] {
         let shipped = std::fs::read_to_string(shipped("examples/in-cluster").join(manifest))?;
-        text.push_str(&shipped.replace(binding, &renamed).replace(SHARED_NAMESPACE, namespace));
+        text.push_str(
+            &shipped
+                .replace(binding, &renamed)
+                .replace(SHARED_NAMESPACE, namespace),
+        );
         text.push_str("---\n");
     }
     if !text.contains(&renamed) {
@@ -231,27 +305,51 @@ pub fn shipped(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
-/// The shipped AuthenticationConfiguration, with the addresses of this machine in the place of the examples'.
+/// The shipped AuthenticationConfiguration, with the addresses of this machine in the place of the
+/// examples'.
 ///
 /// # Errors
 /// The file is not there, or does not hold what is replaced.
-pub fn authentication_configuration(audience: &str, discovery_url: &str, ca_pem: &str) -> Result<String, TestError> {
+pub fn authentication_configuration(
+    audience: &str,
+    discovery_url: &str,
+    ca_pem: &str,
+) -> Result<String, TestError> {
     let text = std::fs::read_to_string(shipped("auth-configs/hub.yaml"))?;
-    let (before, rest) = text.split_once("        -----BEGIN CERTIFICATE-----").ok_or("auth-configs/hub.yaml holds no certificate")?;
-    let (_, after) = rest.split_once("-----END CERTIFICATE-----\n").ok_or("auth-configs/hub.yaml holds no certificate")?;
-    let indented: String = ca_pem.lines().map(|line| format!("        {line}\n")).collect();
+    let (before, rest) = text
+        .split_once("        -----BEGIN CERTIFICATE-----")
+        .ok_or("auth-configs/hub.yaml holds no certificate")?;
+    let (_, after) = rest
+        .split_once("-----END CERTIFICATE-----\n")
+        .ok_or("auth-configs/hub.yaml holds no certificate")?;
+    let indented: String = ca_pem
+        .lines()
+        .map(|line| format!("        {line}\n"))
+        .collect();
     let text = format!("{before}{indented}{after}");
-    for needle in ["https://keyferry.example.com/.well-known/openid-configuration", "https://prod.example.com"] {
+    for needle in [
+        "https://keyferry.example.com/.well-known/openid-configuration",
+        "https://prod.example.com",
+    ] {
         if !text.contains(needle) {
             return Err(format!("auth-configs/hub.yaml does not hold {needle}").into());
         }
     }
     Ok(text
-        .replace("https://keyferry.example.com/.well-known/openid-configuration", discovery_url)
+        .replace(
+            "https://keyferry.example.com/.well-known/openid-configuration",
+            discovery_url,
+        )
         .replace("https://prod.example.com", audience))
 }
 
-fn target(name: &str, minor: Minor, audience: &str, discovery_url: &str, ca: &TestCa) -> Result<ControlPlaneSpec, TestError> {
+fn target(
+    name: &str,
+    minor: Minor,
+    audience: &str,
+    discovery_url: &str,
+    ca: &TestCa,
+) -> Result<ControlPlaneSpec, TestError> {
     let configuration = authentication_configuration(audience, discovery_url, ca.cert_pem())?;
     Ok(ControlPlaneSpec {
         minor,
@@ -265,9 +363,22 @@ fn target(name: &str, minor: Minor, audience: &str, discovery_url: &str, ca: &Te
 ///
 /// # Errors
 /// What the hub says.
-pub async fn put_secret(hub: &ControlPlane, name: &str, data: &[(&str, &str)]) -> Result<(), TestError> {
-    let data: serde_json::Map<String, Value> = data.iter().map(|(key, text)| ((*key).to_owned(), json!(STANDARD.encode(text)))).collect();
-    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "data": data });
-    hub.admin().apply(&format!("/api/v1/namespaces/keyferry-system/secrets/{name}"), &secret).await?;
+pub async fn put_secret(
+    hub: &ControlPlane,
+    name: &str,
+    data: &[(&str, &str)],
+) -> Result<(), TestError> {
+    let data: serde_json::Map<String, Value> = data
+        .iter()
+        .map(|(key, text)| ((*key).to_owned(), json!(STANDARD.encode(text))))
+        .collect();
+    let secret =
+        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "data": data });
+    hub.admin()
+        .apply(
+            &format!("/api/v1/namespaces/keyferry-system/secrets/{name}"),
+            &secret,
+        )
+        .await?;
     Ok(())
 }

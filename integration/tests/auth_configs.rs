@@ -1,8 +1,12 @@
-//! Every file of `auth-configs/` in force on real kube-apiservers: what the target makes of each token is what the vectors beside the
-//! file say, and what `keyferry verify` says.
+//! Every file of `auth-configs/` in force on real kube-apiservers: what the target makes of each
+//! token is what the vectors beside the file say, and what `keyferry verify` says.
 //!
-//! Only `discoveryURL` and `certificateAuthority` are other ones than in the shipped file: the issuers' documents are served by the test.
-#![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
+//! Only `discoveryURL` and `certificateAuthority` are other ones than in the shipped file: the
+//! issuers' documents are served by the test.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test waits by the clock of the machine, as the real parts do"
+)]
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -23,8 +27,14 @@ fn main() -> ExitCode {
         .at_once(2)
         // Each change of the file takes a target about ten seconds.
         .limit(Duration::from_secs(600))
-        .test("every_file_answers_as_written_on_1_36", |stage| async move { stage.every_file(Minor::V1_36).await })
-        .test("every_file_answers_as_written_on_1_33", |stage| async move { stage.every_file(Minor::V1_33).await })
+        .test(
+            "every_file_answers_as_written_on_1_36",
+            |stage| async move { stage.every_file(Minor::V1_36).await },
+        )
+        .test(
+            "every_file_answers_as_written_on_1_33",
+            |stage| async move { stage.every_file(Minor::V1_33).await },
+        )
         .run()
 }
 
@@ -46,7 +56,11 @@ impl Stage {
         let ground = Ground::start().await?;
         // To build one takes longer than a test may.
         for minor in [Minor::V1_36, Minor::V1_33] {
-            ground.parts().locate(Part::ApiServer(minor)).await.map_err(FleetError::from)?;
+            ground
+                .parts()
+                .locate(Part::ApiServer(minor))
+                .await
+                .map_err(FleetError::from)?;
         }
         Stage::build(ground).await.map_err(NotStarted::failed)
     }
@@ -58,19 +72,26 @@ impl Stage {
             for (entry, issuer) in file.issuers().iter().enumerate() {
                 let keys = format!("/{}/{entry}/keys", file.name);
                 documents.put(&keys, &signer.key_set());
-                let discovery = json!({ "issuer": issuer, "jwks_uri": format!("{}{keys}", documents.url()) });
+                let discovery =
+                    json!({ "issuer": issuer, "jwks_uri": format!("{}{keys}", documents.url()) });
                 documents.put(&format!("/{}/{entry}/discovery", file.name), &discovery);
             }
         }
-        Ok(Stage { ground, documents, signer, files })
+        Ok(Stage {
+            ground,
+            documents,
+            signer,
+            files,
+        })
     }
 
     async fn every_file(&self, minor: Minor) -> TestResult {
         let mut target: Option<ControlPlane> = None;
         let (mut asked, mut wrong) = (0, Vec::new());
         for file in &self.files {
-            let text =
-                file.served_at(self.ground.ca().cert_pem(), |entry| format!("{}/{}/{entry}/discovery", self.documents.url(), file.name))?;
+            let text = file.served_at(self.ground.ca().cert_pem(), |entry| {
+                format!("{}/{}/{entry}/discovery", self.documents.url(), file.name)
+            })?;
             let target = match &mut target {
                 Some(target) => {
                     target.set_authentication_config(&text).await?;
@@ -81,35 +102,74 @@ impl Stage {
             let path = target.folder().join(&file.name);
             std::fs::write(&path, &text)?;
             for case in &file.vectors.cases {
-                let asking = Asking { stage: self, target, file, case, path: path.display().to_string() };
-                wrong.extend(asking.ask().await?.into_iter().map(|how| format!("{}, {}: {how}", file.name, case.name)));
+                let asking = Asking {
+                    stage: self,
+                    target,
+                    file,
+                    case,
+                    path: path.display().to_string(),
+                };
+                wrong.extend(
+                    asking
+                        .ask()
+                        .await?
+                        .into_iter()
+                        .map(|how| format!("{}, {}: {how}", file.name, case.name)),
+                );
                 asked += 1;
             }
             // The documents were read by this target, so its answers are about these keys.
             let entries = 0..file.issuers().len();
             wrong.extend(
                 entries
-                    .filter(|entry| self.documents.reads(&format!("/{}/{entry}/discovery", file.name)) == 0)
-                    .map(|entry| format!("{}: the discovery document of entry {entry} was never read", file.name)),
+                    .filter(|entry| {
+                        self.documents
+                            .reads(&format!("/{}/{entry}/discovery", file.name))
+                            == 0
+                    })
+                    .map(|entry| {
+                        format!(
+                            "{}: the discovery document of entry {entry} was never read",
+                            file.name
+                        )
+                    }),
             );
         }
         assert!(asked >= 30, "only {asked} vectors");
-        wrong.extend(self.lint_by_network(target.as_ref().ok_or("there are no files")?).await?);
-        if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
+        wrong.extend(
+            self.lint_by_network(target.as_ref().ok_or("there are no files")?)
+                .await?,
+        );
+        if wrong.is_empty() {
+            Ok(())
+        } else {
+            Err(wrong.join("\n").into())
+        }
     }
 
-    /// `lint --network` reads what the targets read, and sees an issuer that refuses the anonymous: a kube-apiserver does.
+    /// `lint --network` reads what the targets read, and sees an issuer that refuses the anonymous:
+    /// a kube-apiserver does.
     async fn lint_by_network(&self, refuser: &ControlPlane) -> Result<Vec<String>, TestError> {
         let file = self.files.first().ok_or("there are no files")?;
         let path = refuser.folder().join("linted.yaml");
         let lint = async |text: String| -> Result<(Option<i32>, Vec<String>), TestError> {
             std::fs::write(&path, text)?;
-            let arguments = ["lint", "--network", "-o", "json", &path.display().to_string()];
+            let arguments = [
+                "lint",
+                "--network",
+                "-o",
+                "json",
+                &path.display().to_string(),
+            ];
             let output = self.ground.binary().run(&arguments, &[]).await?;
             let found: Value = serde_json::from_slice(&output.stdout)?;
             let findings = found[0]["findings"].as_array().ok_or("no findings")?;
-            let codes = findings.iter().map(|finding| finding["code"].as_str().unwrap_or_default().to_owned());
-            let published = codes.filter(|code| code.starts_with("Discovery") || code.starts_with("Key")).collect();
+            let codes = findings
+                .iter()
+                .map(|finding| finding["code"].as_str().unwrap_or_default().to_owned());
+            let published = codes
+                .filter(|code| code.starts_with("Discovery") || code.starts_with("Key"))
+                .collect();
             Ok((output.status.code(), published))
         };
         let place = |path: &str| format!("{}/{}/0/{path}", self.documents.url(), file.name);
@@ -120,16 +180,28 @@ impl Stage {
         let forbidding = format!("{}/.well-known/openid-configuration", refuser.url());
         let cases = [
             (own, place("discovery"), Some(0), vec![]),
-            (other, place("discovery"), Some(1), vec!["DiscoveryUntrusted"]),
+            (
+                other,
+                place("discovery"),
+                Some(1),
+                vec!["DiscoveryUntrusted"],
+            ),
             (own, place("nothing"), Some(1), vec!["DiscoveryNotServed"]),
-            (own, format!("{}{unserved}", self.documents.url()), Some(1), vec!["KeysNotServed"]),
+            (
+                own,
+                format!("{}{unserved}", self.documents.url()),
+                Some(1),
+                vec!["KeysNotServed"],
+            ),
             (other, forbidding, Some(1), vec!["DiscoveryForbidden"]),
         ];
         let mut wrong = Vec::new();
         for (pem, url, code, codes) in cases {
             let found = lint(file.served_at(pem, |_| url.clone())?).await?;
             if found.0 != code || found.1 != codes {
-                wrong.push(format!("lint --network of {url} is to leave with {code:?} and {codes:?}: {found:?}"));
+                wrong.push(format!(
+                    "lint --network of {url} is to leave with {code:?} and {codes:?}: {found:?}"
+                ));
             }
         }
         Ok(wrong)
@@ -137,7 +209,11 @@ impl Stage {
 
     async fn first(&self, minor: Minor, text: &str) -> Result<ControlPlane, TestError> {
         let name = format!("target-{}", keyferry_minor(minor).replace('.', "-"));
-        let spec = ControlPlaneSpec { minor, authentication_config: Some(text.to_owned()), ..ControlPlaneSpec::named(&name) };
+        let spec = ControlPlaneSpec {
+            minor,
+            authentication_config: Some(text.to_owned()),
+            ..ControlPlaneSpec::named(&name)
+        };
         self.ground.control_plane(spec).await
     }
 }
@@ -162,7 +238,10 @@ impl Asking<'_> {
     /// What is not as it is to be.
     async fn ask(&self) -> Result<Vec<String>, TestError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-        let token = self.stage.signer.token(&self.file.vectors, self.case, i64::try_from(now)?)?;
+        let token = self
+            .stage
+            .signer
+            .token(&self.file.vectors, self.case, i64::try_from(now)?)?;
         let status = self.review(&token).await?;
         let report = self.predicted(&token).await?;
         let mut wrong = differs_from_vector(&status, &report, self.case.expected()?);
@@ -170,13 +249,20 @@ impl Asking<'_> {
         Ok(wrong)
     }
 
-    /// What the target says. The first one was started with its file, so it may not have read the issuers' documents yet.
+    /// What the target says. The first one was started with its file, so it may not have read the
+    /// issuers' documents yet.
     async fn review(&self, token: &str) -> Result<Value, TestError> {
         let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": { "token": token } });
         let limit = Instant::now() + Duration::from_secs(40);
         loop {
-            let mut answer = self.target.admin().create("/apis/authentication.k8s.io/v1/tokenreviews", &review).await?;
-            let late = answer["status"]["error"].as_str().is_some_and(|error| error.contains("not initialized"));
+            let mut answer = self
+                .target
+                .admin()
+                .create("/apis/authentication.k8s.io/v1/tokenreviews", &review)
+                .await?;
+            let late = answer["status"]["error"]
+                .as_str()
+                .is_some_and(|error| error.contains("not initialized"));
             if !late || Instant::now() > limit {
                 return Ok(answer["status"].take());
             }
@@ -189,11 +275,25 @@ impl Asking<'_> {
         let token_file = format!("{}.token", self.path);
         std::fs::write(&token_file, token)?;
         let minor = keyferry_minor(self.target.minor());
-        let arguments =
-            ["verify", "--auth-config", &self.path, "--target-token-file", &token_file, "--kubernetes", minor, "--live", "-o", "json"];
+        let arguments = [
+            "verify",
+            "--auth-config",
+            &self.path,
+            "--target-token-file",
+            &token_file,
+            "--kubernetes",
+            minor,
+            "--live",
+            "-o",
+            "json",
+        ];
         let output = self.stage.ground.binary().run(&arguments, &[]).await?;
-        let report: Value = serde_json::from_slice(&output.stdout)
-            .map_err(|error| format!("{arguments:?}: {error}: {}", String::from_utf8_lossy(&output.stderr)))?;
+        let report: Value = serde_json::from_slice(&output.stdout).map_err(|error| {
+            format!(
+                "{arguments:?}: {error}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            )
+        })?;
         Ok(report)
     }
 }
@@ -203,15 +303,24 @@ fn differs_from_vector(status: &Value, report: &Value, expected: Expected<'_>) -
     let code = report["reason"]["code"].as_str().unwrap_or_default();
     match expected {
         Expected::Accepted(user) => {
-            let groups: Vec<&str> = user.groups.iter().map(String::as_str).chain(["system:authenticated"]).collect();
+            let groups: Vec<&str> = user
+                .groups
+                .iter()
+                .map(String::as_str)
+                .chain(["system:authenticated"])
+                .collect();
             let expected = json!({ "username": user.username, "uid": user.uid, "groups": groups, "extra": user.extra });
             let mut found = neutral(&status["user"]);
             if let Some(extra) = found["extra"].as_object_mut() {
                 extra.remove(CREDENTIAL_ID);
             }
-            (!accepted || found != expected).then(|| format!("is to be {expected}, the target says {status}")).into_iter().collect()
+            (!accepted || found != expected)
+                .then(|| format!("is to be {expected}, the target says {status}"))
+                .into_iter()
+                .collect()
         }
-        Expected::Rejected(expected) | Expected::Skipped(expected) => (accepted || code != expected)
+        Expected::Rejected(expected) | Expected::Skipped(expected) => (accepted
+            || code != expected)
             .then(|| format!("is to be {expected}, the target says {status}, verify {code}"))
             .into_iter()
             .collect(),
@@ -226,13 +335,21 @@ fn differs_from_report(status: &Value, report: &Value) -> Option<String> {
         if let Some(groups) = predicted["groups"].as_array_mut() {
             groups.push("system:authenticated".into());
         }
-        return if report["verdict"] == "Accepted" && neutral(&status["user"]) == predicted { None } else { differs() };
+        return if report["verdict"] == "Accepted" && neutral(&status["user"]) == predicted {
+            None
+        } else {
+            differs()
+        };
     }
-    let (said, predicted) = (status["error"].as_str().unwrap_or_default(), &report["reason"]);
+    let (said, predicted) = (
+        status["error"].as_str().unwrap_or_default(),
+        &report["reason"],
+    );
     let words = predicted["message"].as_str().unwrap_or_default();
     let same = match report["verdict"] == "Skipped" {
         true => said == words,
-        // Another authenticator was asked before, for the apiserver's own token: it says its part too.
+        // Another authenticator was asked before, for the apiserver's own token: it says its part
+        // too.
         false => predicted["exact"] == true && said == format!("[invalid bearer token, {words}]"),
     };
     let sound = match report["verdict"].as_str() {
@@ -245,6 +362,12 @@ fn differs_from_report(status: &Value, report: &Value) -> Option<String> {
 
 /// A user with every field, as the vectors have it.
 fn neutral(user: &Value) -> Value {
-    let or = |field: &str, empty: Value| if user[field].is_null() { empty } else { user[field].clone() };
+    let or = |field: &str, empty: Value| {
+        if user[field].is_null() {
+            empty
+        } else {
+            user[field].clone()
+        }
+    };
     json!({ "username": or("username", "".into()), "uid": or("uid", "".into()), "groups": or("groups", json!([])), "extra": or("extra", json!({})) })
 }

@@ -15,7 +15,11 @@ fn rows() -> Vec<(usize, String, String)> {
     let text = std::fs::read_to_string(repository().join("docs/conformance.md")).unwrap();
     let cells = |line: &str| -> Option<(usize, String, String)> {
         let mut cells = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ");
-        let row = (cells.next()?.parse().ok()?, cells.next()?.to_owned(), cells.next()?.to_owned());
+        let row = (
+            cells.next()?.parse().ok()?,
+            cells.next()?.to_owned(),
+            cells.next()?.to_owned(),
+        );
         cells.next().is_none().then_some(row)
     };
     text.lines().filter_map(cells).collect()
@@ -23,7 +27,12 @@ fn rows() -> Vec<(usize, String, String)> {
 
 /// The texts in backticks that name a test: `suite::test` or `path.rs::test`.
 fn named_tests(held_by: &str) -> Vec<(&str, &str)> {
-    held_by.split('`').skip(1).step_by(2).filter_map(|name| name.rsplit_once("::")).collect()
+    held_by
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter_map(|name| name.rsplit_once("::"))
+        .collect()
 }
 
 #[test]
@@ -36,7 +45,10 @@ fn every_check_has_one_row_in_order() {
 fn every_row_names_a_test_or_a_reason() {
     for (number, what, held_by) in rows() {
         let reason = held_by.split_whitespace().count() >= 5 || held_by.starts_with("open: ");
-        assert!(!what.is_empty() && (!named_tests(&held_by).is_empty() || reason), "{number}: {held_by}");
+        assert!(
+            !what.is_empty() && (!named_tests(&held_by).is_empty() || reason),
+            "{number}: {held_by}"
+        );
     }
 }
 
@@ -48,12 +60,22 @@ fn every_named_test_is_there() {
             let (file, needles) = if place.ends_with(".rs") {
                 (place.to_owned(), vec![format!("fn {test}(")])
             } else {
-                (format!("integration/tests/{place}.rs"), vec![format!("test(\"{test}\""), format!("test_alone(\"{test}\"")])
+                (
+                    format!("integration/tests/{place}.rs"),
+                    vec![format!("test(\"{test}\""), format!("test_alone(\"{test}\"")],
+                )
             };
             let text = std::fs::read_to_string(repository().join(&file)).unwrap_or_default();
             // rustfmt may break the line after the bracket.
-            let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ").replace("( ", "(");
-            assert!(needles.iter().any(|needle| text.contains(needle)), "{number} names {test}, which {file} does not hold");
+            let text: String = text
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" ")
+                .replace("( ", "(");
+            assert!(
+                needles.iter().any(|needle| text.contains(needle)),
+                "{number} names {test}, which {file} does not hold"
+            );
             seen += 1;
         }
     }
@@ -63,12 +85,22 @@ fn every_named_test_is_there() {
 #[test]
 fn the_lists_of_verifiers_are_those_of_the_test() {
     let document = std::fs::read_to_string(repository().join("docs/conformance.md")).unwrap();
-    let test = std::fs::read_to_string(repository().join("integration/tests/verifiers/verdicts.rs")).unwrap();
+    let test =
+        std::fs::read_to_string(repository().join("integration/tests/verifiers/verdicts.rs"))
+            .unwrap();
     let (_, expected) = test.split_once("fn expected(").unwrap();
     let (expected, _) = expected.split_once("\n}\n").unwrap();
-    let versions: Vec<&str> = expected.split('"').skip(1).step_by(2).filter_map(|name| name.rsplit(' ').next()).collect();
+    let versions: Vec<&str> = expected
+        .split('"')
+        .skip(1)
+        .step_by(2)
+        .filter_map(|name| name.rsplit(' ').next())
+        .collect();
     assert!(versions.len() > 15, "the test was read: {versions:?}");
     for version in versions {
-        assert!(document.contains(version), "docs/conformance.md does not name {version}");
+        assert!(
+            document.contains(version),
+            "docs/conformance.md does not name {version}"
+        );
     }
 }

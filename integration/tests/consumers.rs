@@ -1,5 +1,9 @@
-//! What other consumers make of delivered objects, by their own code: Argo CD's reader of cluster Secrets, the library of ClusterProfiles.
-#![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
+//! What other consumers make of delivered objects, by their own code: Argo CD's reader of cluster
+//! Secrets, the library of ClusterProfiles.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test waits by the clock of the machine, as the real parts do"
+)]
 
 #[path = "consumers/argo_cd.rs"]
 mod argo_cd;
@@ -16,8 +20,14 @@ use stage::Stage;
 
 fn main() -> ExitCode {
     Suite::new(Stage::start)
-        .test("argo_cd_takes_the_bearer_form", argo_cd::takes_the_bearer_form)
+        .test(
+            "argo_cd_takes_the_bearer_form",
+            argo_cd::takes_the_bearer_form,
+        )
         .test("argo_cd_takes_the_exec_form", argo_cd::takes_the_exec_form)
-        .test("the_inventory_takes_the_cluster_profile", cluster_profile::is_taken)
+        .test(
+            "the_inventory_takes_the_cluster_profile",
+            cluster_profile::is_taken,
+        )
         .run()
 }

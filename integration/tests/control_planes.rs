@@ -1,6 +1,12 @@
 //! The harness itself, on real control planes: what every other test here builds on.
-#![allow(clippy::print_stderr, reason = "a test tells the person who waits what it measured")]
-#![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
+#![allow(
+    clippy::print_stderr,
+    reason = "a test tells the person who waits what it measured"
+)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test waits by the clock of the machine, as the real parts do"
+)]
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -8,7 +14,9 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use keyferry_integration::chaos_proxy::{ChaosProxy, Fault, Rule};
-use keyferry_integration::control_plane::{ControlPlane, ControlPlaneError, ControlPlaneSpec, TokenSigning};
+use keyferry_integration::control_plane::{
+    ControlPlane, ControlPlaneError, ControlPlaneSpec, TokenSigning,
+};
 use keyferry_integration::document_server::DocumentServer;
 use keyferry_integration::fleet::{Fleet, FleetSpec};
 use keyferry_integration::parts::Minor;
@@ -26,19 +34,38 @@ fn main() -> ExitCode {
     Suite::new(start)
         .test("versions_answer_as_pinned", versions_answer_as_pinned)
         .test("the_hub_mints_by_token_request", the_hub_mints)
-        .test("a_1_36_target_accepts_a_hub_token", |fleet| a_target_accepts_a_hub_token(fleet, "target-new"))
-        .test("a_1_33_target_accepts_a_hub_token", |fleet| a_target_accepts_a_hub_token(fleet, "target-old"))
-        .test("a_bad_configuration_is_refused", a_bad_configuration_is_refused)
+        .test("a_1_36_target_accepts_a_hub_token", |fleet| {
+            a_target_accepts_a_hub_token(fleet, "target-new")
+        })
+        .test("a_1_33_target_accepts_a_hub_token", |fleet| {
+            a_target_accepts_a_hub_token(fleet, "target-old")
+        })
+        .test(
+            "a_bad_configuration_is_refused",
+            a_bad_configuration_is_refused,
+        )
         .test("controllers_work", controllers_work)
         .test("requests_are_audited", requests_are_audited)
-        .test("a_kubeconfig_of_a_service_account", a_service_account_kubeconfig)
+        .test(
+            "a_kubeconfig_of_a_service_account",
+            a_service_account_kubeconfig,
+        )
         .test("the_chaos_proxy_changes_answers", the_proxy_changes_answers)
-        .test("the_chaos_proxy_passes_watches_on", the_proxy_passes_watches_on)
+        .test(
+            "the_chaos_proxy_passes_watches_on",
+            the_proxy_passes_watches_on,
+        )
         .test_alone("a_restart_keeps_state", a_restart_keeps_state)
-        .test_alone("a_restart_swaps_the_configuration", a_restart_swaps_the_configuration)
+        .test_alone(
+            "a_restart_swaps_the_configuration",
+            a_restart_swaps_the_configuration,
+        )
         .test_alone("a_taken_port_is_told", a_taken_port_is_told)
         .test_alone("keys_rotate_by_a_restart", keys_rotate_by_a_restart)
-        .test_alone("a_suspended_hub_answers_nothing", a_suspended_hub_answers_nothing)
+        .test_alone(
+            "a_suspended_hub_answers_nothing",
+            a_suspended_hub_answers_nothing,
+        )
         .run()
 }
 
@@ -55,8 +82,16 @@ async fn start() -> Result<Fleet, NotStarted> {
         authentication_config: Some(nobody.clone()),
         ..ControlPlaneSpec::named(name)
     };
-    let hub = ControlPlaneSpec { controller_manager: true, audit_log: true, ..ControlPlaneSpec::named("hub") };
-    let control_planes = vec![hub, target("target-new", Minor::V1_36), target("target-old", Minor::V1_33)];
+    let hub = ControlPlaneSpec {
+        controller_manager: true,
+        audit_log: true,
+        ..ControlPlaneSpec::named("hub")
+    };
+    let control_planes = vec![
+        hub,
+        target("target-new", Minor::V1_36),
+        target("target-old", Minor::V1_33),
+    ];
     Ok(Fleet::start(FleetSpec { control_planes }).await?)
 }
 
@@ -71,8 +106,11 @@ async fn versions_answer_as_pinned(fleet: Arc<Fleet>) -> TestResult {
 
 async fn the_hub_mints(fleet: Arc<Fleet>) -> TestResult {
     let hub = fleet.control_plane("hub")?;
-    hub.create_namespace_with_service_account("mints", ACCOUNT).await?;
-    let minted = hub.token_request("mints", ACCOUNT, &[AUDIENCE], 600).await?;
+    hub.create_namespace_with_service_account("mints", ACCOUNT)
+        .await?;
+    let minted = hub
+        .token_request("mints", ACCOUNT, &[AUDIENCE], 600)
+        .await?;
     assert_eq!(minted.audiences, [AUDIENCE]);
     assert_eq!(minted.token.split('.').count(), 3);
     let own = hub.token_request("mints", ACCOUNT, &[], 600).await?;
@@ -83,7 +121,8 @@ async fn the_hub_mints(fleet: Arc<Fleet>) -> TestResult {
 async fn a_target_accepts_a_hub_token(fleet: Arc<Fleet>, target: &'static str) -> TestResult {
     let hub = fleet.control_plane("hub")?;
     let target = fleet.control_plane(target)?;
-    hub.create_namespace_with_service_account(TENANT, ACCOUNT).await?;
+    hub.create_namespace_with_service_account(TENANT, ACCOUNT)
+        .await?;
     let documents = DocumentServer::start(target.ca()).await?;
     let discovery_url = documents.publish(&hub).await?;
     let minted = hub.token_request(TENANT, ACCOUNT, &[AUDIENCE], 600).await?;
@@ -91,17 +130,30 @@ async fn a_target_accepts_a_hub_token(fleet: Arc<Fleet>, target: &'static str) -
     assert_eq!(refusal(&with_token).await, Some(401));
 
     let started = Instant::now();
-    target.set_authentication_config(&trust(&discovery_url, target.ca_pem())).await?;
+    target
+        .set_authentication_config(&trust(&discovery_url, target.ca_pem()))
+        .await?;
     eprintln!("{}: reload took {:?}", target.name(), started.elapsed());
-    assert_eq!(user_name(&with_token).await?, "hub:system:serviceaccount:tenant-a:reconciler");
-    let other = hub.token_request(TENANT, ACCOUNT, &["https://elsewhere.test"], 600).await?;
+    assert_eq!(
+        user_name(&with_token).await?,
+        "hub:system:serviceaccount:tenant-a:reconciler"
+    );
+    let other = hub
+        .token_request(TENANT, ACCOUNT, &["https://elsewhere.test"], 600)
+        .await?;
     assert_eq!(refusal(&target.as_bearer(&other.token)?).await, Some(401));
     assert!(documents.reads("/hub/keys") > 0);
 
     let broken = trust(&discovery_url, "not a certificate");
     let refused = target.set_authentication_config(&broken).await;
-    assert!(matches!(&refused, Err(ControlPlaneError::ReloadRefused { log, .. }) if log.contains("certificateAuthority")), "{refused:?}");
-    assert!(user_name(&with_token).await?.starts_with("hub:"), "the last good one is lost");
+    assert!(
+        matches!(&refused, Err(ControlPlaneError::ReloadRefused { log, .. }) if log.contains("certificateAuthority")),
+        "{refused:?}"
+    );
+    assert!(
+        user_name(&with_token).await?.starts_with("hub:"),
+        "the last good one is lost"
+    );
     Ok(())
 }
 
@@ -114,7 +166,11 @@ async fn a_bad_configuration_is_refused(fleet: Arc<Fleet>) -> TestResult {
         return Err("a configuration with a broken authority was accepted".into());
     };
     let said = std::error::Error::source(&error).map(ToString::to_string);
-    assert!(said.as_ref().is_some_and(|said| said.contains("certificateAuthority")), "the log tail is not in the error: {said:?}");
+    assert!(
+        said.as_ref()
+            .is_some_and(|said| said.contains("certificateAuthority")),
+        "the log tail is not in the error: {said:?}"
+    );
     Ok(())
 }
 
@@ -136,15 +192,20 @@ async fn controllers_work(fleet: Arc<Fleet>) -> TestResult {
 
 async fn requests_are_audited(fleet: Arc<Fleet>) -> TestResult {
     let hub = fleet.control_plane("hub")?;
-    hub.create_namespace_with_service_account("audited", ACCOUNT).await?;
-    hub.token_request("audited", ACCOUNT, &[AUDIENCE], 600).await?;
-    let minted = hub
-        .audit_events()?
-        .into_iter()
-        .find(|event| event["objectRef"]["namespace"] == "audited" && event["objectRef"]["subresource"] == "token");
+    hub.create_namespace_with_service_account("audited", ACCOUNT)
+        .await?;
+    hub.token_request("audited", ACCOUNT, &[AUDIENCE], 600)
+        .await?;
+    let minted = hub.audit_events()?.into_iter().find(|event| {
+        event["objectRef"]["namespace"] == "audited" && event["objectRef"]["subresource"] == "token"
+    });
     let event = minted.ok_or("no audit event of the TokenRequest")?;
     assert_eq!(event["user"]["username"], "harness-admin");
-    assert!(event["annotations"]["authentication.kubernetes.io/issued-credential-id"].as_str().is_some_and(|jti| jti.starts_with("JTI=")));
+    assert!(
+        event["annotations"]["authentication.kubernetes.io/issued-credential-id"]
+            .as_str()
+            .is_some_and(|jti| jti.starts_with("JTI="))
+    );
     Ok(())
 }
 
@@ -175,13 +236,18 @@ async fn a_service_account_kubeconfig(fleet: Arc<Fleet>) -> TestResult {
 async fn the_proxy_changes_answers(fleet: Arc<Fleet>) -> TestResult {
     let hub = fleet.control_plane("hub")?;
     for account in [ACCOUNT, "other"] {
-        hub.create_namespace_with_service_account("proxied", account).await?;
+        hub.create_namespace_with_service_account("proxied", account)
+            .await?;
     }
-    hub.bind_user_to_cluster_role("system:serviceaccount:proxied:reconciler", "admin").await?;
+    hub.bind_user_to_cluster_role("system:serviceaccount:proxied:reconciler", "admin")
+        .await?;
     let own = hub.token_request("proxied", ACCOUNT, &[], 600).await?;
     let proxy = ChaosProxy::in_front_of(&hub).await?;
     let client = RestClient::with_bearer(&proxy.url(), proxy.ca_pem(), &own.token)?;
-    assert_eq!(user_name(&client).await?, "system:serviceaccount:proxied:reconciler");
+    assert_eq!(
+        user_name(&client).await?,
+        "system:serviceaccount:proxied:reconciler"
+    );
 
     let time = Duration::from_millis(700);
     let rule = proxy.add(Rule::on(Method::GET, "/version", Fault::Delay(time)));
@@ -212,7 +278,14 @@ async fn the_proxy_changes_answers(fleet: Arc<Fleet>) -> TestResult {
     let dropped = client.get("/version").await;
     assert!(dropped.is_err_and(|error| error.status().is_none()));
 
-    proxy.add(Rule::on(Method::POST, "/token", Fault::RewritePath { from: format!("/{ACCOUNT}/"), to: "/other/".to_owned() }));
+    proxy.add(Rule::on(
+        Method::POST,
+        "/token",
+        Fault::RewritePath {
+            from: format!("/{ACCOUNT}/"),
+            to: "/other/".to_owned(),
+        },
+    ));
     let path = format!("/api/v1/namespaces/proxied/serviceaccounts/{ACCOUNT}/token");
     let request = json!({ "spec": { "audiences": [], "expirationSeconds": 600 } });
     let minted = client.create(&path, &request).await?;
@@ -241,8 +314,10 @@ async fn the_proxy_takes_its_time(proxy: &ChaosProxy, client: &RestClient) -> Te
 
 async fn the_proxy_passes_watches_on(fleet: Arc<Fleet>) -> TestResult {
     let hub = fleet.control_plane("hub")?;
-    hub.create_namespace_with_service_account("watched", ACCOUNT).await?;
-    hub.bind_user_to_cluster_role("system:serviceaccount:watched:reconciler", "view").await?;
+    hub.create_namespace_with_service_account("watched", ACCOUNT)
+        .await?;
+    hub.bind_user_to_cluster_role("system:serviceaccount:watched:reconciler", "view")
+        .await?;
     let own = hub.token_request("watched", ACCOUNT, &[], 600).await?;
     let proxy = ChaosProxy::in_front_of(&hub).await?;
     let client = RestClient::with_bearer(&proxy.url(), proxy.ca_pem(), &own.token)?;
@@ -266,10 +341,15 @@ async fn the_proxy_passes_watches_on(fleet: Arc<Fleet>) -> TestResult {
 
 async fn a_restart_keeps_state(fleet: Arc<Fleet>) -> TestResult {
     let hub = fleet.control_plane("hub")?;
-    let uid = hub.create_namespace_with_service_account("kept", ACCOUNT).await?;
+    let uid = hub
+        .create_namespace_with_service_account("kept", ACCOUNT)
+        .await?;
     let minted = hub.token_request("kept", ACCOUNT, &[], 600).await?;
     hub.stop().await?;
-    assert!(hub.admin().get("/version").await.is_err(), "it still answers");
+    assert!(
+        hub.admin().get("/version").await.is_err(),
+        "it still answers"
+    );
     let started = Instant::now();
     hub.restart().await?;
     eprintln!("hub: restart took {:?}", started.elapsed());
@@ -283,11 +363,16 @@ async fn a_restart_keeps_state(fleet: Arc<Fleet>) -> TestResult {
 async fn a_restart_swaps_the_configuration(fleet: Arc<Fleet>) -> TestResult {
     let hub = fleet.control_plane("hub")?;
     let target = fleet.control_plane("target-old")?;
-    hub.create_namespace_with_service_account("swapped", ACCOUNT).await?;
+    hub.create_namespace_with_service_account("swapped", ACCOUNT)
+        .await?;
     let documents = DocumentServer::start(target.ca()).await?;
     let discovery_url = documents.publish(&hub).await?;
-    let minted = hub.token_request("swapped", ACCOUNT, &[AUDIENCE], 600).await?;
-    target.restart_with_authentication_config(&trust(&discovery_url, target.ca_pem())).await?;
+    let minted = hub
+        .token_request("swapped", ACCOUNT, &[AUDIENCE], 600)
+        .await?;
+    target
+        .restart_with_authentication_config(&trust(&discovery_url, target.ca_pem()))
+        .await?;
     let client = target.as_bearer(&minted.token)?;
     let deadline = Instant::now() + Duration::from_secs(15);
     let user = loop {
@@ -308,7 +393,10 @@ async fn a_taken_port_is_told(fleet: Arc<Fleet>) -> TestResult {
     let taken = std::net::TcpListener::bind(address)?;
     let refused = target.restart().await;
     drop(taken);
-    assert!(refused.is_err_and(|error| error.to_string().contains("address already in use")), "the port is not named as the reason");
+    assert!(
+        refused.is_err_and(|error| error.to_string().contains("address already in use")),
+        "the port is not named as the reason"
+    );
     target.restart().await?;
     target.admin().get("/version").await?;
     Ok(())
@@ -316,11 +404,17 @@ async fn a_taken_port_is_told(fleet: Arc<Fleet>) -> TestResult {
 
 async fn keys_rotate_by_a_restart(fleet: Arc<Fleet>) -> TestResult {
     let hub = fleet.control_plane("hub")?;
-    hub.create_namespace_with_service_account("rotated", ACCOUNT).await?;
+    hub.create_namespace_with_service_account("rotated", ACCOUNT)
+        .await?;
     let old = hub.token_request("rotated", ACCOUNT, &[], 600).await?;
     let before = hub.signing().await;
     let signing_key = hub.create_signing_key(SigningKeyKind::EcdsaP256, "next")?;
-    hub.set_signing(TokenSigning { signing_key, further_keys: vec![before.signing_key.clone()], ..before.clone() }).await;
+    hub.set_signing(TokenSigning {
+        signing_key,
+        further_keys: vec![before.signing_key.clone()],
+        ..before.clone()
+    })
+    .await;
     hub.restart().await?;
     let new = hub.token_request("rotated", ACCOUNT, &[], 600).await?;
     for token in [&old.token, &new.token] {
@@ -385,7 +479,10 @@ async fn published_keys(plane: &ControlPlane) -> Result<usize, TestError> {
 fn too_many() -> Fault {
     Fault::Status {
         status: StatusCode::TOO_MANY_REQUESTS,
-        headers: vec![(HeaderName::from_static("retry-after"), HeaderValue::from_static("1"))],
+        headers: vec![(
+            HeaderName::from_static("retry-after"),
+            HeaderValue::from_static("1"),
+        )],
         body: b"{}".to_vec(),
     }
 }

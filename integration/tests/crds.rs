@@ -1,6 +1,9 @@
-//! The CRDs on real apiservers of both minors: that they are taken, what kubectl shows of them, and that they and Keyferry's own reader
-//! say the same of every object.
-#![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
+//! The CRDs on real apiservers of both minors: that they are taken, what kubectl shows of them, and
+//! that they and Keyferry's own reader say the same of every object.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test waits by the clock of the machine, as the real parts do"
+)]
 
 #[path = "crds/accesses.rs"]
 mod accesses;
@@ -25,9 +28,15 @@ use stage::Stage;
 
 fn main() -> ExitCode {
     Suite::new(Stage::start)
-        .test("they_are_established_and_structural", installed::established)
+        .test(
+            "they_are_established_and_structural",
+            installed::established,
+        )
         .test("the_command_prints_what_is_installed", installed::printed)
-        .test("kubectl_knows_short_names_category_and_columns", installed::kubectl)
+        .test(
+            "kubectl_knows_short_names_category_and_columns",
+            installed::kubectl,
+        )
         .test("an_audience_never_changes", installed::audience)
         .test("targets_are_read_alike", compared::targets)
         .test("urls_are_read_alike", compared::urls)

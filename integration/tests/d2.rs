@@ -1,5 +1,9 @@
-//! The fleet of `examples/d2` as it is shipped: a platform repository, two tenants, two targets, Flux locked down.
-#![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
+//! The fleet of `examples/d2` as it is shipped: a platform repository, two tenants, two targets,
+//! Flux locked down.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test waits by the clock of the machine, as the real parts do"
+)]
 
 #[path = "d2/fences.rs"]
 mod fences;
@@ -20,12 +24,33 @@ use fleet::D2;
 
 fn main() -> ExitCode {
     Suite::new(D2::start)
-        .test("each_tenant_is_on_its_own_target", tenants::each_tenant_is_on_its_own_target)
-        .test("the_platform_repository_holds_all_of_the_hub", tenants::the_platform_repository_holds_all_of_the_hub)
-        .test("doctor_and_can_i_say_of_the_fleet_what_flux_says", tenants::doctor_and_can_i_say_what_flux_says)
-        .test("a_tenant_comes_and_goes_and_its_target_ends_clean", leaving::a_tenant_comes_and_goes)
-        .test("sources_of_tenants_are_their_own", fences::sources_of_tenants_are_their_own)
-        .test("kustomizations_of_tenants_lead_to_their_target", fences::kustomizations_of_tenants_lead_to_their_target)
-        .test("no_source_of_another_namespace_and_no_remote_base", fences::no_source_of_another_namespace_and_no_remote_base)
+        .test(
+            "each_tenant_is_on_its_own_target",
+            tenants::each_tenant_is_on_its_own_target,
+        )
+        .test(
+            "the_platform_repository_holds_all_of_the_hub",
+            tenants::the_platform_repository_holds_all_of_the_hub,
+        )
+        .test(
+            "doctor_and_can_i_say_of_the_fleet_what_flux_says",
+            tenants::doctor_and_can_i_say_what_flux_says,
+        )
+        .test(
+            "a_tenant_comes_and_goes_and_its_target_ends_clean",
+            leaving::a_tenant_comes_and_goes,
+        )
+        .test(
+            "sources_of_tenants_are_their_own",
+            fences::sources_of_tenants_are_their_own,
+        )
+        .test(
+            "kustomizations_of_tenants_lead_to_their_target",
+            fences::kustomizations_of_tenants_lead_to_their_target,
+        )
+        .test(
+            "no_source_of_another_namespace_and_no_remote_base",
+            fences::no_source_of_another_namespace_and_no_remote_base,
+        )
         .run()
 }

@@ -1,14 +1,16 @@
-//! keyferry-trust held against kube-apiserver's own authenticator, on the files of `auth-configs/`, on random cases, and on random
-//! texts that are YAML or nearly so.
+//! keyferry-trust held against kube-apiserver's own authenticator, on the files of `auth-configs/`,
+//! on random cases, and on random texts that are YAML or nearly so.
 //!
-//! A longer run, or another one: `KEYFERRY_DIFFERENTIAL_CASES=100000 KEYFERRY_DIFFERENTIAL_SEED=7 cargo test -p keyferry-integration --test differential`.
-//! `KEYFERRY_DIFFERENTIAL_FIRST` starts at another case, `_SHOWN` says how many disagreements are shrunk and printed with both answers (12),
-//! and `_WORDS=1` prints texts that differ where none is said to be kube-apiserver's own.
+//! A longer run, or another one: `KEYFERRY_DIFFERENTIAL_CASES=100000 KEYFERRY_DIFFERENTIAL_SEED=7
+//! cargo test -p keyferry-integration --test differential`. `KEYFERRY_DIFFERENTIAL_FIRST` starts at
+//! another case, `_SHOWN` says how many disagreements are shrunk and printed with both answers
+//! (12), and `_WORDS=1` prints texts that differ where none is said to be kube-apiserver's own.
 //!
-//! `KEYFERRY_DIFFERENTIAL_WEEKLY=1` asks the oracles of all minors, 1.30 to 1.37, about 20,000 cases; Go builds the further five once, for some
-//! minutes.
+//! `KEYFERRY_DIFFERENTIAL_WEEKLY=1` asks the oracles of all minors, 1.30 to 1.37, about 20,000
+//! cases; Go builds the further five once, for some minutes.
 //!
-//! The run fails on any disagreement, when less than 98 % of the judgements are decided, and when a class of refusals was never met.
+//! The run fails on any disagreement, when less than 98 % of the judgements are decided, and when a
+//! class of refusals was never met.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -20,9 +22,17 @@ use keyferry_integration::runner::Suite;
 fn main() -> ExitCode {
     Suite::new(Oracles::start)
         .limit(Duration::from_secs(3600))
-        .test("the_oracles_say_what_real_servers_said", |oracles| async move { differential::hold(&oracles).await })
-        .test("both_say_the_same_of_the_shipped_files", |oracles| async move { differential::shipped(&oracles).await })
-        .test("both_say_the_same", |oracles| async move { differential::differ(&oracles, Settings::from_environment(Cases::All)).await })
+        .test(
+            "the_oracles_say_what_real_servers_said",
+            |oracles| async move { differential::hold(&oracles).await },
+        )
+        .test(
+            "both_say_the_same_of_the_shipped_files",
+            |oracles| async move { differential::shipped(&oracles).await },
+        )
+        .test("both_say_the_same", |oracles| async move {
+            differential::differ(&oracles, Settings::from_environment(Cases::All)).await
+        })
         .test("both_say_the_same_of_yaml", |oracles| async move {
             differential::differ(&oracles, Settings::from_environment(Cases::Yaml)).await
         })

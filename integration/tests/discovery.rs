@@ -1,7 +1,14 @@
-//! The published documents of one hub's issuer, over real TLS connections, whatever the hub behind them does.
-//! docs/conformance.md says which test holds which rule of an endpoint that every verifier can use.
-#![allow(clippy::print_stderr, reason = "a test tells the person who waits what it measured")]
-#![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
+//! The published documents of one hub's issuer, over real TLS connections, whatever the hub behind
+//! them does. docs/conformance.md says which test holds which rule of an endpoint that every
+//! verifier can use.
+#![allow(
+    clippy::print_stderr,
+    reason = "a test tells the person who waits what it measured"
+)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test waits by the clock of the machine, as the real parts do"
+)]
 
 #[path = "discovery/certificates.rs"]
 mod certificates;
@@ -29,19 +36,55 @@ fn main() -> ExitCode {
     Suite::new(World::start)
         .at_once(8)
         .test("documents_are_sound", sound::documents_are_sound)
-        .test("every_protocol_gets_the_same", http_rules::every_protocol_gets_the_same)
-        .test("no_header_changes_a_byte", http_rules::no_header_changes_a_byte)
+        .test(
+            "every_protocol_gets_the_same",
+            http_rules::every_protocol_gets_the_same,
+        )
+        .test(
+            "no_header_changes_a_byte",
+            http_rules::no_header_changes_a_byte,
+        )
         .test("refusals_and_methods", http_rules::refusals_and_methods)
-        .test("no_request_reaches_the_hub", http_rules::no_request_reaches_the_hub)
-        .test("clients_that_hold_on_keep_nobody_out", http_rules::clients_that_hold_on_keep_nobody_out)
-        .test("framing_that_could_be_read_in_two_ways_is_refused", http_rules::framing_that_could_be_read_in_two_ways_is_refused)
-        .test("the_token_api_speaks_tls_1_3_alone", http_rules::the_token_api_speaks_tls_1_3_alone)
-        .test("replicas_and_restarts_agree", replicas::replicas_and_restarts_agree)
-        .test("certificates_change_while_serving", certificates::change_while_serving)
+        .test(
+            "no_request_reaches_the_hub",
+            http_rules::no_request_reaches_the_hub,
+        )
+        .test(
+            "clients_that_hold_on_keep_nobody_out",
+            http_rules::clients_that_hold_on_keep_nobody_out,
+        )
+        .test(
+            "framing_that_could_be_read_in_two_ways_is_refused",
+            http_rules::framing_that_could_be_read_in_two_ways_is_refused,
+        )
+        .test(
+            "the_token_api_speaks_tls_1_3_alone",
+            http_rules::the_token_api_speaks_tls_1_3_alone,
+        )
+        .test(
+            "replicas_and_restarts_agree",
+            replicas::replicas_and_restarts_agree,
+        )
+        .test(
+            "certificates_change_while_serving",
+            certificates::change_while_serving,
+        )
         .test("before_the_first_reading", cold::before_the_first_reading)
-        .test("a_broken_metadata_document_leaves_the_last_good_bytes", |world| upstream::broken(world, setup::METADATA))
-        .test("a_broken_key_set_document_leaves_the_last_good_bytes", |world| upstream::broken(world, setup::KEYS))
-        .test("a_bad_key_set_is_not_published", key_sets::a_bad_one_is_not_published)
-        .test("odd_keys_are_left_out_and_new_ones_taken_in", key_sets::odd_keys_are_left_out_and_new_ones_taken_in)
+        .test(
+            "a_broken_metadata_document_leaves_the_last_good_bytes",
+            |world| upstream::broken(world, setup::METADATA),
+        )
+        .test(
+            "a_broken_key_set_document_leaves_the_last_good_bytes",
+            |world| upstream::broken(world, setup::KEYS),
+        )
+        .test(
+            "a_bad_key_set_is_not_published",
+            key_sets::a_bad_one_is_not_published,
+        )
+        .test(
+            "odd_keys_are_left_out_and_new_ones_taken_in",
+            key_sets::odd_keys_are_left_out_and_new_ones_taken_in,
+        )
         .run()
 }

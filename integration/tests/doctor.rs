@@ -1,5 +1,9 @@
-//! Ways in which a federation breaks, made for real, and what `keyferry doctor` says of them in each of its three modes.
-#![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
+//! Ways in which a federation breaks, made for real, and what `keyferry doctor` says of them in
+//! each of its three modes.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test waits by the clock of the machine, as the real parts do"
+)]
 
 #[path = "doctor/cases.rs"]
 mod cases;
@@ -23,9 +27,15 @@ fn main() -> ExitCode {
     Suite::new(Federation::start)
         .limit(Duration::from_secs(900))
         .test_alone("tokens_that_a_sound_target_refuses", table::tokens)
-        .test_alone("targets_and_documents_that_are_broken", table::configurations)
+        .test_alone(
+            "targets_and_documents_that_are_broken",
+            table::configurations,
+        )
         .test_alone("an_issuer_that_is_also_the_targets_own", table::collision)
-        .test_alone("an_access_a_secret_and_objects_of_flux", starts::what_users_hold)
+        .test_alone(
+            "an_access_a_secret_and_objects_of_flux",
+            starts::what_users_hold,
+        )
         .test_alone("whoami_and_can_i_at_a_target", identity::whoami_and_can_i)
         .run()
 }

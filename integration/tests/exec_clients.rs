@@ -1,6 +1,10 @@
-//! Clients that keep themselves in tokens: the exec plugin below the real kubectl and client-go, and the token directory below
-//! client-go, kubectl, and the Kubernetes clients of Python and JavaScript.
-#![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
+//! Clients that keep themselves in tokens: the exec plugin below the real kubectl and client-go,
+//! and the token directory below client-go, kubectl, and the Kubernetes clients of Python and
+//! JavaScript.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test waits by the clock of the machine, as the real parts do"
+)]
 
 #[path = "exec_clients/agent.rs"]
 mod agent;
@@ -23,7 +27,10 @@ use keyferry_integration::world::World;
 async fn start() -> Result<World, NotStarted> {
     let world = World::start().await?;
     let parts = world.fleet().parts();
-    parts.locate(Part::ClientGo).await.map_err(FleetError::from)?;
+    parts
+        .locate(Part::ClientGo)
+        .await
+        .map_err(FleetError::from)?;
     for client in [Client::PythonKubernetes, Client::JavaScriptKubernetes] {
         parts.install(client).await.map_err(FleetError::from)?;
     }
@@ -32,14 +39,41 @@ async fn start() -> Result<World, NotStarted> {
 
 fn main() -> ExitCode {
     Suite::new(start)
-        .test("kubectl_and_client_go_run_the_plugin", plugin::kubectl_and_client_go_run_the_plugin)
-        .test("kubectl_gets_no_token_for_another_server", plugin::kubectl_gets_no_token_for_another_server)
-        .test("who_asks_and_may_is_told_where_the_target_is", plugin::who_asks_and_may_is_told_where_the_target_is)
-        .test("many_kubectl_share_one_fetch", plugin::many_kubectl_share_one_fetch)
-        .test("kubectl_finds_the_plugin_and_completes_it", plugin::kubectl_finds_the_plugin_and_completes_it)
-        .test("a_plain_kubeconfig_in_python_and_javascript", directory::a_plain_kubeconfig_in_python_and_javascript)
-        .test("an_agent_writes_and_keeps_what_it_wrote", agent::an_agent_writes_and_keeps_what_it_wrote)
-        .test("an_agent_without_a_server_and_the_shipped_sidecar", agent::an_agent_without_a_server_and_the_shipped_sidecar)
-        .test_alone("a_rotation_of_the_directory_disturbs_nobody", directory::a_rotation_of_the_directory_disturbs_nobody)
+        .test(
+            "kubectl_and_client_go_run_the_plugin",
+            plugin::kubectl_and_client_go_run_the_plugin,
+        )
+        .test(
+            "kubectl_gets_no_token_for_another_server",
+            plugin::kubectl_gets_no_token_for_another_server,
+        )
+        .test(
+            "who_asks_and_may_is_told_where_the_target_is",
+            plugin::who_asks_and_may_is_told_where_the_target_is,
+        )
+        .test(
+            "many_kubectl_share_one_fetch",
+            plugin::many_kubectl_share_one_fetch,
+        )
+        .test(
+            "kubectl_finds_the_plugin_and_completes_it",
+            plugin::kubectl_finds_the_plugin_and_completes_it,
+        )
+        .test(
+            "a_plain_kubeconfig_in_python_and_javascript",
+            directory::a_plain_kubeconfig_in_python_and_javascript,
+        )
+        .test(
+            "an_agent_writes_and_keeps_what_it_wrote",
+            agent::an_agent_writes_and_keeps_what_it_wrote,
+        )
+        .test(
+            "an_agent_without_a_server_and_the_shipped_sidecar",
+            agent::an_agent_without_a_server_and_the_shipped_sidecar,
+        )
+        .test_alone(
+            "a_rotation_of_the_directory_disturbs_nobody",
+            directory::a_rotation_of_the_directory_disturbs_nobody,
+        )
         .run()
 }

@@ -1,6 +1,13 @@
-//! Flux itself on the way: a tenant's Kustomization on the hub, applied by the real kustomize-controller to a real target.
-#![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
-#![allow(clippy::print_stderr, reason = "a test tells the person who waits what it measured")]
+//! Flux itself on the way: a tenant's Kustomization on the hub, applied by the real
+//! kustomize-controller to a real target.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test waits by the clock of the machine, as the real parts do"
+)]
+#![allow(
+    clippy::print_stderr,
+    reason = "a test tells the person who waits what it measured"
+)]
 
 #[path = "flux/by_config_map.rs"]
 mod by_config_map;
@@ -22,10 +29,25 @@ fn main() -> ExitCode {
     Suite::new(Stage::start)
         // Of every step Flux makes us wait for its next round, ten seconds and more.
         .limit(Duration::from_secs(400))
-        .test("a_new_token_and_a_targets_new_ca_cost_no_reconcile", new_authority::and_a_new_token_cost_no_reconcile)
-        .test("a_kubeconfig_in_a_secret_leads_to_the_target_and_deletion_prunes", by_secret::leads_to_the_target_and_deletion_prunes)
-        .test("a_generic_config_map_leads_to_the_target_and_deletion_prunes", by_config_map::leads_to_the_target_and_deletion_prunes)
-        .test("a_config_map_of_a_deleted_target_still_prunes", by_config_map::of_a_deleted_target_still_prunes)
-        .test_alone("a_config_map_with_anothers_address_gets_nowhere", by_config_map::with_anothers_address_gets_nowhere)
+        .test(
+            "a_new_token_and_a_targets_new_ca_cost_no_reconcile",
+            new_authority::and_a_new_token_cost_no_reconcile,
+        )
+        .test(
+            "a_kubeconfig_in_a_secret_leads_to_the_target_and_deletion_prunes",
+            by_secret::leads_to_the_target_and_deletion_prunes,
+        )
+        .test(
+            "a_generic_config_map_leads_to_the_target_and_deletion_prunes",
+            by_config_map::leads_to_the_target_and_deletion_prunes,
+        )
+        .test(
+            "a_config_map_of_a_deleted_target_still_prunes",
+            by_config_map::of_a_deleted_target_still_prunes,
+        )
+        .test_alone(
+            "a_config_map_with_anothers_address_gets_nowhere",
+            by_config_map::with_anothers_address_gets_nowhere,
+        )
         .run()
 }

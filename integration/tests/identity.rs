@@ -1,6 +1,10 @@
-//! Identities and grants that change while tokens are held or under way: a ServiceAccount made anew, an access taken away, a right
-//! that is missing, an audience or an issuer that must not be, and Keyferry's own token.
-#![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
+//! Identities and grants that change while tokens are held or under way: a ServiceAccount made
+//! anew, an access taken away, a right that is missing, an audience or an issuer that must not be,
+//! and Keyferry's own token.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test waits by the clock of the machine, as the real parts do"
+)]
 
 #[path = "identity/anew.rs"]
 mod anew;

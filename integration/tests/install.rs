@@ -1,7 +1,13 @@
-//! Installing Keyferry: the kustomize base by the real kubectl, the chart by the real Helm, both on real control planes, and the rights
-//! that they give, as a real apiserver lists them.
-#![allow(clippy::print_stderr, reason = "a test tells the person who waits what it does")]
-#![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
+//! Installing Keyferry: the kustomize base by the real kubectl, the chart by the real Helm, both on
+//! real control planes, and the rights that they give, as a real apiserver lists them.
+#![allow(
+    clippy::print_stderr,
+    reason = "a test tells the person who waits what it does"
+)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test waits by the clock of the machine, as the real parts do"
+)]
 
 #[path = "install/applied.rs"]
 mod applied;
@@ -32,18 +38,54 @@ fn main() -> ExitCode {
     Suite::new(Hubs::start)
         .test("the_chart_passes_lint", rendered::the_chart_passes_lint)
         .test("bad_values_are_refused", rendered::bad_values_are_refused)
-        .test("base_and_chart_are_the_same_objects", rendered::base_and_chart_are_the_same_objects)
-        .test("mint_everywhere_is_cluster_wide_minting", rendered::mint_everywhere_is_cluster_wide_minting)
+        .test(
+            "base_and_chart_are_the_same_objects",
+            rendered::base_and_chart_are_the_same_objects,
+        )
+        .test(
+            "mint_everywhere_is_cluster_wide_minting",
+            rendered::mint_everywhere_is_cluster_wide_minting,
+        )
         .test("a_tenant_is_bound_alike", rendered::a_tenant_is_bound_alike)
-        .test("the_chart_renders_the_shipped_crds", rendered::the_chart_renders_the_shipped_crds)
-        .test("all_values_are_rendered_and_taken", rendered::all_values_are_rendered_and_taken)
-        .test("keyferry_takes_the_configurations", rendered::keyferry_takes_the_configurations)
-        .test("prometheus_reads_the_rules", monitoring::prometheus_reads_the_rules)
-        .test("fences_are_rendered_for_the_release", rendered::fences_are_rendered_for_the_release)
-        .test("pods_start_under_restricted_pod_security", applied::pods_start_under_restricted_pod_security)
-        .test("rights_are_the_golden_ones", rights::rights_are_the_golden_ones)
-        .test("tenants_get_their_rights_by_aggregation", rights::tenants_get_their_rights_by_aggregation)
-        .test("keyferry_works_with_these_rights", running::keyferry_works_with_these_rights)
-        .test("an_upgrade_keeps_the_crds", upgrade::an_upgrade_keeps_the_crds)
+        .test(
+            "the_chart_renders_the_shipped_crds",
+            rendered::the_chart_renders_the_shipped_crds,
+        )
+        .test(
+            "all_values_are_rendered_and_taken",
+            rendered::all_values_are_rendered_and_taken,
+        )
+        .test(
+            "keyferry_takes_the_configurations",
+            rendered::keyferry_takes_the_configurations,
+        )
+        .test(
+            "prometheus_reads_the_rules",
+            monitoring::prometheus_reads_the_rules,
+        )
+        .test(
+            "fences_are_rendered_for_the_release",
+            rendered::fences_are_rendered_for_the_release,
+        )
+        .test(
+            "pods_start_under_restricted_pod_security",
+            applied::pods_start_under_restricted_pod_security,
+        )
+        .test(
+            "rights_are_the_golden_ones",
+            rights::rights_are_the_golden_ones,
+        )
+        .test(
+            "tenants_get_their_rights_by_aggregation",
+            rights::tenants_get_their_rights_by_aggregation,
+        )
+        .test(
+            "keyferry_works_with_these_rights",
+            running::keyferry_works_with_these_rights,
+        )
+        .test(
+            "an_upgrade_keeps_the_crds",
+            upgrade::an_upgrade_keeps_the_crds,
+        )
         .run()
 }

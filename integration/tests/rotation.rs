@@ -1,4 +1,5 @@
-//! The hub's signing key changes, in every way that it can, while real targets of two minors judge what Keyferry hands out.
+//! The hub's signing key changes, in every way that it can, while real targets of two minors judge
+//! what Keyferry hands out.
 //!
 //! | what happens | test |
 //! |---|---|
@@ -12,9 +13,16 @@
 //! | hub and target have one issuer, and the hub gets a second one | `a_second_issuer_at_the_hub_mends_a_collision` |
 //! | the hub is stopped and Keyferry started anew | `the_state_directory_outlives_the_process` |
 //!
-//! The tests of issuers of Keyferry's own, in `rotation/own_issuer.rs`, wait for the same reasons and run beside these.
-#![allow(clippy::print_stderr, reason = "a test tells the person who waits what it measured")]
-#![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
+//! The tests of issuers of Keyferry's own, in `rotation/own_issuer.rs`, wait for the same reasons
+//! and run beside these.
+#![allow(
+    clippy::print_stderr,
+    reason = "a test tells the person who waits what it measured"
+)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test waits by the clock of the machine, as the real parts do"
+)]
 
 #[path = "rotation/load.rs"]
 mod load;
@@ -52,14 +60,27 @@ fn main() -> ExitCode {
         .limit(Duration::from_secs(600))
         .beside(on_hub::suite())
         .beside(own_issuer::suite())
-        .test("under_load_max_age_60", |ground| under_load::rotate(ground, 60, Soaks::Together))
-        .test("under_load_max_age_30", |ground| under_load::rotate(ground, 30, Soaks::InTurn))
-        .test("a_hub_that_signs_before_it_lists_costs_nothing", odd::signs_first)
+        .test("under_load_max_age_60", |ground| {
+            under_load::rotate(ground, 60, Soaks::Together)
+        })
+        .test("under_load_max_age_30", |ground| {
+            under_load::rotate(ground, 30, Soaks::InTurn)
+        })
+        .test(
+            "a_hub_that_signs_before_it_lists_costs_nothing",
+            odd::signs_first,
+        )
         .test("a_lagging_apiserver_makes_nothing_flap", odd::lagging)
-        .test("a_revoked_key_is_forgotten_by_its_targets", revoked::revoked)
+        .test(
+            "a_revoked_key_is_forgotten_by_its_targets",
+            revoked::revoked,
+        )
         .test("a_forged_record_is_not_believed", record::forged)
         .test("the_state_directory_outlives_the_process", state::outlives)
         .test("an_odd_apiserver_changes_nothing", odd::rogue)
-        .test("a_second_issuer_at_the_hub_mends_a_collision", second_issuer::mends)
+        .test(
+            "a_second_issuer_at_the_hub_mends_a_collision",
+            second_issuer::mends,
+        )
         .run()
 }

@@ -1,8 +1,13 @@
-//! The published key set of a real hub, read by verifiers of other languages and ages, which also judge the hub's tokens by it.
+//! The published key set of a real hub, read by verifiers of other languages and ages, which also
+//! judge the hub's tokens by it.
 //!
-//! The hub signs by RSA and has EC keys of two curves beside it; on the way to Keyferry its set is given the keys and members that a
-//! newer hub may have. `integration/clients/verifiers` holds the programs, one for each language.
-#![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
+//! The hub signs by RSA and has EC keys of two curves beside it; on the way to Keyferry its set is
+//! given the keys and members that a newer hub may have. `integration/clients/verifiers` holds the
+//! programs, one for each language.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test waits by the clock of the machine, as the real parts do"
+)]
 
 #[path = "verifiers/hub.rs"]
 mod hub;
@@ -23,11 +28,24 @@ use verdicts::Program;
 fn main() -> ExitCode {
     Suite::new(PublishedHub::start)
         .at_once(2)
-        .test("go_libraries_of_today", |hub| verdicts::all_agree(hub, Program::Go(Part::GoVerifiers)))
-        .test("go_libraries_of_some_years_ago", |hub| verdicts::all_agree(hub, Program::Go(Part::OlderGoVerifiers)))
-        .test("python_libraries", |hub| verdicts::all_agree(hub, Program::Other(Client::PythonVerifiers)))
-        .test("javascript_libraries", |hub| verdicts::all_agree(hub, Program::Other(Client::JavaScriptVerifiers)))
-        .test("java_libraries", |hub| verdicts::all_agree(hub, Program::Other(Client::JavaVerifiers)))
-        .test("a_hubs_own_set_would_break_some", odd_keys::a_hubs_own_set_would_break_some)
+        .test("go_libraries_of_today", |hub| {
+            verdicts::all_agree(hub, Program::Go(Part::GoVerifiers))
+        })
+        .test("go_libraries_of_some_years_ago", |hub| {
+            verdicts::all_agree(hub, Program::Go(Part::OlderGoVerifiers))
+        })
+        .test("python_libraries", |hub| {
+            verdicts::all_agree(hub, Program::Other(Client::PythonVerifiers))
+        })
+        .test("javascript_libraries", |hub| {
+            verdicts::all_agree(hub, Program::Other(Client::JavaScriptVerifiers))
+        })
+        .test("java_libraries", |hub| {
+            verdicts::all_agree(hub, Program::Other(Client::JavaVerifiers))
+        })
+        .test(
+            "a_hubs_own_set_would_break_some",
+            odd_keys::a_hubs_own_set_would_break_some,
+        )
         .run()
 }

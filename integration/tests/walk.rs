@@ -1,6 +1,9 @@
-//! Every command, walked once as a new user would: with objects on the hub, and with a configuration file. And every block of
-//! commands of the documents, as it stands there.
-#![allow(clippy::disallowed_methods, reason = "a test waits by the clock of the machine, as the real parts do")]
+//! Every command, walked once as a new user would: with objects on the hub, and with a
+//! configuration file. And every block of commands of the documents, as it stands there.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test waits by the clock of the machine, as the real parts do"
+)]
 
 #[path = "walk/blocks.rs"]
 mod blocks;
@@ -20,7 +23,10 @@ fn main() -> ExitCode {
     Suite::new(Place::start)
         .limit(Duration::from_secs(600))
         .test("with_objects_on_the_hub", commands::with_objects_on_the_hub)
-        .test("with_a_configuration_file", commands::with_a_configuration_file)
+        .test(
+            "with_a_configuration_file",
+            commands::with_a_configuration_file,
+        )
         .test("no_command_is_left_out", commands::no_command_is_left_out)
         .test("blocks_of_the_documents", blocks::blocks_of_the_documents)
         .run()

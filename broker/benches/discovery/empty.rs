@@ -1,4 +1,5 @@
-//! An empty handler behind Keyferry's own TLS listener, as a process of its own: what is left when nothing is decided.
+//! An empty handler behind Keyferry's own TLS listener, as a process of its own: what is left when
+//! nothing is decided.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -37,16 +38,30 @@ pub fn main() -> Outcome<()> {
     std::io::stdin().read_to_string(&mut text)?;
     let order: Order = serde_json::from_str(&text)?;
     // The runtime of `keyferry serve`.
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
-        let tls = TlsFiles { certificate: order.certificate, key: order.key };
+        let tls = TlsFiles {
+            certificate: order.certificate,
+            key: order.key,
+        };
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let listener = Listener { address, tls, connections_per_address: None };
+        let listener = Listener {
+            address,
+            tls,
+            connections_per_address: None,
+        };
         let listener = TlsListener::bind(&listener, Bounds::DOCUMENTS, None, Metrics::default())?;
         process::say(&format!("{}\n", listener.address()?))?;
         let answer = Bytes::from(vec![b'x'; order.bytes]);
         let handler = any(async move || Response::new(Body::from(answer.clone())));
-        listener.serve(Router::new().route("/openid/v1/jwks", handler), ReadAgain::never()).await?;
+        listener
+            .serve(
+                Router::new().route("/openid/v1/jwks", handler),
+                ReadAgain::never(),
+            )
+            .await?;
         Ok(())
     })
 }

@@ -1,4 +1,5 @@
-//! The load, in a process of its own: connections that are kept, or a new one for each request, with slow clients beside them or not.
+//! The load, in a process of its own: connections that are kept, or a new one for each request,
+//! with slow clients beside them or not.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -38,7 +39,8 @@ pub struct Load {
     pub request: String,
     /// Senders at once.
     pub senders: usize,
-    /// Whether each request gets a connection of its own, with a full handshake, as a verifier without a session cache makes it.
+    /// Whether each request gets a connection of its own, with a full handshake, as a verifier
+    /// without a session cache makes it.
     pub new_connections: bool,
     /// Slow clients, connected all the time.
     pub slow: usize,
@@ -80,37 +82,69 @@ pub fn main() -> Outcome<()> {
     let load: Load = serde_json::from_str(&text)?;
     let mut config = Arc::unwrap_or_clone(tls_connection::trusting(&load.ca_pem)?);
     config.resumption = Resumption::disabled();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(load.senders);
-    let shared = Arc::new(Shared { load, config: Arc::new(config), start: Start::of(threads), slow: Slow::default() });
+    let threads = std::thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(load.senders);
+    let shared = Arc::new(Shared {
+        load,
+        config: Arc::new(config),
+        start: Start::of(threads),
+        slow: Slow::default(),
+    });
     let workers: Vec<_> = (0..threads)
         .map(|thread| {
             let shared = Arc::clone(&shared);
             std::thread::spawn(move || work(&shared, thread, threads))
         })
         .collect();
-    shared.start.measure(shared.load.warm_up, shared.load.duration)?;
+    shared
+        .start
+        .measure(shared.load.warm_up, shared.load.duration)?;
     let mut times = Vec::new();
     for worker in workers {
-        times.extend(worker.join().map_err(|_| "a thread of the load panicked")??);
+        times.extend(
+            worker
+                .join()
+                .map_err(|_| "a thread of the load panicked")??,
+        );
     }
-    let answered = Answered { count: times.len() as u64, time: AnswerTime::of(times) };
+    let answered = Answered {
+        count: times.len() as u64,
+        time: AnswerTime::of(times),
+    };
     let slow = |number: &AtomicU64| number.load(Ordering::Relaxed);
-    let received = Received { answered, slow_answers: slow(&shared.slow.answers), slow_lost: slow(&shared.slow.lost) };
+    let received = Received {
+        answered,
+        slow_answers: slow(&shared.slow.answers),
+        slow_lost: slow(&shared.slow.lost),
+    };
     process::say(&format!("{}\n", serde_json::to_string(&received)?))
 }
 
 /// One thread with its share of senders and slow clients.
 fn work(shared: &Arc<Shared>, thread: usize, threads: usize) -> Outcome<Vec<Duration>> {
     let share = |all: usize| (thread..all).step_by(threads);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let times = runtime.block_on(async {
-        let opened = connect(shared, share(shared.load.slow).count(), share(shared.load.senders).count()).await;
+        let opened = connect(
+            shared,
+            share(shared.load.slow).count(),
+            share(shared.load.senders).count(),
+        )
+        .await;
         let window = shared.start.ready()?;
         let (slow, senders) = opened?;
         for (index, connection) in slow.into_iter().enumerate() {
             tokio::spawn(be_slow(Arc::clone(shared), connection, index));
         }
-        let times = futures::future::try_join_all(senders.into_iter().map(|connection| send(shared, connection, window))).await?;
+        let times = futures::future::try_join_all(
+            senders
+                .into_iter()
+                .map(|connection| send(shared, connection, window)),
+        )
+        .await?;
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(times.into_iter().flatten().collect())
     });
     // The slow clients end with it.
@@ -118,17 +152,33 @@ fn work(shared: &Arc<Shared>, thread: usize, threads: usize) -> Outcome<Vec<Dura
     times
 }
 
-async fn connect(shared: &Shared, slow: usize, senders: usize) -> Outcome<(Vec<TlsConnection>, Vec<Option<TlsConnection>>)> {
+async fn connect(
+    shared: &Shared,
+    slow: usize,
+    senders: usize,
+) -> Outcome<(Vec<TlsConnection>, Vec<Option<TlsConnection>>)> {
     let open = || TlsConnection::open(shared.load.address, Arc::clone(&shared.config));
-    let slow = stream::iter(0..slow).map(|_| open()).buffer_unordered(OPENING).try_collect().await?;
+    let slow = stream::iter(0..slow)
+        .map(|_| open())
+        .buffer_unordered(OPENING)
+        .try_collect()
+        .await?;
     let mut ready = Vec::new();
     for _ in 0..senders {
-        ready.push(if shared.load.new_connections { None } else { Some(open().await?) });
+        ready.push(if shared.load.new_connections {
+            None
+        } else {
+            Some(open().await?)
+        });
     }
     Ok((slow, ready))
 }
 
-async fn send(shared: &Shared, mut kept: Option<TlsConnection>, window: Window) -> Outcome<Vec<Duration>> {
+async fn send(
+    shared: &Shared,
+    mut kept: Option<TlsConnection>,
+    window: Window,
+) -> Outcome<Vec<Duration>> {
     let mut times = Vec::new();
     loop {
         let sent = process::now();
@@ -138,7 +188,12 @@ async fn send(shared: &Shared, mut kept: Option<TlsConnection>, window: Window) 
         let request = shared.load.request.as_bytes();
         match &mut kept {
             Some(connection) => connection.ask(request).await?,
-            None => TlsConnection::open(shared.load.address, Arc::clone(&shared.config)).await?.ask(request).await?,
+            None => {
+                TlsConnection::open(shared.load.address, Arc::clone(&shared.config))
+                    .await?
+                    .ask(request)
+                    .await?
+            }
         };
         let answered = process::now();
         if sent >= window.from && answered <= window.until {
@@ -160,7 +215,11 @@ async fn be_slow(shared: Arc<Shared>, mut connection: TlsConnection, index: usiz
             }
             tokio::time::sleep(REST).await;
         }
-        let counter = if connection.answer().await.is_ok() { &shared.slow.answers } else { &shared.slow.lost };
+        let counter = if connection.answer().await.is_ok() {
+            &shared.slow.answers
+        } else {
+            &shared.slow.lost
+        };
         counter.fetch_add(1, Ordering::Relaxed);
         if std::ptr::eq(counter, &shared.slow.lost) {
             return;

@@ -49,30 +49,100 @@ pub async fn all() -> Outcome<Figures> {
 
     process::complain("kept connections ...\n")?;
     let mut kept = subjects(&ground, &servers, true).await?;
-    let stage = Stage { ground: &ground, servers: &servers };
-    stage.rounds(&mut kept, 1, Pattern { senders: SENDERS, new: false, slow: 0 }, &mut memory).await?;
+    let stage = Stage {
+        ground: &ground,
+        servers: &servers,
+    };
+    stage
+        .rounds(
+            &mut kept,
+            1,
+            Pattern {
+                senders: SENDERS,
+                new: false,
+                slow: 0,
+            },
+            &mut memory,
+        )
+        .await?;
     weigh(&mut memory, &servers, |memory, now| memory.warm = now);
-    stage.rounds(&mut kept, ROUNDS - 1, Pattern { senders: SENDERS, new: false, slow: 0 }, &mut memory).await?;
+    stage
+        .rounds(
+            &mut kept,
+            ROUNDS - 1,
+            Pattern {
+                senders: SENDERS,
+                new: false,
+                slow: 0,
+            },
+            &mut memory,
+        )
+        .await?;
     process::complain("new connections ...\n")?;
     let mut new = subjects(&ground, &servers, false).await?;
-    stage.rounds(&mut new, FURTHER_ROUNDS, Pattern { senders: HANDSHAKES, new: true, slow: 0 }, &mut memory).await?;
+    stage
+        .rounds(
+            &mut new,
+            FURTHER_ROUNDS,
+            Pattern {
+                senders: HANDSHAKES,
+                new: true,
+                slow: 0,
+            },
+            &mut memory,
+        )
+        .await?;
     tokio::time::sleep(REST).await;
     weigh(&mut memory, &servers, |memory, now| memory.after_load = now);
     process::complain("slow clients ...\n")?;
     let mut crowded = subjects(&ground, &servers, false).await?;
-    stage.rounds(&mut crowded, CROWDED_ROUNDS, Pattern { senders: SENDERS, new: false, slow: SLOW }, &mut memory).await?;
-    Ok(Figures { machine, kept, new, crowded, slow: SLOW, memory, no_peer })
+    stage
+        .rounds(
+            &mut crowded,
+            CROWDED_ROUNDS,
+            Pattern {
+                senders: SENDERS,
+                new: false,
+                slow: SLOW,
+            },
+            &mut memory,
+        )
+        .await?;
+    Ok(Figures {
+        machine,
+        kept,
+        new,
+        crowded,
+        slow: SLOW,
+        memory,
+        no_peer,
+    })
 }
 
 /// The keys of each server, and the provider metadata if it is to be measured too.
 async fn subjects(ground: &Ground, servers: &[Server], both: bool) -> Outcome<Vec<Subject>> {
     let mut subjects = Vec::new();
     for (index, server) in servers.iter().enumerate() {
-        let keys = [(server.keys, if server.metadata.is_some() { ", keys" } else { "" })];
-        let metadata = server.metadata.filter(|_| both).map(|path| (path, ", provider metadata"));
+        let keys = [(
+            server.keys,
+            if server.metadata.is_some() {
+                ", keys"
+            } else {
+                ""
+            },
+        )];
+        let metadata = server
+            .metadata
+            .filter(|_| both)
+            .map(|path| (path, ", provider metadata"));
         for (path, what) in keys.into_iter().chain(metadata) {
             let size = server.probe(ground, path).await?;
-            subjects.push(Subject { name: format!("{}{what}", server.name), server: index, size, samples: Vec::new() });
+            subjects.push(Subject {
+                name: format!("{}{what}", server.name),
+                server: index,
+                size,
+                samples: Vec::new(),
+            });
         }
     }
     Ok(subjects)
@@ -91,7 +161,13 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    async fn rounds(&self, subjects: &mut [Subject], rounds: usize, pattern: Pattern, memory: &mut [Memory]) -> Outcome<()> {
+    async fn rounds(
+        &self,
+        subjects: &mut [Subject],
+        rounds: usize,
+        pattern: Pattern,
+        memory: &mut [Memory],
+    ) -> Outcome<()> {
         for round in 0..rounds {
             let mut order: Vec<&mut Subject> = subjects.iter_mut().collect();
             // Forwards and backwards in turn, so that a slow drift of the machine favours nobody.
@@ -99,8 +175,13 @@ impl Stage<'_> {
                 order.reverse();
             }
             for subject in order {
-                let Some(server) = self.servers.get(subject.server) else { continue };
-                let path = server.metadata.filter(|_| subject.name.ends_with("metadata")).unwrap_or(server.keys);
+                let Some(server) = self.servers.get(subject.server) else {
+                    continue;
+                };
+                let path = server
+                    .metadata
+                    .filter(|_| subject.name.ends_with("metadata"))
+                    .unwrap_or(server.keys);
                 let (sample, resident) = self.sample(server, path, pattern).await?;
                 subject.samples.push(sample);
                 if let Some(memory) = memory.get_mut(subject.server).filter(|_| pattern.slow > 0) {
@@ -114,7 +195,12 @@ impl Stage<'_> {
     }
 
     /// One load from beginning to end, and the server's memory before its end.
-    async fn sample(&self, server: &Server, path: &str, pattern: Pattern) -> Outcome<(Sample, Option<u64>)> {
+    async fn sample(
+        &self,
+        server: &Server,
+        path: &str,
+        pattern: Pattern,
+    ) -> Outcome<(Sample, Option<u64>)> {
         let load = Load {
             address: server.address,
             ca_pem: self.ground.ca_pem.clone(),
@@ -123,14 +209,20 @@ impl Stage<'_> {
             new_connections: pattern.new,
             slow: pattern.slow,
             // Long enough for each slow client to have been answered once.
-            warm_up: if pattern.slow > 0 { Duration::from_secs(6) } else { WARM_UP },
+            warm_up: if pattern.slow > 0 {
+                Duration::from_secs(6)
+            } else {
+                WARM_UP
+            },
             duration: DURATION,
         };
         let mut sender = Sender::start(LOAD, &load).await?;
         sender.expect(BEGINS).await?;
         let begin = process::cpu_time_of(server.id());
         sender.expect(ENDS).await?;
-        let spent = process::cpu_time_of(server.id()).zip(begin).map(|(end, begin)| end.saturating_sub(begin));
+        let spent = process::cpu_time_of(server.id())
+            .zip(begin)
+            .map(|(end, begin)| end.saturating_sub(begin));
         let resident = process::resident_kib(server.id());
         let received: Received = sender.result().await?;
         let count = received.answered.count;
@@ -138,14 +230,28 @@ impl Stage<'_> {
             return Err(format!("{} gave no answer in time", server.name).into());
         }
         let cpu = spent.map(|spent| spent.as_secs_f64() * 1e6 / count as f64);
-        Ok((Sample { received, rate: count as f64 / DURATION.as_secs_f64(), cpu }, resident))
+        Ok((
+            Sample {
+                received,
+                rate: count as f64 / DURATION.as_secs_f64(),
+                cpu,
+            },
+            resident,
+        ))
     }
 }
 
 impl Memory {
     fn of(server: &Server) -> Memory {
         let idle = process::resident_kib(server.id());
-        Memory { name: server.name, idle, warm: None, after_load: None, crowded: Vec::new(), left: Vec::new() }
+        Memory {
+            name: server.name,
+            idle,
+            warm: None,
+            after_load: None,
+            crowded: Vec::new(),
+            left: Vec::new(),
+        }
     }
 }
 

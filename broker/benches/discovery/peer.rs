@@ -16,13 +16,20 @@ pub const NAME: &str = "SPIRE oidc-discovery-provider 1.13.0";
 
 /// The binary, built once where Go is.
 pub async fn locate() -> Result<PathBuf, PartError> {
-    Parts::from_environment().locate(Part::SpireDiscoveryProvider).await
+    Parts::from_environment()
+        .locate(Part::SpireDiscoveryProvider)
+        .await
 }
 
 /// Starts it with the keys of this set, as a SPIFFE bundle.
 pub fn start(program: &Path, ground: &Ground, keys: &[u8]) -> Outcome<(Other, SocketAddr)> {
     let mut bundle: Value = serde_json::from_slice(keys)?;
-    for key in bundle.get_mut("keys").and_then(Value::as_array_mut).into_iter().flatten() {
+    for key in bundle
+        .get_mut("keys")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
         if let Some(members) = key.as_object_mut() {
             members.insert("use".to_owned(), json!("jwt-svid"));
         }
@@ -42,5 +49,14 @@ pub fn start(program: &Path, ground: &Ground, keys: &[u8]) -> Outcome<(Other, So
     let log = std::fs::File::create(ground.file("spire.log"))?;
     let mut command = Command::new(program);
     command.arg("-config").arg(ground.file("spire.conf"));
-    Ok((Other(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn()?), address))
+    Ok((
+        Other(
+            command
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(log)
+                .spawn()?,
+        ),
+        address,
+    ))
 }

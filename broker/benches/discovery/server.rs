@@ -68,18 +68,36 @@ impl Server {
     }
 
     async fn empty_of(ground: &Ground, bytes: usize) -> Outcome<Server> {
-        let order = Order { certificate: ground.file("tls.crt"), key: ground.file("tls.key"), bytes };
+        let order = Order {
+            certificate: ground.file("tls.crt"),
+            key: ground.file("tls.key"),
+            bytes,
+        };
         let orders = ground.file("empty.json");
         std::fs::write(&orders, serde_json::to_vec(&order)?)?;
         let mut command = std::process::Command::new(std::env::current_exe()?);
-        command.arg(empty::SERVE).stdin(std::fs::File::open(orders)?).stdout(Stdio::piped());
+        command
+            .arg(empty::SERVE)
+            .stdin(std::fs::File::open(orders)?)
+            .stdout(Stdio::piped());
         let mut child = command.spawn()?;
-        let said = child.stdout.take().ok_or("the empty handler has no output")?;
+        let said = child
+            .stdout
+            .take()
+            .ok_or("the empty handler has no output")?;
         let process = Other(child);
         let mut lines = BufReader::new(tokio::process::ChildStdout::from_std(said)?).lines();
-        let line = tokio::time::timeout(READY, lines.next_line()).await.map_err(|_| "the empty handler did not start")??;
+        let line = tokio::time::timeout(READY, lines.next_line())
+            .await
+            .map_err(|_| "the empty handler did not start")??;
         let address = line.ok_or("the empty handler said nothing")?.parse()?;
-        Ok(Server { name: "empty handler", address, keys: "/openid/v1/jwks", metadata: None, process: Running::Other(process) })
+        Ok(Server {
+            name: "empty handler",
+            address,
+            keys: "/openid/v1/jwks",
+            metadata: None,
+            process: Running::Other(process),
+        })
     }
 
     /// SPIRE's provider with the same keys, or why it is not here.
@@ -102,7 +120,9 @@ impl Server {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        tokio::time::timeout(READY, ready).await.map_err(|_| "SPIRE's provider did not become ready")?;
+        tokio::time::timeout(READY, ready)
+            .await
+            .map_err(|_| "SPIRE's provider did not become ready")?;
         Ok(Ok(server))
     }
 
@@ -121,7 +141,8 @@ impl Server {
 
     /// Asks once, for the size of the answer.
     pub async fn probe(&self, ground: &Ground, path: &str) -> Outcome<Size> {
-        let mut connection = TlsConnection::open(self.address, tls_connection::trusting(&ground.ca_pem)?).await?;
+        let mut connection =
+            TlsConnection::open(self.address, tls_connection::trusting(&ground.ca_pem)?).await?;
         connection.ask(Server::request(path).as_bytes()).await
     }
 }

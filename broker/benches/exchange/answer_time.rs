@@ -22,8 +22,14 @@ impl AnswerTime {
         let at = |share: f64| {
             let last = times.len().saturating_sub(1);
             let index = (last as f64 * share).round() as usize;
-            times.get(index).map_or(0.0, |time| time.as_secs_f64() * 1e6)
+            times
+                .get(index)
+                .map_or(0.0, |time| time.as_secs_f64() * 1e6)
         };
-        AnswerTime { p50: at(0.5), p99: at(0.99), most: at(1.0) }
+        AnswerTime {
+            p50: at(0.5),
+            p99: at(0.99),
+            most: at(1.0),
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Starts this binary again as the one that sends, and reads this process's CPU time around the measured part.
+//! Starts this binary again as the one that sends, and reads this process's CPU time around the
+//! measured part.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -37,12 +38,18 @@ pub struct Turn {
 impl Turns {
     /// Starts them.
     pub async fn start(order: &Order) -> Outcome<Turns> {
-        Ok(Turns { sender: Sender::start(LOAD, order).await? })
+        Ok(Turns {
+            sender: Sender::start(LOAD, order).await?,
+        })
     }
 
     /// One turn of one load.
     pub async fn once(load: &Load) -> Outcome<Turns> {
-        Turns::start(&Order { loads: vec![load.clone()], turns: vec![0] }).await
+        Turns::start(&Order {
+            loads: vec![load.clone()],
+            turns: vec![0],
+        })
+        .await
     }
 
     /// Returns when the measured part of the next turn begins.
@@ -54,9 +61,18 @@ impl Turns {
     pub async fn end(&mut self) -> Outcome<Turn> {
         let begin = process::cpu_time();
         self.sender.expect(ENDS).await?;
-        let cpu = process::cpu_time().zip(begin).map(|(end, begin)| end.saturating_sub(begin));
-        let line = self.sender.line().await?.ok_or("the load generator ended without a result")?;
-        Ok(Turn { answered: serde_json::from_str(&line)?, cpu })
+        let cpu = process::cpu_time()
+            .zip(begin)
+            .map(|(end, begin)| end.saturating_sub(begin));
+        let line = self
+            .sender
+            .line()
+            .await?
+            .ok_or("the load generator ended without a result")?;
+        Ok(Turn {
+            answered: serde_json::from_str(&line)?,
+            cpu,
+        })
     }
 
     /// One whole turn.
@@ -76,7 +92,12 @@ impl Sender {
     /// Starts it.
     pub async fn start(argument: &str, order: &impl Serialize) -> Outcome<Sender> {
         let mut command = Command::new(std::env::current_exe()?);
-        let mut child = command.arg(argument).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
+        let mut child = command
+            .arg(argument)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
         let mut stdin = child.stdin.take().ok_or("the child has no input")?;
         stdin.write_all(&serde_json::to_vec(order)?).await?;
         drop(stdin);
@@ -94,13 +115,18 @@ impl Sender {
 
     /// Reads its result and waits for its end.
     pub async fn result<T: DeserializeOwned>(mut self) -> Outcome<T> {
-        let result = self.line().await?.ok_or("the load generator ended without a result")?;
+        let result = self
+            .line()
+            .await?
+            .ok_or("the load generator ended without a result")?;
         self.child.wait().await?;
         Ok(serde_json::from_str(&result)?)
     }
 
     /// The next line that it says; nothing at its end.
     pub async fn line(&mut self) -> Outcome<Option<String>> {
-        Ok(tokio::time::timeout(DEADLINE, self.lines.next_line()).await.map_err(|_| "the load generator did not answer in time")??)
+        Ok(tokio::time::timeout(DEADLINE, self.lines.next_line())
+            .await
+            .map_err(|_| "the load generator did not answer in time")??)
     }
 }

@@ -47,6 +47,11 @@ impl Subject {
     /// Its requests a second by those of its empty handler, round by round.
     pub fn ratio(&self, all: &[Subject]) -> Option<Spread> {
         let empty = all.get(self.empty?)?;
-        Spread::of(self.samples.iter().zip(&empty.samples).map(|(own, empty)| own.rate / empty.rate))
+        Spread::of(
+            self.samples
+                .iter()
+                .zip(&empty.samples)
+                .map(|(own, empty)| own.rate / empty.rate),
+        )
     }
 }

@@ -1,4 +1,5 @@
-//! The load generator, in a process of its own: keep-alive connections that each send their request again and again.
+//! The load generator, in a process of its own: keep-alive connections that each send their request
+//! again and again.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -62,10 +63,25 @@ pub fn main() -> Outcome<()> {
     std::io::stdin().read_to_string(&mut text)?;
     let Order { loads, turns } = serde_json::from_str(&text)?;
     let loads = Arc::new(loads);
-    // As many threads as there are cores, each with its own connections: nothing is shared while it runs.
-    let least = loads.iter().map(|load| load.connections).min().ok_or("there is nothing to send")?;
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(least);
-    let turns: Arc<Vec<Turn>> = Arc::new(turns.into_iter().map(|load| Turn { load, start: Start::of(threads) }).collect());
+    // As many threads as there are cores, each with its own connections: nothing is shared while it
+    // runs.
+    let least = loads
+        .iter()
+        .map(|load| load.connections)
+        .min()
+        .ok_or("there is nothing to send")?;
+    let threads = std::thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(least);
+    let turns: Arc<Vec<Turn>> = Arc::new(
+        turns
+            .into_iter()
+            .map(|load| Turn {
+                load,
+                start: Start::of(threads),
+            })
+            .collect(),
+    );
     let (timed, times) = mpsc::channel();
     for thread in 0..threads {
         let (loads, turns, timed) = (Arc::clone(&loads), Arc::clone(&turns), timed.clone());
@@ -80,19 +96,33 @@ pub fn main() -> Outcome<()> {
     for turn in &*turns {
         let load = loads.get(turn.load).ok_or("a turn of no load")?;
         turn.start.measure(load.warm_up, load.duration)?;
-        let of_threads = times.iter().take(threads).collect::<Outcome<Vec<Vec<Duration>>>>()?;
+        let of_threads = times
+            .iter()
+            .take(threads)
+            .collect::<Outcome<Vec<Vec<Duration>>>>()?;
         let times: Vec<Duration> = of_threads.into_iter().flatten().collect();
-        let answered = Answered { count: times.len() as u64, time: AnswerTime::of(times) };
+        let answered = Answered {
+            count: times.len() as u64,
+            time: AnswerTime::of(times),
+        };
         process::say(&format!("{}\n", serde_json::to_string(&answered)?))?;
     }
     Ok(())
 }
 
 /// One thread: connects, and in each turn waits for the others and sends until the window closes.
-fn work(loads: &[Load], turns: &[Turn], mine: &impl Fn(usize) -> bool, timed: &mpsc::Sender<Outcome<Vec<Duration>>>) -> Outcome<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+fn work(
+    loads: &[Load],
+    turns: &[Turn],
+    mine: &impl Fn(usize) -> bool,
+    timed: &mpsc::Sender<Outcome<Vec<Duration>>>,
+) -> Outcome<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
-        let opened = futures::future::try_join_all(loads.iter().map(|load| connect(load, mine))).await;
+        let opened =
+            futures::future::try_join_all(loads.iter().map(|load| connect(load, mine))).await;
         if opened.is_err()
             && let Some(first) = turns.first()
         {
@@ -101,9 +131,14 @@ fn work(loads: &[Load], turns: &[Turn], mine: &impl Fn(usize) -> bool, timed: &m
         }
         let mut connections = opened?;
         for turn in turns {
-            let (load, connections) = loads.get(turn.load).zip(connections.get_mut(turn.load)).ok_or("a turn of no load")?;
+            let (load, connections) = loads
+                .get(turn.load)
+                .zip(connections.get_mut(turn.load))
+                .ok_or("a turn of no load")?;
             let window = turn.start.ready()?;
-            let running = connections.iter_mut().map(|(index, connection)| send(load, connection, *index, window));
+            let running = connections
+                .iter_mut()
+                .map(|(index, connection)| send(load, connection, *index, window));
             let times = futures::future::try_join_all(running).await?;
             timed.send(Ok(times.into_iter().flatten().collect()))?;
         }
@@ -112,14 +147,32 @@ fn work(loads: &[Load], turns: &[Turn], mine: &impl Fn(usize) -> bool, timed: &m
 }
 
 /// Those of a load's connections that are `mine`, by their place among all of them.
-async fn connect(load: &Load, mine: &impl Fn(usize) -> bool) -> Outcome<Vec<(usize, TlsConnection)>> {
+async fn connect(
+    load: &Load,
+    mine: &impl Fn(usize) -> bool,
+) -> Outcome<Vec<(usize, TlsConnection)>> {
     let config = tls_connection::trusting(&load.ca_pem)?;
-    let open = async |index| Ok((index, TlsConnection::open(load.address, Arc::clone(&config)).await?));
-    futures::future::try_join_all((0..load.connections).filter(|index| mine(*index)).map(open)).await
+    let open = async |index| {
+        Ok((
+            index,
+            TlsConnection::open(load.address, Arc::clone(&config)).await?,
+        ))
+    };
+    futures::future::try_join_all((0..load.connections).filter(|index| mine(*index)).map(open))
+        .await
 }
 
-async fn send(load: &Load, connection: &mut TlsConnection, index: usize, window: Window) -> Outcome<Vec<Duration>> {
-    let request = load.requests.get(index % load.requests.len().max(1)).ok_or("there is nothing to send")?.as_bytes();
+async fn send(
+    load: &Load,
+    connection: &mut TlsConnection,
+    index: usize,
+    window: Window,
+) -> Outcome<Vec<Duration>> {
+    let request = load
+        .requests
+        .get(index % load.requests.len().max(1))
+        .ok_or("there is nothing to send")?
+        .as_bytes();
     let mut times = Vec::new();
     loop {
         let sent = process::now();
@@ -128,7 +181,8 @@ async fn send(load: &Load, connection: &mut TlsConnection, index: usize, window:
         }
         connection.ask(request).await?;
         let answered = process::now();
-        // Whenever it was sent: what is under way when a short turn begins would be missed, and the more of it the slower the answers are.
+        // Whenever it was sent: what is under way when a short turn begins would be missed, and the
+        // more of it the slower the answers are.
         if (window.from..=window.until).contains(&answered) {
             times.push(answered - sent);
         }

@@ -1,6 +1,8 @@
-//! How often the hub is asked, on simulated time: a self caller and a delegated caller, each asking every five seconds.
+//! How often the hub is asked, on simulated time: a self caller and a delegated caller, each asking
+//! every five seconds.
 //!
-//! The parts are the broker's own; time, the hub's answers and the audit log are replaced, so that a day takes a second.
+//! The parts are the broker's own; time, the hub's answers and the audit log are replaced, so that
+//! a day takes a second.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -68,9 +70,16 @@ pub struct HubLoad {
     pub canary: u64,
 }
 
-/// Simulates each caller on a broker of its own, in one thread, so that nothing overtakes simulated time.
+/// Simulates each caller on a broker of its own, in one thread, so that nothing overtakes simulated
+/// time.
 pub async fn measure() -> Outcome<Vec<HubLoad>> {
-    tokio::task::spawn_blocking(|| tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(simulate_all())).await?
+    tokio::task::spawn_blocking(|| {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?
+            .block_on(simulate_all())
+    })
+    .await?
 }
 
 async fn simulate_all() -> Outcome<Vec<HubLoad>> {
@@ -82,27 +91,46 @@ async fn simulate_all() -> Outcome<Vec<HubLoad>> {
     Ok(loads)
 }
 
-async fn simulate(caller: &'static str, account: &str, lifetime: &'static str, lifetime_seconds: u64) -> Outcome<HubLoad> {
+async fn simulate(
+    caller: &'static str,
+    account: &str,
+    lifetime: &'static str,
+    lifetime_seconds: u64,
+) -> Outcome<HubLoad> {
     let clock = Arc::new(SimulatedClock::start());
     let hub_clock = Arc::clone(&clock);
-    let options = HubOptions { clock: Arc::new(move || hub_clock.now().wall), ..HubOptions::default() };
+    let options = HubOptions {
+        clock: Arc::new(move || hub_clock.now().wall),
+        ..HubOptions::default()
+    };
     let ground = Ground::prepare(options).await?;
     let world = World::new(ground, Arc::clone(&clock), lifetime).await?;
-    // A caller's token of a day and more: kubelet's would be renewed, and each new one is reviewed once more.
-    let token = world.hub.ground.hub.token("tenant-a", account, CALLER_AUDIENCE, Duration::from_secs((HOURS + 1) * 3600))?;
+    // A caller's token of a day and more: kubelet's would be renewed, and each new one is reviewed
+    // once more.
+    let token = world.hub.ground.hub.token(
+        "tenant-a",
+        account,
+        CALLER_AUDIENCE,
+        Duration::from_secs((HOURS + 1) * 3600),
+    )?;
     let (mut asked, live, mint) = (0, Arc::clone(&world.live), world.mint.clone());
     for second in 0..HOURS * 3600 {
         clock.set(second);
         if second % RENEWS_EVERY == 0 {
             let policy = world.policy.reader().current();
             mint.renew_due(|grant| authorise::still_holds(&policy, &*live, grant).is_ok());
-            // A renewal runs in tasks of its own that wait for nothing but each other: some turns later it is done.
+            // A renewal runs in tasks of its own that wait for nothing but each other: some turns
+            // later it is done.
             for _ in 0..8 {
                 tokio::task::yield_now().await;
             }
         }
         if second % ASKS_EVERY == 0 {
-            world.broker.hand_out(&request(&token)?).await.map_err(|refusal| format!("refused: {:?}", refusal.reason))?;
+            world
+                .broker
+                .hand_out(&request(&token)?)
+                .await
+                .map_err(|refusal| format!("refused: {:?}", refusal.reason))?;
             asked += 1;
         }
     }
@@ -166,7 +194,13 @@ impl World {
         let (metrics, random) = (Metrics::default(), Arc::new(SystemRandomness::default()));
         let canary = account("keyferry-system", "keyferry-canary")?;
         let published = publisher.reader();
-        let guard = AudienceGuard::new(Arc::clone(&asked), Arc::clone(&clock), Arc::clone(&live), publisher.clone(), canary);
+        let guard = AudienceGuard::new(
+            Arc::clone(&asked),
+            Arc::clone(&clock),
+            Arc::clone(&live),
+            publisher.clone(),
+            canary,
+        );
         let mint = Mint::new(MintParts {
             hub: Arc::clone(&asked),
             publisher: publisher.clone(),
@@ -182,14 +216,24 @@ impl World {
             audience: Audience::new(CALLER_AUDIENCE)?,
             require_pod_bound: false,
             max_stale,
-            new_callers: NewCallerLimits { per_address: None, per_namespace: None },
+            new_callers: NewCallerLimits {
+                per_address: None,
+                per_namespace: None,
+            },
         };
         let broker = Broker::new(BrokerParts {
             policy: policy.reader(),
             live: Arc::clone(&live),
             published,
             targets: targets.reader(),
-            authenticator: Authenticator::new(Arc::clone(&asked), publisher, Arc::clone(&clock), metrics.clone(), [7; 32], callers.clone()),
+            authenticator: Authenticator::new(
+                Arc::clone(&asked),
+                publisher,
+                Arc::clone(&clock),
+                metrics.clone(),
+                [7; 32],
+                callers.clone(),
+            ),
             delegations: Delegations::new(asked, Arc::clone(&clock), metrics.clone(), max_stale),
             mint: mint.clone(),
             audit: Arc::new(NoLog),
@@ -198,20 +242,37 @@ impl World {
             metrics,
             callers,
         });
-        Ok(World { hub, broker, mint, live, policy })
+        Ok(World {
+            hub,
+            broker,
+            mint,
+            live,
+            policy,
+        })
     }
 }
 
 fn configuration(ground: &Ground, lifetime: &str) -> Outcome<config::Configuration> {
-    let mut objects = policy::target("prod", lifetime, &["tenant-a".to_owned()], &["reconciler".to_owned()]);
+    let mut objects = policy::target(
+        "prod",
+        lifetime,
+        &["tenant-a".to_owned()],
+        &["reconciler".to_owned()],
+    );
     objects += &policy::access("tenant-a", "prod", "prod", "reconciler", &["robot"]);
     ground.configure(&objects)?;
-    Ok(config::read(&std::fs::read_to_string(ground.file("config.yaml"))?)?)
+    Ok(config::read(&std::fs::read_to_string(
+        ground.file("config.yaml"),
+    )?)?)
 }
 
 /// What the watches would have seen.
 fn fill(ground: &Ground, live: &LiveObjects) -> Outcome<()> {
-    for (namespace, name) in [("keyferry-system", "keyferry-canary"), ("tenant-a", "reconciler"), ("tenant-a", "robot")] {
+    for (namespace, name) in [
+        ("keyferry-system", "keyferry-canary"),
+        ("tenant-a", "reconciler"),
+        ("tenant-a", "robot"),
+    ] {
         let uid = ground.hub.add_service_account(namespace, name);
         live.set_service_account(account(namespace, name)?, Some(Uid::new(uid)?));
         live.set_namespace(Namespace::new(namespace)?, Some(Default::default()));
@@ -222,10 +283,21 @@ fn fill(ground: &Ground, live: &LiveObjects) -> Outcome<()> {
 }
 
 fn ready(policy: &Policy) -> HashMap<ObjectName, TargetState> {
-    let state = |generation| TargetState { generation, readiness: Readiness::Ready(None), client_certificate: false };
-    policy.targets.values().map(|target| (target.name.clone(), state(target.generation))).collect()
+    let state = |generation| TargetState {
+        generation,
+        readiness: Readiness::Ready(None),
+        client_certificate: false,
+    };
+    policy
+        .targets
+        .values()
+        .map(|target| (target.name.clone(), state(target.generation)))
+        .collect()
 }
 
 fn account(namespace: &str, name: &str) -> Outcome<ServiceAccount> {
-    Ok(ServiceAccount { namespace: Namespace::new(namespace)?, name: ObjectName::new(name)? })
+    Ok(ServiceAccount {
+        namespace: Namespace::new(namespace)?,
+        name: ObjectName::new(name)?,
+    })
 }

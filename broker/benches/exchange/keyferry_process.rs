@@ -13,9 +13,20 @@ impl Keyferry {
     /// `keyferry serve` by the files of the ground; ready when it comes back.
     pub async fn start(ground: &Ground, ports: Ports) -> Outcome<Keyferry> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_keyferry"));
-        command.arg("serve").arg("--config").arg(ground.file("config.yaml"));
-        command.arg("--kubeconfig").arg(ground.file("hub.kubeconfig"));
-        let keyferry = Keyferry(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
+        command
+            .arg("serve")
+            .arg("--config")
+            .arg(ground.file("config.yaml"));
+        command
+            .arg("--kubeconfig")
+            .arg(ground.file("hub.kubeconfig"));
+        let keyferry = Keyferry(
+            command
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()?,
+        );
         ground.until_ready(ports).await?;
         Ok(keyferry)
     }

@@ -1,4 +1,5 @@
-//! Resident memory of a `keyferry serve` process of its own: idle, and for each token that it holds.
+//! Resident memory of a `keyferry serve` process of its own: idle, and for each token that it
+//! holds.
 
 use std::time::Duration;
 
@@ -11,13 +12,16 @@ use super::process;
 use super::stage::{self, Ground};
 use crate::Outcome;
 
-/// Each namespace comes to hold `TARGETS * GENERATIONS` tokens and one more: no more than it may (1,000).
+/// Each namespace comes to hold `TARGETS * GENERATIONS` tokens and one more: no more than it may
+/// (1,000).
 const NAMESPACES: usize = 5;
 const TARGETS: usize = 100;
-/// Each time its ServiceAccounts are made anew, a namespace holds another hundred tokens under the same few objects of the file: what
-/// the reading of a large file leaves behind in the allocator would otherwise be weighed against the tokens.
+/// Each time its ServiceAccounts are made anew, a namespace holds another hundred tokens under the
+/// same few objects of the file: what the reading of a large file leaves behind in the allocator
+/// would otherwise be weighed against the tokens.
 const GENERATIONS: usize = 9;
-/// The first generations are not counted: with them come connections, buffers, the check of each audience and the allocator's holes.
+/// The first generations are not counted: with them come connections, buffers, the check of each
+/// audience and the allocator's holes.
 const UNCOUNTED: usize = 2;
 /// Requests under way at once while the cache is filled.
 const AT_ONCE: usize = 16;
@@ -46,24 +50,46 @@ pub struct Memory {
 pub async fn measure() -> Outcome<Memory> {
     let idle_kib = idle().await?;
     let ground = Ground::prepare(HubOptions::default()).await?;
-    let names = |what: &str, count: usize| (0..count).map(|index| format!("{what}-{index}")).collect::<Vec<String>>();
+    let names = |what: &str, count: usize| {
+        (0..count)
+            .map(|index| format!("{what}-{index}"))
+            .collect::<Vec<String>>()
+    };
     let (namespaces, targets) = (names("tenant", NAMESPACES), names("target", TARGETS));
-    let mut objects: String = targets.iter().map(|target| policy::target(target, "1h", &namespaces, &["reconciler".to_owned()])).collect();
+    let mut objects: String = targets
+        .iter()
+        .map(|target| policy::target(target, "1h", &namespaces, &["reconciler".to_owned()]))
+        .collect();
     for namespace in &namespaces {
         ground.hub.add_service_account(namespace, "reconciler");
-        objects.extend(targets.iter().map(|target| policy::access(namespace, target, target, "reconciler", &[])));
+        objects.extend(
+            targets
+                .iter()
+                .map(|target| policy::access(namespace, target, target, "reconciler", &[])),
+        );
     }
     let ports = ground.configure(&objects)?;
     let keyferry = Keyferry::start(&ground, ports).await?;
     tokio::time::sleep(REST).await;
     let idle_with_policy_kib = process::resident_kib(keyferry.id());
-    let (client, url) = (ground.client()?, format!("https://127.0.0.1:{}/v1/token", ports.api));
-    let token_bytes = token_bytes(&client, &url, ground.form("tenant-0", "reconciler", "target-0")?).await?;
+    let (client, url) = (
+        ground.client()?,
+        format!("https://127.0.0.1:{}/v1/token", ports.api),
+    );
+    let token_bytes = token_bytes(
+        &client,
+        &url,
+        ground.form("tenant-0", "reconciler", "target-0")?,
+    )
+    .await?;
     for _ in 0..UNCOUNTED {
         hold_a_generation(&ground, &client, &url, &namespaces, &targets).await?;
     }
     tokio::time::sleep(REST).await;
-    let (before, minted) = (process::resident_kib(keyferry.id()), ground.hub.token_requests());
+    let (before, minted) = (
+        process::resident_kib(keyferry.id()),
+        ground.hub.token_requests(),
+    );
     for _ in UNCOUNTED..GENERATIONS {
         hold_a_generation(&ground, &client, &url, &namespaces, &targets).await?;
     }
@@ -73,13 +99,28 @@ pub async fn measure() -> Outcome<Memory> {
     if ground.hub.token_requests() - minted != tokens as u64 {
         return Err("some tokens were not minted, so they cannot be weighed".into());
     }
-    let bytes_per_token = before.zip(after).map(|(before, after)| after.saturating_sub(before) as f64 * 1024.0 / tokens as f64);
+    let bytes_per_token = before
+        .zip(after)
+        .map(|(before, after)| after.saturating_sub(before) as f64 * 1024.0 / tokens as f64);
     let objects = TARGETS + NAMESPACES * TARGETS;
-    Ok(Memory { idle_kib, idle_with_policy_kib, objects, tokens, token_bytes, bytes_per_token })
+    Ok(Memory {
+        idle_kib,
+        idle_with_policy_kib,
+        objects,
+        tokens,
+        token_bytes,
+        bytes_per_token,
+    })
 }
 
 /// Makes every ServiceAccount anew and fetches a token of each for each target.
-async fn hold_a_generation(ground: &Ground, client: &reqwest::Client, url: &str, namespaces: &[String], targets: &[String]) -> Outcome<()> {
+async fn hold_a_generation(
+    ground: &Ground,
+    client: &reqwest::Client,
+    url: &str,
+    namespaces: &[String],
+    targets: &[String],
+) -> Outcome<()> {
     let mut forms = Vec::new();
     for namespace in namespaces {
         ground.hub.recreate_service_account(namespace, "reconciler");
@@ -91,7 +132,9 @@ async fn hold_a_generation(ground: &Ground, client: &reqwest::Client, url: &str,
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(SEEN, seen).await.map_err(|_| "the broker did not see a ServiceAccount that was made anew")?;
+        tokio::time::timeout(SEEN, seen)
+            .await
+            .map_err(|_| "the broker did not see a ServiceAccount that was made anew")?;
         forms.extend(of_namespace);
     }
     ask_all(client, url, forms).await
@@ -100,17 +143,28 @@ async fn hold_a_generation(ground: &Ground, client: &reqwest::Client, url: &str,
 async fn idle() -> Outcome<Option<u64>> {
     let ground = Ground::prepare(HubOptions::default()).await?;
     ground.hub.add_service_account("tenant-0", "reconciler");
-    let objects = policy::target("target-0", "1h", &["tenant-0".to_owned()], &["reconciler".to_owned()]);
-    let ports = ground.configure(&(objects + &policy::access("tenant-0", "target-0", "target-0", "reconciler", &[])))?;
+    let objects = policy::target(
+        "target-0",
+        "1h",
+        &["tenant-0".to_owned()],
+        &["reconciler".to_owned()],
+    );
+    let ports = ground.configure(
+        &(objects + &policy::access("tenant-0", "target-0", "target-0", "reconciler", &[])),
+    )?;
     let keyferry = Keyferry::start(&ground, ports).await?;
     tokio::time::sleep(REST).await;
     Ok(process::resident_kib(keyferry.id()))
 }
 
-/// One caller's token for each namespace, so that callers weigh little beside what is minted for them.
+/// One caller's token for each namespace, so that callers weigh little beside what is minted for
+/// them.
 fn forms_of(ground: &Ground, namespace: &str, targets: &[String]) -> Outcome<Vec<String>> {
     let one = ground.form(namespace, "reconciler", "ACCESS")?;
-    Ok(targets.iter().map(|target| one.replace("ACCESS", target)).collect())
+    Ok(targets
+        .iter()
+        .map(|target| one.replace("ACCESS", target))
+        .collect())
 }
 
 async fn ask_all(client: &reqwest::Client, url: &str, forms: Vec<String>) -> Outcome<()> {
@@ -119,8 +173,13 @@ async fn ask_all(client: &reqwest::Client, url: &str, forms: Vec<String>) -> Out
 }
 
 async fn token_bytes(client: &reqwest::Client, url: &str, form: String) -> Outcome<usize> {
-    let request = client.post(url).header("content-type", "application/x-www-form-urlencoded").body(form);
+    let request = client
+        .post(url)
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(form);
     let answer: serde_json::Value = serde_json::from_str(&request.send().await?.text().await?)?;
-    let token = answer.get("access_token").and_then(serde_json::Value::as_str);
+    let token = answer
+        .get("access_token")
+        .and_then(serde_json::Value::as_str);
     Ok(token.ok_or("an exchange gave no token")?.len())
 }

@@ -1,4 +1,5 @@
-//! Bar charts as SVG, drawn by hand: one bar for each subject, with a line from the least to the most.
+//! Bar charts as SVG, drawn by hand: one bar for each subject, with a line from the least to the
+//! most.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -26,10 +27,19 @@ pub fn write_all(folder: &Path, figures: &Figures) -> Outcome<()> {
     let bars = |of: fn(&super::throughput::Subject) -> Option<Spread>| {
         let bar = |subject| Some((subject, of(subject)?));
         let bars = figures.throughput.iter().filter_map(bar);
-        bars.map(|(subject, spread)| (subject.name, spread, subject.empty.is_none())).collect::<Vec<_>>()
+        bars.map(|(subject, spread)| (subject.name, spread, subject.empty.is_none()))
+            .collect::<Vec<_>>()
     };
-    let rates = Chart { title: "Requests a second, 64 connections (more is better)", bars: bars(|it| it.rate()), decimals: 0 };
-    let cpu = Chart { title: "Server CPU microseconds a request (less is better)", bars: bars(|it| it.cpu()), decimals: 1 };
+    let rates = Chart {
+        title: "Requests a second, 64 connections (more is better)",
+        bars: bars(|it| it.rate()),
+        decimals: 0,
+    };
+    let cpu = Chart {
+        title: "Server CPU microseconds a request (less is better)",
+        bars: bars(|it| it.cpu()),
+        decimals: 1,
+    };
     std::fs::write(folder.join("requests.svg"), rates.svg())?;
     if !cpu.bars.is_empty() {
         std::fs::write(folder.join("cpu.svg"), cpu.svg())?;
@@ -40,7 +50,11 @@ pub fn write_all(folder: &Path, figures: &Figures) -> Outcome<()> {
 impl Chart<'_> {
     fn svg(&self) -> String {
         let height = TOP + STEP * self.bars.len() as f64 + 12.0;
-        let most = self.bars.iter().map(|(_, spread, _)| spread.most).fold(f64::MIN_POSITIVE, f64::max);
+        let most = self
+            .bars
+            .iter()
+            .map(|(_, spread, _)| spread.most)
+            .fold(f64::MIN_POSITIVE, f64::max);
         let length = |value: f64| value / most * (WIDTH - LABELS - VALUES);
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" font-size=\"14\">\n\
@@ -49,7 +63,10 @@ impl Chart<'_> {
             self.title
         );
         for (index, (name, spread, is_empty)) in self.bars.iter().enumerate() {
-            let (top, colour) = (TOP + STEP * index as f64, if *is_empty { "#8c959f" } else { "#0969da" });
+            let (top, colour) = (
+                TOP + STEP * index as f64,
+                if *is_empty { "#8c959f" } else { "#0969da" },
+            );
             let (middle, text) = (top + BAR / 2.0, top + BAR / 2.0 + 5.0);
             let (least, most) = (LABELS + length(spread.least), LABELS + length(spread.most));
             let value = format!("{:.*}", self.decimals, spread.median);

@@ -26,14 +26,22 @@ impl Ports {
             *port = listener?.local_addr()?.port();
         }
         let [discovery, api, health] = ports;
-        Ok(Ports { discovery, api, health })
+        Ok(Ports {
+            discovery,
+            api,
+            health,
+        })
     }
 }
 
 /// The head: listeners on loopback, the audit log in a file.
 pub fn server(folder: &Path, ports: Ports) -> String {
     let folder = folder.display();
-    let Ports { discovery, api, health } = ports;
+    let Ports {
+        discovery,
+        api,
+        health,
+    } = ports;
     let tls = format!("tls: {{certFile: {folder}/tls.crt, keyFile: {folder}/tls.key}}");
     format!(
         "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\npublicURL: https://127.0.0.1:{discovery}\n\
@@ -43,8 +51,14 @@ pub fn server(folder: &Path, ports: Ports) -> String {
     )
 }
 
-/// A TargetCluster whose tokens live for `lifetime`, allowed to these ServiceAccounts of these namespaces.
-pub fn target(name: &str, lifetime: &str, namespaces: &[String], service_accounts: &[String]) -> String {
+/// A TargetCluster whose tokens live for `lifetime`, allowed to these ServiceAccounts of these
+/// namespaces.
+pub fn target(
+    name: &str,
+    lifetime: &str,
+    namespaces: &[String],
+    service_accounts: &[String],
+) -> String {
     format!(
         "---\napiVersion: keyferry.dev/v1alpha1\nkind: TargetCluster\nmetadata: {{name: {name}}}\nspec:\n  \
          address: https://{name}.example.com\n  audience: https://{name}.example.com\n  tokenLifetime: {{default: {lifetime}}}\n  \
@@ -55,7 +69,13 @@ pub fn target(name: &str, lifetime: &str, namespaces: &[String], service_account
 }
 
 /// A TargetAccess of `namespace`, for `callers` too.
-pub fn access(namespace: &str, name: &str, target: &str, service_account: &str, callers: &[&str]) -> String {
+pub fn access(
+    namespace: &str,
+    name: &str,
+    target: &str,
+    service_account: &str,
+    callers: &[&str],
+) -> String {
     let mut text = format!(
         "---\napiVersion: keyferry.dev/v1alpha1\nkind: TargetAccess\nmetadata: {{name: {name}, namespace: {namespace}}}\nspec:\n  \
          targetClusterRef: {{name: {target}}}\n  serviceAccountName: {service_account}\n"

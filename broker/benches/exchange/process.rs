@@ -14,7 +14,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The machine's clock; benchmarks have nobody who would pass it in.
-#[allow(clippy::disallowed_methods, reason = "this is the one place that reads the clock for the benchmarks")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "this is the one place that reads the clock for the benchmarks"
+)]
 pub fn now() -> Instant {
     Instant::now()
 }
@@ -27,7 +30,8 @@ pub fn cpu_time() -> Option<Duration> {
 /// The same of any process.
 pub fn cpu_time_of(pid: u32) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the program may hold anything, so fields are counted from its end: utime is the 14th, stime the 15th.
+    // The name of the program may hold anything, so fields are counted from its end: utime is the
+    // 14th, stime the 15th.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
     Some(Duration::from_secs_f64(ticks as f64 / TICKS_PER_SECOND))
@@ -36,20 +40,40 @@ pub fn cpu_time_of(pid: u32) -> Option<Duration> {
 /// Resident memory of a process in KiB.
 pub fn resident_kib(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.trim().trim_end_matches("kB").trim().parse().ok()
 }
 
 /// The machine in general words, and how busy it already was.
 pub fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let memory = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let kib: f64 = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.trim().trim_end_matches("kB").trim().parse().ok()?;
-        Some(format!("{:.0} GiB, ", kib / 1024.0 / 1024.0))
-    });
+    let memory = std::fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| {
+            let kib: f64 = text
+                .lines()
+                .find_map(|line| line.strip_prefix("MemTotal:"))?
+                .trim()
+                .trim_end_matches("kB")
+                .trim()
+                .parse()
+                .ok()?;
+            Some(format!("{:.0} GiB, ", kib / 1024.0 / 1024.0))
+        });
     let load = std::fs::read_to_string("/proc/loadavg").ok();
-    let load = load.and_then(|text| text.split_whitespace().next().map(|one| format!("; load average when it began: {one}")));
-    format!("{cores} cores, {}{}{}", memory.unwrap_or_default(), std::env::consts::OS, load.unwrap_or_default())
+    let load = load.and_then(|text| {
+        text.split_whitespace()
+            .next()
+            .map(|one| format!("; load average when it began: {one}"))
+    });
+    format!(
+        "{cores} cores, {}{}{}",
+        memory.unwrap_or_default(),
+        std::env::consts::OS,
+        load.unwrap_or_default()
+    )
 }
 
 /// Writes to standard output.

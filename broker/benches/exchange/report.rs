@@ -22,14 +22,27 @@ fn render(figures: &Figures, table: impl Fn(&Table) -> String) -> String {
         ("Memory", memory(figures)),
         ("Load on the hub", hub_load(figures)),
     ];
-    let sections: Vec<String> = sections.iter().map(|(title, section)| format!("### {title}\n\n{}", table(section))).collect();
+    let sections: Vec<String> = sections
+        .iter()
+        .map(|(title, section)| format!("### {title}\n\n{}", table(section)))
+        .collect();
     format!("{}\n\n{}", figures.machine, sections.join("\n"))
 }
 
 fn throughput(figures: &Figures) -> Table {
-    let head = vec!["answer", "bytes", "requests/s", "p50 us", "p99 us", "server CPU us", "of the empty handler: min / median / max"];
+    let head = vec![
+        "answer",
+        "bytes",
+        "requests/s",
+        "p50 us",
+        "p99 us",
+        "server CPU us",
+        "of the empty handler: min / median / max",
+    ];
     let row = |subject: &super::throughput::Subject| {
-        let middle = |spread: Option<Spread>| spread.map_or("-".to_owned(), |spread| format!("{:.0}", spread.median));
+        let middle = |spread: Option<Spread>| {
+            spread.map_or("-".to_owned(), |spread| format!("{:.0}", spread.median))
+        };
         let ratio = subject.ratio(&figures.throughput);
         vec![
             subject.name.to_owned(),
@@ -37,11 +50,23 @@ fn throughput(figures: &Figures) -> Table {
             middle(subject.rate()),
             middle(subject.p50()),
             middle(subject.p99()),
-            subject.cpu().map_or("-".to_owned(), |cpu| format!("{:.1}", cpu.median)),
-            ratio.map_or("-".to_owned(), |it| format!("{} / {} / {}", percent(it.least), percent(it.median), percent(it.most))),
+            subject
+                .cpu()
+                .map_or("-".to_owned(), |cpu| format!("{:.1}", cpu.median)),
+            ratio.map_or("-".to_owned(), |it| {
+                format!(
+                    "{} / {} / {}",
+                    percent(it.least),
+                    percent(it.median),
+                    percent(it.most)
+                )
+            }),
         ]
     };
-    Table { head, rows: figures.throughput.iter().map(row).collect() }
+    Table {
+        head,
+        rows: figures.throughput.iter().map(row).collect(),
+    }
 }
 
 fn percent(share: f64) -> String {
@@ -50,7 +75,11 @@ fn percent(share: f64) -> String {
 
 fn stampede(figures: &Figures) -> Table {
     let it = &figures.stampede;
-    let answers: Vec<String> = it.answers.iter().map(|(status, count)| format!("{count} x {status}")).collect();
+    let answers: Vec<String> = it
+        .answers
+        .iter()
+        .map(|(status, count)| format!("{count} x {status}"))
+        .collect();
     let row = vec![
         format!("{} callers, {} tokens, one key", it.callers, it.tokens),
         answers.join(", "),
@@ -59,7 +88,17 @@ fn stampede(figures: &Figures) -> Table {
         format!("{:.0}", it.time.p50 / 1e3),
         format!("{:.0}", it.time.most / 1e3),
     ];
-    Table { head: vec!["all at once", "answers", "TokenRequests", "TokenReviews", "half by ms", "last at ms"], rows: vec![row] }
+    Table {
+        head: vec![
+            "all at once",
+            "answers",
+            "TokenRequests",
+            "TokenReviews",
+            "half by ms",
+            "last at ms",
+        ],
+        rows: vec![row],
+    }
 }
 
 fn slow_mint(figures: &Figures) -> Table {
@@ -69,27 +108,58 @@ fn slow_mint(figures: &Figures) -> Table {
             format!("round {}", index + 1),
             format!("{:.0} / {:.0}", without.p50, without.p99),
             format!("{:.0} / {:.0}", with.p50, with.p99),
-            format!("{:+.0} / {:+.0}", with.p50 - without.p50, with.p99 - without.p99),
+            format!(
+                "{:+.0} / {:+.0}",
+                with.p50 - without.p50,
+                with.p99 - without.p99
+            ),
             format!("{:.0}", round.slow.as_secs_f64() * 1e3),
         ]
     });
-    let head = vec!["warm hits", "alone: p50 / p99 us", "beside it: p50 / p99 us", "difference us", "the slow caller waited ms"];
-    Table { head, rows: rows.collect() }
+    let head = vec![
+        "warm hits",
+        "alone: p50 / p99 us",
+        "beside it: p50 / p99 us",
+        "difference us",
+        "the slow caller waited ms",
+    ];
+    Table {
+        head,
+        rows: rows.collect(),
+    }
 }
 
 fn memory(figures: &Figures) -> Table {
     let it = &figures.memory;
-    let mib = |kib: Option<u64>| kib.map_or("-".to_owned(), |kib| format!("{:.1} MiB", kib as f64 / 1024.0));
-    let beyond = it.bytes_per_token.map(|bytes| bytes - it.token_bytes as f64);
+    let mib = |kib: Option<u64>| {
+        kib.map_or("-".to_owned(), |kib| {
+            format!("{:.1} MiB", kib as f64 / 1024.0)
+        })
+    };
+    let beyond = it
+        .bytes_per_token
+        .map(|bytes| bytes - it.token_bytes as f64);
     let rows = vec![
-        vec!["RSS of an idle `keyferry serve`, one target and one access".to_owned(), mib(it.idle_kib)],
-        vec![format!("RSS of an idle one with {} objects in its file", it.objects), mib(it.idle_with_policy_kib)],
         vec![
-            format!("RSS for each of {} tokens more, beyond the token's own {} bytes", it.tokens, it.token_bytes),
+            "RSS of an idle `keyferry serve`, one target and one access".to_owned(),
+            mib(it.idle_kib),
+        ],
+        vec![
+            format!("RSS of an idle one with {} objects in its file", it.objects),
+            mib(it.idle_with_policy_kib),
+        ],
+        vec![
+            format!(
+                "RSS for each of {} tokens more, beyond the token's own {} bytes",
+                it.tokens, it.token_bytes
+            ),
             beyond.map_or("-".to_owned(), |bytes| format!("{bytes:.0} bytes")),
         ],
     ];
-    Table { head: vec!["what", "weight"], rows }
+    Table {
+        head: vec!["what", "weight"],
+        rows,
+    }
 }
 
 fn hub_load(figures: &Figures) -> Table {
@@ -115,5 +185,8 @@ fn hub_load(figures: &Figures) -> Table {
         "TokenRequests per lifetime",
         "canary calls/h and audience",
     ];
-    Table { head, rows: rows.collect() }
+    Table {
+        head,
+        rows: rows.collect(),
+    }
 }

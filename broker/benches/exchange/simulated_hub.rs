@@ -28,9 +28,15 @@ pub struct SimulatedClock {
 
 impl SimulatedClock {
     /// A clock that begins now.
-    #[allow(clippy::disallowed_methods, reason = "simulated time has to begin somewhere")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "simulated time has to begin somewhere"
+    )]
     pub fn start() -> SimulatedClock {
-        SimulatedClock { begin: Timestamp::now(), elapsed: AtomicU64::new(0) }
+        SimulatedClock {
+            begin: Timestamp::now(),
+            elapsed: AtomicU64::new(0),
+        }
     }
 
     /// Sets how much later it is.
@@ -42,8 +48,13 @@ impl SimulatedClock {
 impl Clock for SimulatedClock {
     fn now(&self) -> Moment {
         let elapsed = Duration::from_secs(self.elapsed.load(Ordering::Relaxed));
-        let wall = SignedDuration::try_from(elapsed).ok().and_then(|elapsed| self.begin.checked_add(elapsed).ok());
-        Moment { wall: wall.unwrap_or(Timestamp::MAX), mono: elapsed }
+        let wall = SignedDuration::try_from(elapsed)
+            .ok()
+            .and_then(|elapsed| self.begin.checked_add(elapsed).ok());
+        Moment {
+            wall: wall.unwrap_or(Timestamp::MAX),
+            mono: elapsed,
+        }
     }
 }
 
@@ -66,7 +77,14 @@ impl CountingHub {
     /// A hub that was asked nothing yet.
     pub fn new(ground: Ground, clock: Arc<SimulatedClock>) -> CountingHub {
         let zero = AtomicU64::default;
-        CountingHub { ground, clock, token_requests: zero(), token_reviews: zero(), access_reviews: zero(), canary: zero() }
+        CountingHub {
+            ground,
+            clock,
+            token_requests: zero(),
+            token_reviews: zero(),
+            access_reviews: zero(),
+            canary: zero(),
+        }
     }
 }
 
@@ -78,13 +96,27 @@ impl Hub for CountingHub {
         lifetime: Duration,
     ) -> BoxFuture<'a, Result<MintAnswer, HubError>> {
         let ServiceAccount { namespace, name } = &identity.account;
-        let counter = if name.as_str() == "keyferry-canary" { &self.canary } else { &self.token_requests };
+        let counter = if name.as_str() == "keyferry-canary" {
+            &self.canary
+        } else {
+            &self.token_requests
+        };
         counter.fetch_add(1, Ordering::Relaxed);
-        let token = self.ground.hub.token(namespace.as_str(), name.as_str(), audience.as_str(), lifetime);
-        let expires_at = SignedDuration::try_from(lifetime).ok().and_then(|lifetime| self.clock.now().wall.checked_add(lifetime).ok());
+        let token = self.ground.hub.token(
+            namespace.as_str(),
+            name.as_str(),
+            audience.as_str(),
+            lifetime,
+        );
+        let expires_at = SignedDuration::try_from(lifetime)
+            .ok()
+            .and_then(|lifetime| self.clock.now().wall.checked_add(lifetime).ok());
         Box::pin(async move {
             let token = token.map_err(|error| HubError::Refused(error.to_string()))?;
-            Ok(MintAnswer { token, expires_at: expires_at.unwrap_or(Timestamp::MAX) })
+            Ok(MintAnswer {
+                token,
+                expires_at: expires_at.unwrap_or(Timestamp::MAX),
+            })
         })
     }
 
@@ -100,19 +132,33 @@ impl Hub for CountingHub {
                 return Ok(TokenReviewAnswer::default());
             };
             self.token_reviews.fetch_add(1, Ordering::Relaxed);
-            let jwt = UnverifiedJwt::parse(token.expose_secret()).map_err(|_| HubError::Unreadable("a TokenReview"))?;
-            let text = |value: Option<&serde_json::Value>| value.and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
+            let jwt = UnverifiedJwt::parse(token.expose_secret())
+                .map_err(|_| HubError::Unreadable("a TokenReview"))?;
+            let text = |value: Option<&serde_json::Value>| {
+                value
+                    .and_then(serde_json::Value::as_str)
+                    .unwrap_or_default()
+                    .to_owned()
+            };
             let kubernetes = jwt.claims().get("kubernetes.io");
             let user = ReviewedUser {
                 username: text(jwt.claims().get("sub")),
                 uid: text(kubernetes.and_then(|claim| claim.pointer("/serviceaccount/uid"))),
                 ..ReviewedUser::default()
             };
-            Ok(TokenReviewAnswer { authenticated: true, audiences: vec![audience.to_string()], user })
+            Ok(TokenReviewAnswer {
+                authenticated: true,
+                audiences: vec![audience.to_string()],
+                user,
+            })
         })
     }
 
-    fn access_review<'a>(&'a self, _: &'a ReviewedUser, _: &'a ServiceAccount) -> BoxFuture<'a, Result<bool, HubError>> {
+    fn access_review<'a>(
+        &'a self,
+        _: &'a ReviewedUser,
+        _: &'a ServiceAccount,
+    ) -> BoxFuture<'a, Result<bool, HubError>> {
         self.access_reviews.fetch_add(1, Ordering::Relaxed);
         Box::pin(async { Ok(true) })
     }

@@ -33,8 +33,12 @@ pub async fn measure(stage: &Stage) -> Outcome<Vec<Round>> {
     let requests = (0..CONNECTIONS)
         .map(|_| {
             let form = stage.ground.form(TENANT, SELF, "warm")?;
-            let head = "POST /v1/token HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/x-www-form-urlencoded\r\n";
-            Ok(format!("{head}content-length: {}\r\n\r\n{form}", form.len()))
+            let head = "POST /v1/token HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: \
+                application/x-www-form-urlencoded\r\n";
+            Ok(format!(
+                "{head}content-length: {}\r\n\r\n{form}",
+                form.len()
+            ))
         })
         .collect::<Outcome<Vec<String>>>()?;
     let load = Load {
@@ -50,15 +54,26 @@ pub async fn measure(stage: &Stage) -> Outcome<Vec<Round>> {
     for index in 0..COLD {
         let without = Turns::once(&load).await?.next().await?.answered.time;
         let (with, slow) = beside_a_slow_mint(stage, &load, &format!("slow-{index}")).await?;
-        rounds.push(Round { without, with, slow });
+        rounds.push(Round {
+            without,
+            with,
+            slow,
+        });
     }
     Ok(rounds)
 }
 
-async fn beside_a_slow_mint(stage: &Stage, load: &Load, cold: &str) -> Outcome<(AnswerTime, Duration)> {
+async fn beside_a_slow_mint(
+    stage: &Stage,
+    load: &Load,
+    cold: &str,
+) -> Outcome<(AnswerTime, Duration)> {
     let client = stage.ground.client()?;
     let form = stage.ground.form(TENANT, cold, cold)?;
-    stage.ground.hub.set_fault_for(Route::TokenRequest, Fault::Delay(MINT), 1);
+    stage
+        .ground
+        .hub
+        .set_fault_for(Route::TokenRequest, Fault::Delay(MINT), 1);
     let mut turns = Turns::once(load).await?;
     turns.begin().await?;
     let begin = process::now();

@@ -16,6 +16,10 @@ impl Spread {
     pub fn of(numbers: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut sorted: Vec<f64> = numbers.into_iter().collect();
         sorted.sort_unstable_by(f64::total_cmp);
-        Some(Spread { least: *sorted.first()?, median: *sorted.get(sorted.len() / 2)?, most: *sorted.last()? })
+        Some(Spread {
+            least: *sorted.first()?,
+            median: *sorted.get(sorted.len() / 2)?,
+            most: *sorted.last()?,
+        })
     }
 }

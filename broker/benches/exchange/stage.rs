@@ -51,15 +51,24 @@ pub struct Stage {
 impl Ground {
     /// A hub that holds nothing but the canary.
     pub async fn prepare(options: HubOptions) -> Outcome<Ground> {
-        let folder = tempfile::Builder::new().prefix("keyferry-bench-").tempdir()?;
+        let folder = tempfile::Builder::new()
+            .prefix("keyferry-bench-")
+            .tempdir()?;
         let authority = Authority::new("keyferry benchmark CA")?;
         let serving = authority.server_identity(&["localhost", "127.0.0.1"])?;
         let hub = EmbeddedHub::start(options).await?;
         hub.add_service_account("keyferry-system", "keyferry-canary");
-        let ground = Ground { hub, ca_pem: authority.ca_pem().to_owned(), folder };
+        let ground = Ground {
+            hub,
+            ca_pem: authority.ca_pem().to_owned(),
+            folder,
+        };
         std::fs::write(ground.file("tls.crt"), &serving.certificate_pem)?;
         std::fs::write(ground.file("tls.key"), serving.key_pem.expose_secret())?;
-        std::fs::write(ground.file("hub.kubeconfig"), ground.hub.kubeconfig().expose_secret())?;
+        std::fs::write(
+            ground.file("hub.kubeconfig"),
+            ground.hub.kubeconfig().expose_secret(),
+        )?;
         Ok(ground)
     }
 
@@ -71,21 +80,31 @@ impl Ground {
     /// Writes `config.yaml` with a new head and these objects.
     pub fn configure(&self, objects: &str) -> Outcome<Ports> {
         let ports = Ports::free()?;
-        std::fs::write(self.file("config.yaml"), policy::server(self.folder.path(), ports) + objects)?;
+        std::fs::write(
+            self.file("config.yaml"),
+            policy::server(self.folder.path(), ports) + objects,
+        )?;
         Ok(ports)
     }
 
     /// Where the hub is.
     pub fn hub_access(&self) -> HubAccess {
-        HubAccess { kubeconfig: Some(self.file("hub.kubeconfig")), ..HubAccess::default() }
+        HubAccess {
+            kubeconfig: Some(self.file("hub.kubeconfig")),
+            ..HubAccess::default()
+        }
     }
 
     /// An exchange's form, by a new token of the ServiceAccount.
     pub fn form(&self, namespace: &str, service_account: &str, access: &str) -> Outcome<String> {
-        let token = self.hub.token(namespace, service_account, CALLER_AUDIENCE, CALLER_LIFETIME)?;
+        let token = self
+            .hub
+            .token(namespace, service_account, CALLER_AUDIENCE, CALLER_LIFETIME)?;
         let mut form = url::form_urlencoded::Serializer::new(String::new());
-        form.append_pair("grant_type", GRANT_TYPE).append_pair("subject_token_type", TOKEN_TYPE_JWT);
-        form.append_pair("audience", &format!("{namespace}/{access}")).append_pair("subject_token", token.expose_secret());
+        form.append_pair("grant_type", GRANT_TYPE)
+            .append_pair("subject_token_type", TOKEN_TYPE_JWT);
+        form.append_pair("audience", &format!("{namespace}/{access}"))
+            .append_pair("subject_token", token.expose_secret());
         Ok(form.finish())
     }
 
@@ -96,13 +115,23 @@ impl Ground {
 
     /// Waits until the broker answers.
     pub async fn until_ready(&self, ports: Ports) -> Outcome<()> {
-        let (client, url) = (self.client()?, format!("http://127.0.0.1:{}/readyz", ports.health));
+        let (client, url) = (
+            self.client()?,
+            format!("http://127.0.0.1:{}/readyz", ports.health),
+        );
         let ready = async {
-            while !client.get(&url).send().await.is_ok_and(|answer| answer.status().is_success()) {
+            while !client
+                .get(&url)
+                .send()
+                .await
+                .is_ok_and(|answer| answer.status().is_success())
+            {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(READY, ready).await.map_err(|_| "the broker did not become ready".into())
+        tokio::time::timeout(READY, ready)
+            .await
+            .map_err(|_| "the broker did not become ready".into())
     }
 }
 
@@ -124,7 +153,11 @@ impl Stage {
             ground.hub.add_service_account(TENANT, account);
         }
         let delegate = Subject::User(format!("system:serviceaccount:{TENANT}:{DELEGATE}"));
-        ground.hub.grant(Grant::new(delegate, "create", "serviceaccounts/token").in_namespace(TENANT).named("worker"));
+        ground.hub.grant(
+            Grant::new(delegate, "create", "serviceaccounts/token")
+                .in_namespace(TENANT)
+                .named("worker"),
+        );
         let ports = ground.configure(&objects)?;
         let server = Server::bind(ServeOptions {
             config: ground.file("config.yaml"),
@@ -139,7 +172,12 @@ impl Stage {
             let _ = stopped.await;
         }));
         ground.until_ready(ports).await?;
-        Ok(Stage { ground, ports, stop, server })
+        Ok(Stage {
+            ground,
+            ports,
+            stop,
+            server,
+        })
     }
 
     /// Stops both.
@@ -163,15 +201,26 @@ impl Stage {
 
 /// Exchanges once; anything but 200 is an error.
 pub async fn exchange(client: &reqwest::Client, url: &str, form: String) -> Outcome<()> {
-    let request = client.post(url).header("content-type", "application/x-www-form-urlencoded").body(form);
+    let request = client
+        .post(url)
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(form);
     let answer = request.send().await?;
     let status = answer.status();
     let body = answer.text().await?;
-    if status.is_success() { Ok(()) } else { Err(format!("an exchange was answered with {status}: {body}").into()) }
+    if status.is_success() {
+        Ok(())
+    } else {
+        Err(format!("an exchange was answered with {status}: {body}").into())
+    }
 }
 
 /// A client that trusts this CA alone.
 pub fn client(ca_pem: &str) -> Outcome<reqwest::Client> {
     let certificate = reqwest::Certificate::from_pem(ca_pem.as_bytes())?;
-    Ok(reqwest::Client::builder().tls_certs_only([certificate]).no_proxy().timeout(Duration::from_secs(30)).build()?)
+    Ok(reqwest::Client::builder()
+        .tls_certs_only([certificate])
+        .no_proxy()
+        .timeout(Duration::from_secs(30))
+        .build()?)
 }

@@ -50,12 +50,27 @@ struct Came {
 
 /// Sends them from a child process and counts at the hub.
 pub async fn measure(stage: &Stage) -> Outcome<Stampede> {
-    // The audience is checked once an hour by a canary of its own; that is done before the counting begins.
-    stage.exchange(&stage.ground.client()?, stage.ground.form(TENANT, SELF, "warm")?).await?;
-    let forms = (0..TOKENS).map(|_| stage.ground.form(TENANT, "crowd", "stampede")).collect::<Outcome<Vec<String>>>()?;
-    let order = Order { url: stage.token_url(), ca_pem: stage.ground.ca_pem.clone(), forms };
+    // The audience is checked once an hour by a canary of its own; that is done before the counting
+    // begins.
+    stage
+        .exchange(
+            &stage.ground.client()?,
+            stage.ground.form(TENANT, SELF, "warm")?,
+        )
+        .await?;
+    let forms = (0..TOKENS)
+        .map(|_| stage.ground.form(TENANT, "crowd", "stampede"))
+        .collect::<Outcome<Vec<String>>>()?;
+    let order = Order {
+        url: stage.token_url(),
+        ca_pem: stage.ground.ca_pem.clone(),
+        forms,
+    };
     let hub = &stage.ground.hub;
-    let (minted, reviewed) = (hub.requests(Route::TokenRequest), hub.requests(Route::TokenReview));
+    let (minted, reviewed) = (
+        hub.requests(Route::TokenRequest),
+        hub.requests(Route::TokenReview),
+    );
     let came: Came = Sender::start(STAMPEDE, &order).await?.result().await?;
     Ok(Stampede {
         callers: TOKENS * CALLERS,
@@ -72,13 +87,21 @@ pub fn main() -> Outcome<()> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
     let order: Order = serde_json::from_str(&text)?;
-    let came = tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(send(&order))?;
+    let came = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?
+        .block_on(send(&order))?;
     process::say(&format!("{}\n", serde_json::to_string(&came)?))
 }
 
 async fn send(order: &Order) -> Outcome<Came> {
-    let clients: Vec<reqwest::Client> = order.forms.iter().map(|_| stage::client(&order.ca_pem)).collect::<Outcome<_>>()?;
-    // Connected beforehand by a request that asks the hub nothing: the stampede is not about handshakes.
+    let clients: Vec<reqwest::Client> = order
+        .forms
+        .iter()
+        .map(|_| stage::client(&order.ca_pem))
+        .collect::<Outcome<_>>()?;
+    // Connected beforehand by a request that asks the hub nothing: the stampede is not about
+    // handshakes.
     for client in &clients {
         client.get(&order.url).send().await?.bytes().await?;
     }
@@ -93,11 +116,21 @@ async fn send(order: &Order) -> Outcome<Came> {
         *answers.entry(status).or_default() += 1;
         times.push(at - begin);
     }
-    Ok(Came { answers, time: AnswerTime::of(times) })
+    Ok(Came {
+        answers,
+        time: AnswerTime::of(times),
+    })
 }
 
-async fn ask(client: &reqwest::Client, url: &str, form: &str) -> Outcome<(u16, std::time::Instant)> {
-    let request = client.post(url).header("content-type", "application/x-www-form-urlencoded").body(form.to_owned());
+async fn ask(
+    client: &reqwest::Client,
+    url: &str,
+    form: &str,
+) -> Outcome<(u16, std::time::Instant)> {
+    let request = client
+        .post(url)
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(form.to_owned());
     let answer = request.send().await?;
     let status = answer.status().as_u16();
     answer.bytes().await?;

@@ -21,7 +21,8 @@ use crate::Outcome;
 
 const CONNECTIONS: usize = 64;
 const ROUNDS: usize = 15;
-/// Turns of each subject in a round. Many and short: on a machine with neighbours, what is compared must be close in time.
+/// Turns of each subject in a round. Many and short: on a machine with neighbours, what is compared
+/// must be close in time.
 const TURNS: usize = 8;
 const WARM_UP: Duration = Duration::from_millis(20);
 const DURATION: Duration = Duration::from_millis(100);
@@ -68,15 +69,58 @@ impl Sample {
 
 /// Measures all subjects.
 pub async fn measure(stage: &Stage) -> Outcome<Vec<Subject>> {
-    let exchange = probe(stage, stage.ports.api, exchange_requests(stage, SELF, "warm")?, "exchange, the ServiceAccount itself").await?;
-    let delegated = probe(stage, stage.ports.api, exchange_requests(stage, DELEGATE, "delegated")?, "exchange, delegated caller").await?;
+    let exchange = probe(
+        stage,
+        stage.ports.api,
+        exchange_requests(stage, SELF, "warm")?,
+        "exchange, the ServiceAccount itself",
+    )
+    .await?;
+    let delegated = probe(
+        stage,
+        stage.ports.api,
+        exchange_requests(stage, DELEGATE, "delegated")?,
+        "exchange, delegated caller",
+    )
+    .await?;
     let get = |path: &str| vec![format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")];
     let jwks = probe(stage, stage.ports.discovery, get("/openid/v1/jwks"), "JWKS").await?;
-    let metadata = probe(stage, stage.ports.discovery, get("/.well-known/openid-configuration"), "discovery document").await?;
-    let empty_post = empty(stage, &exchange, "empty handler, as many bytes as an exchange").await?;
+    let metadata = probe(
+        stage,
+        stage.ports.discovery,
+        get("/.well-known/openid-configuration"),
+        "discovery document",
+    )
+    .await?;
+    let empty_post = empty(
+        stage,
+        &exchange,
+        "empty handler, as many bytes as an exchange",
+    )
+    .await?;
     let empty_get = empty(stage, &jwks, "empty handler, as many bytes as the JWKS").await?;
-    let mut exchanges = [empty_post, Subject { empty: Some(0), ..exchange }, Subject { empty: Some(0), ..delegated }];
-    let mut documents = [empty_get, Subject { empty: Some(3), ..jwks }, Subject { empty: Some(3), ..metadata }];
+    let mut exchanges = [
+        empty_post,
+        Subject {
+            empty: Some(0),
+            ..exchange
+        },
+        Subject {
+            empty: Some(0),
+            ..delegated
+        },
+    ];
+    let mut documents = [
+        empty_get,
+        Subject {
+            empty: Some(3),
+            ..jwks
+        },
+        Subject {
+            empty: Some(3),
+            ..metadata
+        },
+    ];
     take_turns(stage, &mut exchanges).await?;
     take_turns(stage, &mut documents).await?;
     Ok(exchanges.into_iter().chain(documents).collect())
@@ -86,8 +130,22 @@ pub async fn measure(stage: &Stage) -> Outcome<Vec<Subject>> {
 async fn take_turns(stage: &Stage, subjects: &mut [Subject]) -> Outcome<()> {
     let count = subjects.len();
     // Forwards and backwards in turn, so that a slow drift of the machine favours nobody.
-    let turns = (0..ROUNDS * TURNS).flat_map(|turn| (0..count).map(move |place| if turn % 2 == 0 { place } else { count - 1 - place }));
-    let order = Order { loads: subjects.iter().map(|subject| subject.load.clone()).collect(), turns: turns.collect() };
+    let turns = (0..ROUNDS * TURNS).flat_map(|turn| {
+        (0..count).map(move |place| {
+            if turn % 2 == 0 {
+                place
+            } else {
+                count - 1 - place
+            }
+        })
+    });
+    let order = Order {
+        loads: subjects
+            .iter()
+            .map(|subject| subject.load.clone())
+            .collect(),
+        turns: turns.collect(),
+    };
     let mut measured = Turns::start(&order).await?;
     for round in order.turns.chunks(TURNS * count) {
         let mut turns = vec![Vec::new(); count];
@@ -107,17 +165,34 @@ async fn take_turns(stage: &Stage, subjects: &mut [Subject]) -> Outcome<()> {
 fn exchange_requests(stage: &Stage, service_account: &str, access: &str) -> Outcome<Vec<String>> {
     let request = |_| {
         let form = stage.ground.form(TENANT, service_account, access)?;
-        let head = "POST /v1/token HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/x-www-form-urlencoded\r\n";
-        Ok(format!("{head}content-length: {}\r\n\r\n{form}", form.len()))
+        let head = "POST /v1/token HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: \
+            application/x-www-form-urlencoded\r\n";
+        Ok(format!(
+            "{head}content-length: {}\r\n\r\n{form}",
+            form.len()
+        ))
     };
     (0..CONNECTIONS).map(request).collect()
 }
 
 /// Asks once, so that the size of the answer is known and whatever must be minted is.
-async fn probe(stage: &Stage, port: u16, requests: Vec<String>, name: &'static str) -> Outcome<Subject> {
+async fn probe(
+    stage: &Stage,
+    port: u16,
+    requests: Vec<String>,
+    name: &'static str,
+) -> Outcome<Subject> {
     let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let mut connection = TlsConnection::open(address, tls_connection::trusting(&stage.ground.ca_pem)?).await?;
-    let size = connection.ask(requests.first().ok_or("there is nothing to send")?.as_bytes()).await?;
+    let mut connection =
+        TlsConnection::open(address, tls_connection::trusting(&stage.ground.ca_pem)?).await?;
+    let size = connection
+        .ask(
+            requests
+                .first()
+                .ok_or("there is nothing to send")?
+                .as_bytes(),
+        )
+        .await?;
     let load = Load {
         address,
         ca_pem: stage.ground.ca_pem.clone(),
@@ -127,13 +202,22 @@ async fn probe(stage: &Stage, port: u16, requests: Vec<String>, name: &'static s
         duration: DURATION,
         pause: Duration::ZERO,
     };
-    Ok(Subject { name, samples: Vec::new(), empty: None, size, load })
+    Ok(Subject {
+        name,
+        samples: Vec::new(),
+        empty: None,
+        size,
+        load,
+    })
 }
 
-/// A handler that reads the same request and gives an answer of the same length on the wire, with nothing in between.
+/// A handler that reads the same request and gives an answer of the same length on the wire, with
+/// nothing in between.
 async fn empty(stage: &Stage, like: &Subject, name: &'static str) -> Outcome<Subject> {
     let short = serve_bytes(stage, 1).await?;
-    let head = probe(stage, short.port(), like.load.requests.clone(), name).await?.size;
+    let head = probe(stage, short.port(), like.load.requests.clone(), name)
+        .await?
+        .size;
     // The length of the body may itself need some digits more.
     let total = like.size.head + like.size.body;
     let digits = total.to_string().len() - head.body.to_string().len();
@@ -142,20 +226,33 @@ async fn empty(stage: &Stage, like: &Subject, name: &'static str) -> Outcome<Sub
 }
 
 async fn serve_bytes(stage: &Stage, bytes: usize) -> Outcome<SocketAddr> {
-    let tls = TlsFiles { certificate: stage.ground.file("tls.crt"), key: stage.ground.file("tls.key") };
+    let tls = TlsFiles {
+        certificate: stage.ground.file("tls.crt"),
+        key: stage.ground.file("tls.key"),
+    };
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let listener = Listener { address, tls, connections_per_address: None };
+    let listener = Listener {
+        address,
+        tls,
+        connections_per_address: None,
+    };
     let listener = TlsListener::bind(&listener, Bounds::TOKENS, None, Metrics::default())?;
     let address = listener.address()?;
     let answer = Bytes::from(vec![b'x'; bytes]);
     let handler = any(async move |_: Bytes| Response::new(Body::from(answer.clone())));
-    let routes = Router::new().route("/v1/token", handler.clone()).route("/openid/v1/jwks", handler);
+    let routes = Router::new()
+        .route("/v1/token", handler.clone())
+        .route("/openid/v1/jwks", handler);
     // It ends with this process.
     tokio::spawn(listener.serve(routes, ReadAgain::never()));
     Ok(address)
 }
 
-/// The log is opened for appending, so that cutting it off keeps the disk's share small and changes nothing else.
+/// The log is opened for appending, so that cutting it off keeps the disk's share small and changes
+/// nothing else.
 fn empty_audit_log(stage: &Stage) -> Outcome<()> {
-    Ok(std::fs::OpenOptions::new().write(true).open(stage.ground.file("audit.jsonl"))?.set_len(0)?)
+    Ok(std::fs::OpenOptions::new()
+        .write(true)
+        .open(stage.ground.file("audit.jsonl"))?
+        .set_len(0)?)
 }

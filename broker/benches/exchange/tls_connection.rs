@@ -1,4 +1,5 @@
-//! One keep-alive HTTP/1.1 connection over TLS: as little work as a client can do, since it shares the machine with the server.
+//! One keep-alive HTTP/1.1 connection over TLS: as little work as a client can do, since it shares
+//! the machine with the server.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::SocketAddr;
@@ -30,10 +31,14 @@ pub struct Size {
 /// A configuration that trusts this CA alone and speaks HTTP/1.1.
 pub fn trusting(ca_pem: &str) -> Outcome<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(ca_pem.as_bytes()).map_err(|_| "the CA is not PEM")?)?;
+    roots
+        .add(CertificateDer::from_pem_slice(ca_pem.as_bytes()).map_err(|_| "the CA is not PEM")?)?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    Ok(Arc::new(builder.with_root_certificates(roots).with_no_client_auth()))
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(Arc::new(
+        builder.with_root_certificates(roots).with_no_client_auth(),
+    ))
 }
 
 impl TlsConnection {
@@ -42,7 +47,11 @@ impl TlsConnection {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let tls = ClientConnection::new(config, ServerName::IpAddress(address.ip().into()))?;
-        let mut connection = TlsConnection { stream, tls, answer: Vec::with_capacity(16 * 1024) };
+        let mut connection = TlsConnection {
+            stream,
+            tls,
+            answer: Vec::with_capacity(16 * 1024),
+        };
         while connection.tls.is_handshaking() {
             connection.flush().await?;
             if connection.tls.is_handshaking() {
@@ -84,7 +93,9 @@ impl TlsConnection {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut Socket(&self.stream)) {
                 Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.stream.writable().await?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.stream.writable().await?
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -118,14 +129,26 @@ fn read_some<'a>(tls: &mut ClientConnection, chunk: &'a mut [u8]) -> io::Result<
 
 /// The size of the answer, once all of it is there.
 fn complete(answer: &[u8]) -> Outcome<Option<Size>> {
-    let Some(head) = answer.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4) else { return Ok(None) };
+    let Some(head) = answer
+        .windows(4)
+        .position(|four| four == b"\r\n\r\n")
+        .map(|at| at + 4)
+    else {
+        return Ok(None);
+    };
     let text = std::str::from_utf8(answer.get(..head).unwrap_or_default())?;
     if !text.starts_with("HTTP/1.1 200 ") {
         let rest = String::from_utf8_lossy(answer.get(head..).unwrap_or_default());
-        return Err(format!("a request was answered with {}: {rest}", text.lines().next().unwrap_or_default()).into());
+        return Err(format!(
+            "a request was answered with {}: {rest}",
+            text.lines().next().unwrap_or_default()
+        )
+        .into());
     }
     let mut fields = text.lines().filter_map(|line| line.split_once(": "));
-    let (_, length) = fields.find(|(name, _)| name.eq_ignore_ascii_case("content-length")).ok_or("an answer has no length")?;
+    let (_, length) = fields
+        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+        .ok_or("an answer has no length")?;
     let body: usize = length.parse()?;
     Ok((answer.len() >= head + body).then_some(Size { head, body }))
 }

@@ -1,4 +1,5 @@
-//! The time that a load measures: one window for all of its threads, opened once every one of them is connected.
+//! The time that a load measures: one window for all of its threads, opened once every one of them
+//! is connected.
 
 use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};
@@ -29,7 +30,10 @@ pub struct Start {
 impl Start {
     /// For so many threads, and the one that measures.
     pub fn of(threads: usize) -> Start {
-        Start { connected: Barrier::new(threads + 1), window: OnceLock::new() }
+        Start {
+            connected: Barrier::new(threads + 1),
+            window: OnceLock::new(),
+        }
     }
 
     /// Called by a thread that is connected, or could not be: waits until the window is known.
@@ -43,7 +47,10 @@ impl Start {
     pub fn measure(&self, warm_up: Duration, duration: Duration) -> Outcome<()> {
         self.connected.wait();
         let from = process::now() + warm_up;
-        let window = *self.window.get_or_init(|| Window { from, until: from + duration });
+        let window = *self.window.get_or_init(|| Window {
+            from,
+            until: from + duration,
+        });
         self.connected.wait();
         std::thread::sleep(window.from.saturating_duration_since(process::now()));
         process::say(&format!("{BEGINS}\n"))?;

@@ -41,7 +41,12 @@ pub enum Kind {
 
 /// Everything so far.
 pub fn so_far(plane: &ControlPlane) -> Outcome<Vec<Call>> {
-    Ok(plane.audit_events()?.iter().filter(|event| event["stage"] == "ResponseComplete").filter_map(Call::of).collect())
+    Ok(plane
+        .audit_events()?
+        .iter()
+        .filter(|event| event["stage"] == "ResponseComplete")
+        .filter_map(Call::of)
+        .collect())
 }
 
 impl Call {
@@ -71,7 +76,9 @@ impl Call {
     pub fn kind(&self) -> Kind {
         match self.verb.as_str() {
             "get" | "list" | "watch" => Kind::Read,
-            _ if self.resource == "serviceaccounts/token" || self.resource.ends_with("reviews") => Kind::Token,
+            _ if self.resource == "serviceaccounts/token" || self.resource.ends_with("reviews") => {
+                Kind::Token
+            }
             _ => Kind::Write,
         }
     }
@@ -82,11 +89,16 @@ impl Call {
     }
 }
 
-/// How many of each kind, verb and resource there are, and how many of them the hub did not carry out.
-pub fn counted<'a>(calls: impl IntoIterator<Item = &'a Call>) -> BTreeMap<(Kind, String, String), (usize, usize)> {
+/// How many of each kind, verb and resource there are, and how many of them the hub did not carry
+/// out.
+pub fn counted<'a>(
+    calls: impl IntoIterator<Item = &'a Call>,
+) -> BTreeMap<(Kind, String, String), (usize, usize)> {
     let mut counted: BTreeMap<_, (usize, usize)> = BTreeMap::new();
     for call in calls {
-        let (all, failed) = counted.entry((call.kind(), call.resource.clone(), call.verb.clone())).or_default();
+        let (all, failed) = counted
+            .entry((call.kind(), call.resource.clone(), call.verb.clone()))
+            .or_default();
         *all += 1;
         *failed += usize::from(call.code >= 400 && call.code != 404);
     }

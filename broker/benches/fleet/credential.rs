@@ -1,4 +1,5 @@
-//! The exec plugin as kubectl runs it, with its token in the cache, beside `kubectl create token`: each a whole process.
+//! The exec plugin as kubectl runs it, with its token in the cache, beside `kubectl create token`:
+//! each a whole process.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -41,7 +42,10 @@ pub struct Program {
 pub async fn measure(hub: &Hub, access: &Access) -> Outcome<Credential> {
     let folder = tempfile::tempdir()?;
     let caller = folder.path().join("caller");
-    std::fs::write(&caller, caller_token(&hub.plane, &access.namespace, ACCOUNT).await?)?;
+    std::fs::write(
+        &caller,
+        caller_token(&hub.plane, &access.namespace, ACCOUNT).await?,
+    )?;
     let kubectl = hub.parts().locate(Part::Kubectl).await?;
     let audience = format!("https://{}.keyferry.test", plan::target(access.target()));
     let plugin = || plugin(hub, access, folder.path(), &caller);
@@ -49,7 +53,12 @@ pub async fn measure(hub: &Hub, access: &Access) -> Outcome<Credential> {
     for mut first in [plugin(), create()] {
         let output = first.stderr(Stdio::piped()).output()?;
         if !output.status.success() {
-            return Err(format!("{:?}: {}", first.get_program(), String::from_utf8_lossy(&output.stderr)).into());
+            return Err(format!(
+                "{:?}: {}",
+                first.get_program(),
+                String::from_utf8_lossy(&output.stderr)
+            )
+            .into());
         }
     }
     let (mut own, mut peer) = (Vec::new(), Vec::new());
@@ -57,8 +66,14 @@ pub async fn measure(hub: &Hub, access: &Access) -> Outcome<Credential> {
         own.push(time(plugin())?);
         peer.push(time(create())?);
     }
-    let keyferry = Program { took: Spread::of(own), resident: weigh(plugin)? };
-    let kubectl = Program { took: Spread::of(peer), resident: weigh(create)? };
+    let keyferry = Program {
+        took: Spread::of(own),
+        resident: weigh(plugin)?,
+    };
+    let kubectl = Program {
+        took: Spread::of(peer),
+        resident: weigh(create)?,
+    };
     Ok(Credential { keyferry, kubectl })
 }
 
@@ -69,22 +84,53 @@ fn plugin(hub: &Hub, access: &Access, home: &Path, caller: &Path) -> Command {
         "spec": { "interactive": false, "cluster": cluster },
     });
     let mut command = Command::new(hub.binary());
-    command.args(["credential", &access.id(), "--server", &hub.broker.api_url(), "--certificate-authority"]);
-    command.arg(hub.broker.ca_path()).arg("--token-file").arg(caller);
-    command.env_clear().env("HOME", home).env("KUBERNETES_EXEC_INFO", info.to_string());
+    command.args([
+        "credential",
+        &access.id(),
+        "--server",
+        &hub.broker.api_url(),
+        "--certificate-authority",
+    ]);
+    command
+        .arg(hub.broker.ca_path())
+        .arg("--token-file")
+        .arg(caller);
+    command
+        .env_clear()
+        .env("HOME", home)
+        .env("KUBERNETES_EXEC_INFO", info.to_string());
     quiet(command)
 }
 
-fn create_token(hub: &Hub, access: &Access, kubectl: &Path, audience: &str, home: &Path) -> Command {
+fn create_token(
+    hub: &Hub,
+    access: &Access,
+    kubectl: &Path,
+    audience: &str,
+    home: &Path,
+) -> Command {
     let mut command = Command::new(kubectl);
-    command.arg("--kubeconfig").arg(hub.plane.admin_kubeconfig());
-    command.args(["create", "token", ACCOUNT, "-n", &access.namespace, "--audience", audience]);
+    command
+        .arg("--kubeconfig")
+        .arg(hub.plane.admin_kubeconfig());
+    command.args([
+        "create",
+        "token",
+        ACCOUNT,
+        "-n",
+        &access.namespace,
+        "--audience",
+        audience,
+    ]);
     command.env_clear().env("HOME", home);
     quiet(command)
 }
 
 fn quiet(mut command: Command) -> Command {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     command
 }
 
@@ -92,10 +138,15 @@ fn time(mut command: Command) -> Outcome<f64> {
     let begin = now();
     let status = command.status()?;
     let took = now() - begin;
-    if status.success() { Ok(took.as_secs_f64() * 1000.0) } else { Err(format!("{:?} failed", command.get_program()).into()) }
+    if status.success() {
+        Ok(took.as_secs_f64() * 1000.0)
+    } else {
+        Err(format!("{:?} failed", command.get_program()).into())
+    }
 }
 
-/// The system forgets a process's peak with the process, so it is read again and again until it ends.
+/// The system forgets a process's peak with the process, so it is read again and again until it
+/// ends.
 fn weigh(command: impl Fn() -> Command) -> Outcome<Option<u64>> {
     let mut most = None;
     for _ in 0..WEIGHED {
@@ -110,6 +161,8 @@ fn weigh(command: impl Fn() -> Command) -> Outcome<Option<u64>> {
 
 fn peak_kib(child: &Child) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().trim_end_matches("kB").trim().parse().ok()
 }

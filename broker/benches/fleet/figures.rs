@@ -17,7 +17,8 @@ pub struct Figures {
     pub rise: Rise,
     /// A fleet that is ready.
     pub steady: Steady,
-    /// From the answer to a create until the access is ready, one access after the other, in seconds.
+    /// From the answer to a create until the access is ready, one access after the other, in
+    /// seconds.
     pub newcomers: Option<Spread>,
     /// The exec plugin.
     pub credential: Credential,
@@ -45,7 +46,8 @@ pub struct Steady {
     pub watched: Duration,
     /// What Keyferry asked of the hub meanwhile.
     pub calls: Vec<Call>,
-    /// TokenRequests for each key and lifetime of ten minutes: the lifetime by the time between two requests of one key.
+    /// TokenRequests for each key and lifetime of ten minutes: the lifetime by the time between two
+    /// requests of one key.
     pub per_lifetime: Option<Spread>,
     /// From how many pairs of requests.
     pub intervals: usize,

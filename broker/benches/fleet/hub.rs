@@ -34,9 +34,12 @@ pub struct Hub {
 impl Hub {
     /// Everything but TargetAccesses.
     pub async fn start() -> Outcome<Hub> {
-        let built = std::env::var_os("KEYFERRY_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_keyferry").into());
+        let built = std::env::var_os("KEYFERRY_BIN")
+            .unwrap_or_else(|| env!("CARGO_BIN_EXE_keyferry").into());
         let binary = KeyferryBinary::at(built);
-        let ground = Ground::start_with(binary).await.map_err(|missing| format!("{missing:?}"))?;
+        let ground = Ground::start_with(binary)
+            .await
+            .map_err(|missing| format!("{missing:?}"))?;
         let spec = ControlPlaneSpec {
             controller_manager: true,
             audit_log: true,
@@ -46,15 +49,27 @@ impl Hub {
         };
         let plane = Arc::new(ground.control_plane(spec).await?);
         install_for_objects(&plane).await?;
-        let tenants = stream::iter((0..TENANTS).map(plan::tenant)).map(|tenant| tenant_of(&plane, tenant));
-        tenants.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+        let tenants =
+            stream::iter((0..TENANTS).map(plan::tenant)).map(|tenant| tenant_of(&plane, tenant));
+        tenants
+            .buffer_unordered(AT_ONCE)
+            .try_collect::<()>()
+            .await?;
         let short: Vec<String> = (0..SHORT_LIVED).map(plan::short_lived_account).collect();
         let short: Vec<&str> = short.iter().map(String::as_str).collect();
         tenant_with_minter(&plane, SHORT, &short).await?;
         until_fenced(&plane).await?;
-        let broker =
-            ground.start_installed(&plane, BrokerSpec::of_hub("fleet", &plane).with_server_lines("objects: CustomResources\n")).await?;
-        let hub = Hub { plane, broker, ground };
+        let broker = ground
+            .start_installed(
+                &plane,
+                BrokerSpec::of_hub("fleet", &plane).with_server_lines("objects: CustomResources\n"),
+            )
+            .await?;
+        let hub = Hub {
+            plane,
+            broker,
+            ground,
+        };
         hub.make_targets().await?;
         Ok(hub)
     }
@@ -71,17 +86,30 @@ impl Hub {
 
     /// Keyferry's process.
     pub fn keyferry(&self) -> Outcome<u32> {
-        self.broker.process().id().ok_or_else(|| "Keyferry has ended".into())
+        self.broker
+            .process()
+            .id()
+            .ok_or_else(|| "Keyferry has ended".into())
     }
 
     /// Makes all of them, several at once; `made` is called for each when the hub has it.
     pub async fn make(&self, accesses: &[Access], made: impl Fn(&Access)) -> Outcome<()> {
         let one = |access: &Access| {
-            let (path, object) = (format!("{}/{}/targetaccesses", seen::NAMESPACES, access.namespace), access.object());
+            let (path, object) = (
+                format!("{}/{}/targetaccesses", seen::NAMESPACES, access.namespace),
+                access.object(),
+            );
             let access = access.clone();
-            async move { self.plane.admin().create(&path, &object).await.map(|_| access) }
+            async move {
+                self.plane
+                    .admin()
+                    .create(&path, &object)
+                    .await
+                    .map(|_| access)
+            }
         };
-        let mut making = stream::iter(accesses.iter().map(one).collect::<Vec<_>>()).buffer_unordered(AT_ONCE);
+        let mut making =
+            stream::iter(accesses.iter().map(one).collect::<Vec<_>>()).buffer_unordered(AT_ONCE);
         while let Some(access) = making.next().await {
             made(&access?);
         }
@@ -91,7 +119,10 @@ impl Hub {
     /// Changes whom a target allows.
     pub async fn allow(&self, target: usize, allow: &Value) -> Outcome<()> {
         let path = format!("{TARGET_CLUSTERS}/{}", plan::target(target));
-        self.plane.admin().patch(&path, &json!({ "spec": { "allow": allow } })).await?;
+        self.plane
+            .admin()
+            .patch(&path, &json!({ "spec": { "allow": allow } }))
+            .await?;
         Ok(())
     }
 
@@ -99,10 +130,14 @@ impl Hub {
     pub async fn first_unready(&self) -> Outcome<Option<Value>> {
         let all = self.plane.admin().get(ACCESSES).await?;
         let items = all["items"].as_array().cloned().unwrap_or_default();
-        Ok(items.into_iter().find(|access| !seen::is_ready(access)).map(|access| access["status"]["conditions"].clone()))
+        Ok(items
+            .into_iter()
+            .find(|access| !seen::is_ready(access))
+            .map(|access| access["status"]["conditions"].clone()))
     }
 
-    /// Targets that answer and refuse whoever is not allowed there: the hub itself, which takes none of these audiences.
+    /// Targets that answer and refuse whoever is not allowed there: the hub itself, which takes
+    /// none of these audiences.
     async fn make_targets(&self) -> Outcome<()> {
         for index in 0..TARGETS {
             let name = plan::target(index);
@@ -119,11 +154,15 @@ impl Hub {
     }
 }
 
-/// A hub that has just got the policies refuses every TokenRequest until it knows the kind of their parameter.
+/// A hub that has just got the policies refuses every TokenRequest until it knows the kind of their
+/// parameter.
 async fn until_fenced(plane: &ControlPlane) -> Outcome<()> {
     let end = now() + FENCED;
     loop {
-        match plane.token_request(SHORT, &plan::short_lived_account(0), &[], 600).await {
+        match plane
+            .token_request(SHORT, &plan::short_lived_account(0), &[], 600)
+            .await
+        {
             Ok(_) => return Ok(()),
             Err(error) if now() > end => return Err(error.into()),
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,

@@ -27,9 +27,16 @@ pub async fn all(plan: Plan) -> Outcome<Figures> {
     process::complain("a hub with its tenants and targets ...\n")?;
     let hub = Hub::start().await?;
     let targets = Seen::watch(&hub.plane, TARGET_CLUSTERS);
-    let (seen, secrets) = (Seen::watch(&hub.plane, ACCESSES), Seen::watch(&hub.plane, WRITTEN[0]));
+    let (seen, secrets) = (
+        Seen::watch(&hub.plane, ACCESSES),
+        Seen::watch(&hub.plane, WRITTEN[0]),
+    );
     let written = [secrets, Seen::watch(&hub.plane, WRITTEN[1])];
-    targets.until(PATIENCE, "every TargetCluster being ready", |targets| targets.ready() == TARGETS).await?;
+    targets
+        .until(PATIENCE, "every TargetCluster being ready", |targets| {
+            targets.ready() == TARGETS
+        })
+        .await?;
     tokio::time::sleep(REST).await;
     let machine = process::machine();
     let mut weighed = Weighed::start(hub.keyferry()?);
@@ -48,35 +55,73 @@ pub async fn all(plan: Plan) -> Outcome<Figures> {
     process::complain("newcomers ...\n")?;
     let newcomers = newcomers(&hub, &plan.newcomers(), &seen).await?;
     process::complain("the exec plugin ...\n")?;
-    let offered = accesses.get(plan.per_tenant).ok_or("there is one tenant only")?;
+    let offered = accesses
+        .get(plan.per_tenant)
+        .ok_or("there is one tenant only")?;
     let credential = credential::measure(&hub, offered).await?;
     process::complain("an entry of allow[] ...\n")?;
     let revoked = revoke::measure(&hub, &accesses, &seen, &written).await?;
-    Ok(Figures { machine, accesses: accesses.len(), rise, steady, newcomers, credential, revoked, process: weighed.rows })
+    Ok(Figures {
+        machine,
+        accesses: accesses.len(),
+        rise,
+        steady,
+        newcomers,
+        credential,
+        revoked,
+        process: weighed.rows,
+    })
 }
 
 async fn rise(hub: &Hub, accesses: &[Access], seen: &Seen) -> Outcome<Rise> {
     // The short-lived ones first, so that their renewals fall into the time of watching.
-    let everything: Vec<Access> = plan::short_lived().into_iter().chain(accesses.iter().cloned()).collect();
+    let everything: Vec<Access> = plan::short_lived()
+        .into_iter()
+        .chain(accesses.iter().cloned())
+        .collect();
     let before = calls::so_far(&hub.plane)?.len();
     let made: Mutex<HashMap<String, Instant>> = Mutex::default();
     let begin = now();
     hub.make(&everything, |access| {
-        made.lock().unwrap_or_else(PoisonError::into_inner).insert(access.id(), now());
+        made.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(access.id(), now());
     })
     .await?;
     let last_made = now();
-    let ready = seen.until(PATIENCE, "every access being ready", |seen| seen.ready() == everything.len()).await;
+    let ready = seen
+        .until(PATIENCE, "every access being ready", |seen| {
+            seen.ready() == everything.len()
+        })
+        .await;
     if let Err(error) = ready {
         return Err(format!("{error}: {:?}", hub.first_unready().await?).into());
     }
     let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let mut each: Vec<f64> =
-        made.iter().filter_map(|(id, at)| Some(seen.of(id).ready?.saturating_duration_since(*at).as_secs_f64())).collect();
+    let mut each: Vec<f64> = made
+        .iter()
+        .filter_map(|(id, at)| {
+            Some(
+                seen.of(id)
+                    .ready?
+                    .saturating_duration_since(*at)
+                    .as_secs_f64(),
+            )
+        })
+        .collect();
     each.sort_unstable_by(f64::total_cmp);
-    let last_ready = made.keys().filter_map(|id| seen.of(id).ready).max().ok_or("nothing became ready")?;
+    let last_ready = made
+        .keys()
+        .filter_map(|id| seen.of(id).ready)
+        .max()
+        .ok_or("nothing became ready")?;
     let calls = calls::so_far(&hub.plane)?.split_off(before);
-    Ok(Rise { making: last_made - begin, until_ready: last_ready.saturating_duration_since(last_made), each, calls })
+    Ok(Rise {
+        making: last_made - begin,
+        until_ready: last_ready.saturating_duration_since(last_made),
+        each,
+        calls,
+    })
 }
 
 async fn watched(hub: &Hub, plan: Plan) -> Outcome<Steady> {
@@ -85,17 +130,30 @@ async fn watched(hub: &Hub, plan: Plan) -> Outcome<Steady> {
     let mut all = calls::so_far(&hub.plane)?;
     let per_lifetime = per_lifetime(&all);
     let calls = all.split_off(before);
-    Ok(Steady { watched: plan.watched, calls, intervals: per_lifetime.len(), per_lifetime: Spread::of(per_lifetime) })
+    Ok(Steady {
+        watched: plan.watched,
+        calls,
+        intervals: per_lifetime.len(),
+        per_lifetime: Spread::of(per_lifetime),
+    })
 }
 
-/// For each two TokenRequests of one short-lived key that follow each other, how many of them there are in a lifetime.
+/// For each two TokenRequests of one short-lived key that follow each other, how many of them there
+/// are in a lifetime.
 fn per_lifetime(calls: &[Call]) -> Vec<f64> {
     let mut requests: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    for call in calls.iter().filter(|call| call.is_short_lived() && call.kind() == Kind::Token && call.code < 300) {
+    for call in calls
+        .iter()
+        .filter(|call| call.is_short_lived() && call.kind() == Kind::Token && call.code < 300)
+    {
         requests.entry(&call.name).or_default().push(call.at);
     }
-    let pairs = requests.values().flat_map(|times| times.iter().zip(times.iter().skip(1)));
-    pairs.map(|(one, next)| SHORT_LIFETIME / (next - one)).collect()
+    let pairs = requests
+        .values()
+        .flat_map(|times| times.iter().zip(times.iter().skip(1)));
+    pairs
+        .map(|(one, next)| SHORT_LIFETIME / (next - one))
+        .collect()
 }
 
 async fn newcomers(hub: &Hub, accesses: &[Access], seen: &Seen) -> Outcome<Option<Spread>> {
@@ -103,8 +161,15 @@ async fn newcomers(hub: &Hub, accesses: &[Access], seen: &Seen) -> Outcome<Optio
     for access in accesses {
         hub.make(std::slice::from_ref(access), |_| {}).await?;
         let made = now();
-        seen.until(PATIENCE, "a further access being ready", |seen| seen.of(&access.id()).ready.is_some()).await?;
-        each.extend(seen.of(&access.id()).ready.map(|ready| ready.saturating_duration_since(made).as_secs_f64()));
+        seen.until(PATIENCE, "a further access being ready", |seen| {
+            seen.of(&access.id()).ready.is_some()
+        })
+        .await?;
+        each.extend(
+            seen.of(&access.id())
+                .ready
+                .map(|ready| ready.saturating_duration_since(made).as_secs_f64()),
+        );
     }
     Ok(Spread::of(each))
 }
@@ -119,14 +184,26 @@ struct Weighed {
 
 impl Weighed {
     fn start(id: u32) -> Weighed {
-        Weighed { id, at: now(), cpu: process::cpu_time_of(id), rows: Vec::new() }
+        Weighed {
+            id,
+            at: now(),
+            cpu: process::cpu_time_of(id),
+            rows: Vec::new(),
+        }
     }
 
     fn note(&mut self, when: &'static str) {
         let (at, cpu) = (now(), process::cpu_time_of(self.id));
-        let spent = cpu.zip(self.cpu).map(|(now, before)| now.saturating_sub(before));
+        let spent = cpu
+            .zip(self.cpu)
+            .map(|(now, before)| now.saturating_sub(before));
         let elapsed = at.saturating_duration_since(self.at);
-        self.rows.push(Process { when, resident: process::resident_kib(self.id), cpu: spent, elapsed });
+        self.rows.push(Process {
+            when,
+            resident: process::resident_kib(self.id),
+            cpu: spent,
+            elapsed,
+        });
         (self.at, self.cpu) = (at, cpu);
     }
 }

@@ -10,7 +10,8 @@ use crate::Outcome;
 pub const TARGETS: usize = 40;
 /// Namespaces, each with one ServiceAccount for all its accesses.
 pub const TENANTS: usize = 100;
-/// Accesses beside the others, with tokens of ten minutes and a ServiceAccount each, so that the hub's audit log tells their keys apart.
+/// Accesses beside the others, with tokens of ten minutes and a ServiceAccount each, so that the
+/// hub's audit log tells their keys apart.
 pub const SHORT_LIVED: usize = 20;
 /// Accesses that are made one after the other when all others stand.
 pub const NEWCOMERS: usize = 20;
@@ -54,22 +55,48 @@ impl Plan {
         let (accesses, minutes) = (number("--accesses", 2000)?, number("--minutes", 15)?);
         let tenants = TENANTS as u64;
         if accesses == 0 || accesses % tenants != 0 || accesses > tenants * TARGETS as u64 / 2 {
-            return Err(format!("--accesses takes a multiple of {TENANTS} up to {}", TENANTS * TARGETS / 2).into());
+            return Err(format!(
+                "--accesses takes a multiple of {TENANTS} up to {}",
+                TENANTS * TARGETS / 2
+            )
+            .into());
         }
         let per_tenant = usize::try_from(accesses / tenants)?;
-        Ok(Plan { per_tenant, watched: Duration::from_secs(minutes * 60) })
+        Ok(Plan {
+            per_tenant,
+            watched: Duration::from_secs(minutes * 60),
+        })
     }
 
-    /// The accesses that are made at once: for half of them a Secret with a token is written, for the others a ConfigMap for Flux.
+    /// The accesses that are made at once: for half of them a Secret with a token is written, for
+    /// the others a ConfigMap for Flux.
     pub fn accesses(self) -> Vec<Access> {
-        let of =
-            |tenant: usize| (0..self.per_tenant).map(move |index| one(tenant, tenant + index, format!("access-{index}"), index % 2 == 0));
+        let of = |tenant: usize| {
+            (0..self.per_tenant).map(move |index| {
+                one(
+                    tenant,
+                    tenant + index,
+                    format!("access-{index}"),
+                    index % 2 == 0,
+                )
+            })
+        };
         (0..TENANTS).flat_map(of).collect()
     }
 
-    /// Those that are made later. Their ServiceAccounts have not had a token for these targets before.
+    /// Those that are made later. Their ServiceAccounts have not had a token for these targets
+    /// before.
     pub fn newcomers(self) -> Vec<Access> {
-        (0..NEWCOMERS).map(|index| one(index, index + TARGETS / 2 + index % 3, format!("newcomer-{index}"), index % 2 == 0)).collect()
+        (0..NEWCOMERS)
+            .map(|index| {
+                one(
+                    index,
+                    index + TARGETS / 2 + index % 3,
+                    format!("newcomer-{index}"),
+                    index % 2 == 0,
+                )
+            })
+            .collect()
     }
 }
 
@@ -80,7 +107,9 @@ pub fn short_lived() -> Vec<Access> {
         name: format!("access-{index}"),
         account: short_lived_account(index),
         target: index % TARGETS,
-        deliveries: vec![json!({ "name": "flux", "type": "KubeConfigSecret", "tokenLifetime": "10m" })],
+        deliveries: vec![
+            json!({ "name": "flux", "type": "KubeConfigSecret", "tokenLifetime": "10m" }),
+        ],
     };
     (0..SHORT_LIVED).map(one).collect()
 }
@@ -112,12 +141,25 @@ pub fn allow() -> Value {
 }
 
 fn one(tenant_index: usize, target: usize, name: String, holds_token: bool) -> Access {
-    let shape = if holds_token { "KubeConfigSecret" } else { "FluxConfigMap" };
+    let shape = if holds_token {
+        "KubeConfigSecret"
+    } else {
+        "FluxConfigMap"
+    };
     let mut deliveries = vec![json!({ "name": "flux", "type": shape })];
     if name == OFFERED {
-        deliveries.extend([json!({ "name": "http", "type": "HTTP" }), json!({ "name": "exec", "type": "Exec" })]);
+        deliveries.extend([
+            json!({ "name": "http", "type": "HTTP" }),
+            json!({ "name": "exec", "type": "Exec" }),
+        ]);
     }
-    Access { namespace: tenant(tenant_index), name, account: ACCOUNT.to_owned(), target: target % TARGETS, deliveries }
+    Access {
+        namespace: tenant(tenant_index),
+        name,
+        account: ACCOUNT.to_owned(),
+        target: target % TARGETS,
+        deliveries,
+    }
 }
 
 impl Access {
@@ -133,12 +175,18 @@ impl Access {
 
     /// `<namespace>/<name>` of the object that is written for it.
     pub fn written(&self) -> String {
-        if self.holds_token() { format!("{}-kubeconfig", self.id()) } else { self.id() }
+        if self.holds_token() {
+            format!("{}-kubeconfig", self.id())
+        } else {
+            self.id()
+        }
     }
 
     /// Whether a token is written for it.
     pub fn holds_token(&self) -> bool {
-        self.deliveries.first().is_some_and(|delivery| delivery["type"] == "KubeConfigSecret")
+        self.deliveries
+            .first()
+            .is_some_and(|delivery| delivery["type"] == "KubeConfigSecret")
     }
 
     /// The object.

@@ -25,126 +25,315 @@ pub fn markdown(figures: &Figures) -> String {
 
 fn render(figures: &Figures, table: impl Fn(&Table) -> String) -> String {
     let minutes = figures.steady.watched.as_secs_f64() / 60.0;
-    let watched: Vec<&Call> = figures.steady.calls.iter().filter(|call| !call.is_short_lived()).collect();
+    let watched: Vec<&Call> = figures
+        .steady
+        .calls
+        .iter()
+        .filter(|call| !call.is_short_lived())
+        .collect();
     let sections = [
         ("Times".to_owned(), times(figures)),
-        (format!("What {} accesses asked of the hub to be ready", figures.rise.each.len()), rise(figures)),
-        (format!("What {} accesses ask of the hub, watched for {minutes:.0} minutes", figures.accesses), steady(&watched, figures)),
-        (format!("Renewal of {SHORT_LIVED} tokens of 10 minutes"), renewal(figures)),
-        ("The exec plugin with its token in the cache, beside `kubectl create token`".to_owned(), credential(&figures.credential)),
+        (
+            format!(
+                "What {} accesses asked of the hub to be ready",
+                figures.rise.each.len()
+            ),
+            rise(figures),
+        ),
+        (
+            format!(
+                "What {} accesses ask of the hub, watched for {minutes:.0} minutes",
+                figures.accesses
+            ),
+            steady(&watched, figures),
+        ),
+        (
+            format!("Renewal of {SHORT_LIVED} tokens of 10 minutes"),
+            renewal(figures),
+        ),
+        (
+            "The exec plugin with its token in the cache, beside `kubectl create token`".to_owned(),
+            credential(&figures.credential),
+        ),
         ("Keyferry's process".to_owned(), process(&figures.process)),
     ];
-    let sections: Vec<String> = sections.iter().map(|(title, section)| format!("### {title}\n\n{}", table(section))).collect();
+    let sections: Vec<String> = sections
+        .iter()
+        .map(|(title, section)| format!("### {title}\n\n{}", table(section)))
+        .collect();
     format!("{}\n\n{}", figures.machine, sections.join("\n"))
 }
 
 fn times(figures: &Figures) -> Table {
     let (rise, revoked) = (&figures.rise, &figures.revoked);
-    let share = |part: f64| rise.each.get((rise.each.len() as f64 * part) as usize).or(rise.each.last()).copied().unwrap_or(f64::NAN);
+    let share = |part: f64| {
+        rise.each
+            .get((rise.each.len() as f64 * part) as usize)
+            .or(rise.each.last())
+            .copied()
+            .unwrap_or(f64::NAN)
+    };
     let newcomers = |of: fn(Spread) -> f64| figures.newcomers.map_or(f64::NAN, of);
     let rows = [
-        (format!("creating {} accesses, 32 requests at once", rise.each.len()), rise.making.as_secs_f64()),
-        ("from the last create until all are ready".to_owned(), rise.until_ready.as_secs_f64()),
-        ("from its create until an access is ready: half of them within".to_owned(), share(0.5)),
+        (
+            format!("creating {} accesses, 32 requests at once", rise.each.len()),
+            rise.making.as_secs_f64(),
+        ),
+        (
+            "from the last create until all are ready".to_owned(),
+            rise.until_ready.as_secs_f64(),
+        ),
+        (
+            "from its create until an access is ready: half of them within".to_owned(),
+            share(0.5),
+        ),
         ("99 of 100 within".to_owned(), share(0.99)),
         ("the last one".to_owned(), share(1.0)),
-        (format!("one more access, {NEWCOMERS} one after the other: half of them within"), newcomers(|it| it.median)),
+        (
+            format!("one more access, {NEWCOMERS} one after the other: half of them within"),
+            newcomers(|it| it.median),
+        ),
         ("the last of these".to_owned(), newcomers(|it| it.most)),
-        (format!("an entry of allow[] with {} accesses taken out: the token API refuses", revoked.accesses), revoked.refused),
-        ("the hub denies a TokenRequest, whoever makes it".to_owned(), revoked.denied),
-        ("the first object is deleted".to_owned(), revoked.first_deleted),
-        ("the last object is deleted".to_owned(), revoked.last_deleted),
+        (
+            format!(
+                "an entry of allow[] with {} accesses taken out: the token API refuses",
+                revoked.accesses
+            ),
+            revoked.refused,
+        ),
+        (
+            "the hub denies a TokenRequest, whoever makes it".to_owned(),
+            revoked.denied,
+        ),
+        (
+            "the first object is deleted".to_owned(),
+            revoked.first_deleted,
+        ),
+        (
+            "the last object is deleted".to_owned(),
+            revoked.last_deleted,
+        ),
         ("every access says so".to_owned(), revoked.told),
     ];
-    let rows = rows.into_iter().map(|(what, seconds)| vec![what, format!("{seconds:.2}")]).collect();
-    Table { head: vec!["what", "seconds"], rows }
+    let rows = rows
+        .into_iter()
+        .map(|(what, seconds)| vec![what, format!("{seconds:.2}")])
+        .collect();
+    Table {
+        head: vec!["what", "seconds"],
+        rows,
+    }
 }
 
 fn rise(figures: &Figures) -> Table {
     let per = |count: usize| format!("{:.2}", count as f64 / figures.rise.each.len() as f64);
-    let row = |((kind, resource, verb), (all, failed)): ((Kind, String, String), (usize, usize))| {
-        vec![named(kind, &verb, &resource), all.to_string(), failed.to_string(), per(all)]
-    };
+    let row =
+        |((kind, resource, verb), (all, failed)): ((Kind, String, String), (usize, usize))| {
+            vec![
+                named(kind, &verb, &resource),
+                all.to_string(),
+                failed.to_string(),
+                per(all),
+            ]
+        };
     let calls = &figures.rise.calls;
     let mut rows: Vec<Vec<String>> = counted(calls).into_iter().map(row).collect();
     for kind in [Kind::Read, Kind::Write, Kind::Token] {
         let all = calls.iter().filter(|call| call.kind() == kind).count();
-        let failed = calls.iter().filter(|call| call.kind() == kind && is_refused(call)).count();
-        rows.push(vec![format!("all {}", plural(kind)), all.to_string(), failed.to_string(), per(all)]);
+        let failed = calls
+            .iter()
+            .filter(|call| call.kind() == kind && is_refused(call))
+            .count();
+        rows.push(vec![
+            format!("all {}", plural(kind)),
+            all.to_string(),
+            failed.to_string(),
+            per(all),
+        ]);
     }
     let conflicts = calls.iter().filter(|call| call.code == 409).count();
-    rows.push(vec!["conflicts (409)".to_owned(), conflicts.to_string(), conflicts.to_string(), per(conflicts)]);
-    Table { head: vec!["request", "sent", "refused", "for each access"], rows }
+    rows.push(vec![
+        "conflicts (409)".to_owned(),
+        conflicts.to_string(),
+        conflicts.to_string(),
+        per(conflicts),
+    ]);
+    Table {
+        head: vec!["request", "sent", "refused", "for each access"],
+        rows,
+    }
 }
 
 fn steady(watched: &[&Call], figures: &Figures) -> Table {
     let hours = figures.steady.watched.as_secs_f64() / HOUR;
     let an_hour = |count: usize| format!("{:.0}", count as f64 / hours);
-    let row = |((kind, resource, verb), (all, failed)): ((Kind, String, String), (usize, usize))| {
-        vec![named(kind, &verb, &resource), all.to_string(), failed.to_string(), an_hour(all)]
-    };
-    let mut rows: Vec<Vec<String>> = counted(watched.iter().copied()).into_iter().map(row).collect();
+    let row =
+        |((kind, resource, verb), (all, failed)): ((Kind, String, String), (usize, usize))| {
+            vec![
+                named(kind, &verb, &resource),
+                all.to_string(),
+                failed.to_string(),
+                an_hour(all),
+            ]
+        };
+    let mut rows: Vec<Vec<String>> = counted(watched.iter().copied())
+        .into_iter()
+        .map(row)
+        .collect();
     for kind in [Kind::Read, Kind::Write, Kind::Token] {
         let of: Vec<&&Call> = watched.iter().filter(|call| call.kind() == kind).collect();
         let failed = of.iter().filter(|call| is_refused(call)).count();
-        rows.push(vec![format!("all {}", plural(kind)), of.len().to_string(), failed.to_string(), an_hour(of.len())]);
+        rows.push(vec![
+            format!("all {}", plural(kind)),
+            of.len().to_string(),
+            failed.to_string(),
+            an_hour(of.len()),
+        ]);
     }
-    Table { head: vec!["request", "sent", "refused", "an hour"], rows }
+    Table {
+        head: vec!["request", "sent", "refused", "an hour"],
+        rows,
+    }
 }
 
 /// What a renewal costs, measured by short-lived tokens, and what it comes to with the usual ones.
 fn renewal(figures: &Figures) -> Table {
-    let short: Vec<&Call> = figures.steady.calls.iter().filter(|call| call.is_short_lived()).collect();
-    let renewals = short.iter().filter(|call| call.kind() == Kind::Token).count();
-    let writes = short.iter().filter(|call| call.kind() == Kind::Write).count();
+    let short: Vec<&Call> = figures
+        .steady
+        .calls
+        .iter()
+        .filter(|call| call.is_short_lived())
+        .collect();
+    let renewals = short
+        .iter()
+        .filter(|call| call.kind() == Kind::Token)
+        .count();
+    let writes = short
+        .iter()
+        .filter(|call| call.kind() == Kind::Write)
+        .count();
     // A time of watching below seven minutes holds no renewal.
     let each = (renewals > 0).then(|| writes as f64 / renewals as f64);
-    let shown = |figure: Option<f64>, decimals: usize| figure.map_or("-".to_owned(), |figure| format!("{figure:.decimals$}"));
+    let shown = |figure: Option<f64>, decimals: usize| {
+        figure.map_or("-".to_owned(), |figure| format!("{figure:.decimals$}"))
+    };
     let secrets = figures.accesses.div_ceil(2) as f64;
     // A renewal comes after 77.5 to 80 % of a lifetime, by chance.
     let an_hour = secrets / (LIFETIME_HOURS * 0.7875);
-    let lifetimes = figures.steady.per_lifetime.map_or("-".to_owned(), |it| format!("{:.2} / {:.2} / {:.2}", it.least, it.median, it.most));
+    let lifetimes = figures.steady.per_lifetime.map_or("-".to_owned(), |it| {
+        format!("{:.2} / {:.2} / {:.2}", it.least, it.median, it.most)
+    });
     let rows = [
         ("renewals".to_owned(), renewals.to_string()),
         ("writes for each of them".to_owned(), shown(each, 2)),
-        (format!("TokenRequests for each key and lifetime, from {} pairs: min / median / max", figures.steady.intervals), lifetimes),
         (
-            format!("so, for {secrets} Secrets with tokens of {LIFETIME_HOURS} h renewed after 78.75 % of it: TokenRequests an hour"),
+            format!(
+                "TokenRequests for each key and lifetime, from {} pairs: min / median / max",
+                figures.steady.intervals
+            ),
+            lifetimes,
+        ),
+        (
+            format!(
+                "so, for {secrets} Secrets with tokens of {LIFETIME_HOURS} h renewed after 78.75 % \
+                 of it: TokenRequests an hour"
+            ),
             format!("{an_hour:.0}"),
         ),
-        ("and writes an hour, beside those above".to_owned(), shown(each.map(|each| an_hour * each), 0)),
+        (
+            "and writes an hour, beside those above".to_owned(),
+            shown(each.map(|each| an_hour * each), 0),
+        ),
     ];
-    Table { head: vec!["what", "figure"], rows: rows.into_iter().map(|(what, figure)| vec![what, figure]).collect() }
+    Table {
+        head: vec!["what", "figure"],
+        rows: rows
+            .into_iter()
+            .map(|(what, figure)| vec![what, figure])
+            .collect(),
+    }
 }
 
 fn credential(credential: &Credential) -> Table {
     let row = |name: &str, program: &Program| {
-        let took = |of: fn(Spread) -> f64| program.took.map_or("-".to_owned(), |it| format!("{:.1}", of(it)));
-        let resident = program.resident.map_or("-".to_owned(), |kib| format!("{:.1}", kib as f64 / 1024.0));
-        vec![name.to_owned(), took(|it| it.least), took(|it| it.median), took(|it| it.most), resident]
+        let took = |of: fn(Spread) -> f64| {
+            program
+                .took
+                .map_or("-".to_owned(), |it| format!("{:.1}", of(it)))
+        };
+        let resident = program
+            .resident
+            .map_or("-".to_owned(), |kib| format!("{:.1}", kib as f64 / 1024.0));
+        vec![
+            name.to_owned(),
+            took(|it| it.least),
+            took(|it| it.median),
+            took(|it| it.most),
+            resident,
+        ]
     };
-    let medians = credential.kubectl.took.zip(credential.keyferry.took).map(|(peer, own)| peer.median / own.median);
-    let resident = credential.kubectl.resident.zip(credential.keyferry.resident).map(|(peer, own)| peer as f64 / own as f64);
+    let medians = credential
+        .kubectl
+        .took
+        .zip(credential.keyferry.took)
+        .map(|(peer, own)| peer.median / own.median);
+    let resident = credential
+        .kubectl
+        .resident
+        .zip(credential.keyferry.resident)
+        .map(|(peer, own)| peer as f64 / own as f64);
     let times = |ratio: Option<f64>| ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.1}"));
-    let ratio = vec!["kubectl's by Keyferry's".to_owned(), "-".to_owned(), times(medians), "-".to_owned(), times(resident)];
-    let rows = vec![row("`keyferry credential`", &credential.keyferry), row("`kubectl create token`", &credential.kubectl), ratio];
-    Table { head: vec!["whole process", "least ms", "median ms", "most ms", "peak RSS MiB"], rows }
+    let ratio = vec![
+        "kubectl's by Keyferry's".to_owned(),
+        "-".to_owned(),
+        times(medians),
+        "-".to_owned(),
+        times(resident),
+    ];
+    let rows = vec![
+        row("`keyferry credential`", &credential.keyferry),
+        row("`kubectl create token`", &credential.kubectl),
+        ratio,
+    ];
+    Table {
+        head: vec![
+            "whole process",
+            "least ms",
+            "median ms",
+            "most ms",
+            "peak RSS MiB",
+        ],
+        rows,
+    }
 }
 
 fn process(rows: &[Process]) -> Table {
     let seconds = |time: Duration| format!("{:.1}", time.as_secs_f64());
     let row = |process: &Process| {
-        let share = process.cpu.map(|cpu| format!("{:.1} %", cpu.as_secs_f64() / process.elapsed.as_secs_f64().max(0.001) * 100.0));
+        let share = process.cpu.map(|cpu| {
+            format!(
+                "{:.1} %",
+                cpu.as_secs_f64() / process.elapsed.as_secs_f64().max(0.001) * 100.0
+            )
+        });
         vec![
             process.when.to_owned(),
-            process.resident.map_or("-".to_owned(), |kib| format!("{:.1}", kib as f64 / 1024.0)),
+            process
+                .resident
+                .map_or("-".to_owned(), |kib| format!("{:.1}", kib as f64 / 1024.0)),
             seconds(process.elapsed),
             process.cpu.map_or("-".to_owned(), seconds),
             share.unwrap_or_else(|| "-".to_owned()),
         ]
     };
     Table {
-        head: vec!["when", "RSS MiB", "seconds since the row before", "CPU seconds", "of one core"],
+        head: vec![
+            "when",
+            "RSS MiB",
+            "seconds since the row before",
+            "CPU seconds",
+            "of one core",
+        ],
         rows: rows.iter().map(row).collect(),
     }
 }

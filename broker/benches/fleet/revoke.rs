@@ -31,33 +31,90 @@ pub struct Revoked {
 }
 
 /// Takes out the entry that lets all tenants use the first target.
-pub async fn measure(hub: &Hub, accesses: &[Access], seen: &Seen, written: &[Seen; 2]) -> Outcome<Revoked> {
+pub async fn measure(
+    hub: &Hub,
+    accesses: &[Access],
+    seen: &Seen,
+    written: &[Seen; 2],
+) -> Outcome<Revoked> {
     const TARGET: usize = 0;
-    let hit: Vec<&Access> = accesses.iter().filter(|access| access.target() == TARGET).collect();
-    let asked = hit.iter().find(|access| access.name == OFFERED).ok_or("nobody may ask for an access of the first target")?;
+    let hit: Vec<&Access> = accesses
+        .iter()
+        .filter(|access| access.target() == TARGET)
+        .collect();
+    let asked = hit
+        .iter()
+        .find(|access| access.name == OFFERED)
+        .ok_or("nobody may ask for an access of the first target")?;
     let caller = caller_token(&hub.plane, &asked.namespace, ACCOUNT).await?;
     let before = hub.broker.exchange(&caller, &asked.id()).await?;
     if before.status != 200 {
-        return Err(format!("the access {} is not granted before: {}", asked.id(), before.body).into());
+        return Err(format!(
+            "the access {} is not granted before: {}",
+            asked.id(),
+            before.body
+        )
+        .into());
     }
-    let kept: Vec<_> = plan::allow().as_array().into_iter().flatten().skip(1).cloned().collect();
+    let kept: Vec<_> = plan::allow()
+        .as_array()
+        .into_iter()
+        .flatten()
+        .skip(1)
+        .cloned()
+        .collect();
     hub.allow(TARGET, &json!(kept)).await?;
     let from = now();
     let end = from + PATIENCE;
     let audience = format!("https://{}.keyferry.test", plan::target(TARGET));
-    let refused = async { until(end, async || Ok(hub.broker.exchange(&caller, &asked.id()).await?.status != 200)).await };
-    let denied =
-        async { until(end, async || Ok(hub.plane.token_request(&asked.namespace, ACCOUNT, &[&audience], 600).await.is_err())).await };
+    let refused = async {
+        until(end, async || {
+            Ok(hub.broker.exchange(&caller, &asked.id()).await?.status != 200)
+        })
+        .await
+    };
+    let denied = async {
+        until(end, async || {
+            Ok(hub
+                .plane
+                .token_request(&asked.namespace, ACCOUNT, &[&audience], 600)
+                .await
+                .is_err())
+        })
+        .await
+    };
     let (refused, denied) = tokio::try_join!(refused, denied)?;
     let ended = |seen: &[Seen], id: &str| seen.iter().find_map(|seen| seen.of(id).ended);
-    let gone = |access: &&&Access| written.iter().any(|seen| seen.of(&access.written()).ended.is_some());
-    written[0].until(PATIENCE, "the deletion of every object", |_| hit.iter().filter(gone).count() == hit.len()).await?;
-    let mut deleted: Vec<Instant> = hit.iter().filter_map(|access| ended(written, &access.written())).collect();
+    let gone = |access: &&&Access| {
+        written
+            .iter()
+            .any(|seen| seen.of(&access.written()).ended.is_some())
+    };
+    written[0]
+        .until(PATIENCE, "the deletion of every object", |_| {
+            hit.iter().filter(gone).count() == hit.len()
+        })
+        .await?;
+    let mut deleted: Vec<Instant> = hit
+        .iter()
+        .filter_map(|access| ended(written, &access.written()))
+        .collect();
     deleted.sort_unstable();
-    let is_told = |seen: &Seen| hit.iter().all(|access| seen.of(&access.id()).ended.is_some());
-    seen.until(PATIENCE, "the refusal in every status", is_told).await?;
-    let told = hit.iter().filter_map(|access| seen.of(&access.id()).ended).max();
-    let seconds = |at: Option<Instant>| at.map_or(f64::NAN, |at| at.saturating_duration_since(from).as_secs_f64());
+    let is_told = |seen: &Seen| {
+        hit.iter()
+            .all(|access| seen.of(&access.id()).ended.is_some())
+    };
+    seen.until(PATIENCE, "the refusal in every status", is_told)
+        .await?;
+    let told = hit
+        .iter()
+        .filter_map(|access| seen.of(&access.id()).ended)
+        .max();
+    let seconds = |at: Option<Instant>| {
+        at.map_or(f64::NAN, |at| {
+            at.saturating_duration_since(from).as_secs_f64()
+        })
+    };
     Ok(Revoked {
         accesses: hit.len(),
         refused: seconds(Some(refused)),
@@ -72,7 +129,10 @@ pub async fn measure(hub: &Hub, accesses: &[Access], seen: &Seen, written: &[See
 async fn until(end: Instant, mut holds: impl AsyncFnMut() -> Outcome<bool>) -> Outcome<Instant> {
     while !holds().await? {
         if now() > end {
-            return Err(format!("a token was still given {PATIENCE:?} after its entry was taken out").into());
+            return Err(format!(
+                "a token was still given {PATIENCE:?} after its entry was taken out"
+            )
+            .into());
         }
         tokio::time::sleep(POLL).await;
     }

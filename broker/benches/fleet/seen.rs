@@ -46,10 +46,15 @@ impl Seen {
     /// Watches a collection until it is dropped.
     pub fn watch(plane: &ControlPlane, collection: &str) -> Seen {
         let objects: Arc<Mutex<HashMap<String, Sighting>>> = Arc::default();
-        let (seen, admin, collection) = (Arc::clone(&objects), plane.admin().clone(), collection.to_owned());
+        let (seen, admin, collection) = (
+            Arc::clone(&objects),
+            plane.admin().clone(),
+            collection.to_owned(),
+        );
         let task = tokio::spawn(async move {
             let mut version = String::new();
-            // A busy hub ends the watch of whoever reads too slowly. Nothing is missed: the next one begins where it ended.
+            // A busy hub ends the watch of whoever reads too slowly. Nothing is missed: the next
+            // one begins where it ended.
             loop {
                 let _ = follow(&admin, &collection, &mut version, &seen).await;
                 tokio::time::sleep(LOOK).await;
@@ -65,15 +70,27 @@ impl Seen {
 
     /// How many are ready.
     pub fn ready(&self) -> usize {
-        self.objects().values().filter(|sighting| sighting.ready.is_some() && sighting.ended.is_none()).count()
+        self.objects()
+            .values()
+            .filter(|sighting| sighting.ready.is_some() && sighting.ended.is_none())
+            .count()
     }
 
     /// Waits until something holds of what was seen.
-    pub async fn until(&self, limit: Duration, what: &str, holds: impl Fn(&Seen) -> bool) -> Outcome<()> {
+    pub async fn until(
+        &self,
+        limit: Duration,
+        what: &str,
+        holds: impl Fn(&Seen) -> bool,
+    ) -> Outcome<()> {
         let end = now() + limit;
         while !holds(self) {
             if now() > end {
-                return Err(format!("{what} was not seen within {limit:?}; {} objects are ready", self.ready()).into());
+                return Err(format!(
+                    "{what} was not seen within {limit:?}; {} objects are ready",
+                    self.ready()
+                )
+                .into());
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -91,21 +108,43 @@ impl Drop for Seen {
     }
 }
 
-async fn follow(admin: &RestClient, collection: &str, version: &mut String, seen: &Mutex<HashMap<String, Sighting>>) -> Outcome<()> {
+async fn follow(
+    admin: &RestClient,
+    collection: &str,
+    version: &mut String,
+    seen: &Mutex<HashMap<String, Sighting>>,
+) -> Outcome<()> {
     let between = if collection.contains('?') { '&' } else { '?' };
-    let path = format!("{collection}{between}watch=true&timeoutSeconds=7200&resourceVersion={version}");
-    let mut response = admin.request(Method::GET, &path).send().await?.error_for_status()?;
+    let path =
+        format!("{collection}{between}watch=true&timeoutSeconds=7200&resourceVersion={version}");
+    let mut response = admin
+        .request(Method::GET, &path)
+        .send()
+        .await?
+        .error_for_status()?;
     let mut unread = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         unread.extend_from_slice(&chunk);
-        let Some(end) = unread.iter().rposition(|byte| *byte == b'\n') else { continue };
+        let Some(end) = unread.iter().rposition(|byte| *byte == b'\n') else {
+            continue;
+        };
         let whole: Vec<u8> = unread.drain(..=end).collect();
-        for line in whole.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        for line in whole
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+        {
             let event: Value = serde_json::from_slice(line)?;
             if event["type"] == "ERROR" {
-                return Err(format!("the watch of {collection} failed: {}", event["object"]["message"]).into());
+                return Err(format!(
+                    "the watch of {collection} failed: {}",
+                    event["object"]["message"]
+                )
+                .into());
             }
-            event["object"]["metadata"]["resourceVersion"].as_str().unwrap_or_default().clone_into(version);
+            event["object"]["metadata"]["resourceVersion"]
+                .as_str()
+                .unwrap_or_default()
+                .clone_into(version);
             note(seen, &event);
         }
     }
@@ -114,8 +153,13 @@ async fn follow(admin: &RestClient, collection: &str, version: &mut String, seen
 
 fn note(seen: &Mutex<HashMap<String, Sighting>>, event: &Value) {
     let (object, at) = (&event["object"], now());
-    let Some(name) = object["metadata"]["name"].as_str() else { return };
-    let id = format!("{}/{name}", object["metadata"]["namespace"].as_str().unwrap_or_default());
+    let Some(name) = object["metadata"]["name"].as_str() else {
+        return;
+    };
+    let id = format!(
+        "{}/{name}",
+        object["metadata"]["namespace"].as_str().unwrap_or_default()
+    );
     let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
     let sighting = seen.entry(id).or_default();
     if event["type"] != "DELETED" && is_ready(object) {
@@ -131,6 +175,11 @@ pub fn is_ready(object: &Value) -> bool {
     if object["apiVersion"] != "keyferry.dev/v1alpha1" {
         return true;
     }
-    let conditions = object["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+    let conditions = object["status"]["conditions"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    conditions
+        .iter()
+        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }

@@ -1,4 +1,5 @@
-//! Keyferry's own evaluations: from the token's text to the user or the reason, signature and CEL included, files compiled before.
+//! Keyferry's own evaluations: from the token's text to the user or the reason, signature and CEL
+//! included, files compiled before.
 
 use std::time::Duration;
 
@@ -19,13 +20,18 @@ const ROUND: Duration = Duration::from_secs(2);
 pub fn rate(work: &Work) -> Outcome<f64> {
     let keys = Keys::for_all(work.keys.to_string().as_bytes());
     let now = Timestamp::from_second(NOW)?;
-    let compiled: Vec<Compiled> = work.files.iter().map(|file| compiled(&file.config)).collect::<Outcome<_>>()?;
+    let compiled: Vec<Compiled> = work
+        .files
+        .iter()
+        .map(|file| compiled(&file.config))
+        .collect::<Outcome<_>>()?;
     let (mut evaluations, mut accepted) = (0_u64, 0_u64);
     let start = process::now();
     while start.elapsed() < ROUND {
         for (file, compiled) in work.files.iter().zip(&compiled) {
             for token in &file.tokens {
-                let token = Token::read(token.as_bytes()).map_err(|undetermined| undetermined.to_string())?;
+                let token = Token::read(token.as_bytes())
+                    .map_err(|undetermined| undetermined.to_string())?;
                 match verify(compiled, &token, &keys, now).union() {
                     Union::Accepted(_) => accepted += 1,
                     Union::Undetermined(why) => return Err(why.to_string().into()),
@@ -37,10 +43,15 @@ pub fn rate(work: &Work) -> Outcome<f64> {
     }
     let rate = evaluations as f64 / start.elapsed().as_secs_f64();
     // What is measured must be the real thing: some are let in, and not all.
-    if accepted == 0 || accepted == evaluations { Err("the tokens are not evaluated".into()) } else { Ok(rate) }
+    if accepted == 0 || accepted == evaluations {
+        Err("the tokens are not evaluated".into())
+    } else {
+        Ok(rate)
+    }
 }
 
 fn compiled(text: &str) -> Outcome<Compiled> {
-    let loaded = config::load(text.as_bytes(), Minor::V1_36).map_err(|_| "a shipped file is not loaded")?;
+    let loaded =
+        config::load(text.as_bytes(), Minor::V1_36).map_err(|_| "a shipped file is not loaded")?;
     Ok(validate(&loaded.configuration, Minor::V1_36, &[]).map_err(|invalid| invalid.message())?)
 }

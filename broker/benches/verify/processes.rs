@@ -25,17 +25,37 @@ pub struct Subject {
 
 /// Rounds in turn, so that a busy neighbour meets all.
 pub fn measure() -> Outcome<Vec<Subject>> {
-    let file = auth_configs::folder().join("several-hubs.yaml").display().to_string();
-    let account = ["--service-account", "tenant-a/reconciler", "--issuer", "https://hub-eu.keyferry.test"];
+    let file = auth_configs::folder()
+        .join("several-hubs.yaml")
+        .display()
+        .to_string();
+    let account = [
+        "--service-account",
+        "tenant-a/reconciler",
+        "--issuer",
+        "https://hub-eu.keyferry.test",
+    ];
     let keyferry = env!("CARGO_BIN_EXE_keyferry");
     let verify = [&["verify", "--auth-config", &file][..], &account].concat();
     let subjects: [(&'static str, &str, &[&str]); 4] = [
         ("a process that does nothing: `true`", "true", &[]),
         ("`keyferry --version`", keyferry, &["--version"]),
-        ("`keyferry lint several-hubs.yaml`", keyferry, &["lint", &file]),
-        ("`keyferry verify --auth-config several-hubs.yaml --service-account …`", keyferry, &verify),
+        (
+            "`keyferry lint several-hubs.yaml`",
+            keyferry,
+            &["lint", &file],
+        ),
+        (
+            "`keyferry verify --auth-config several-hubs.yaml --service-account …`",
+            keyferry,
+            &verify,
+        ),
     ];
-    let empty = |(name, ..): &(&'static str, _, _)| Subject { name, times: Vec::with_capacity(RUNS), cpu: Some(0.0) };
+    let empty = |(name, ..): &(&'static str, _, _)| Subject {
+        name,
+        times: Vec::with_capacity(RUNS),
+        cpu: Some(0.0),
+    };
     let mut measured: Vec<Subject> = subjects.iter().map(empty).collect();
     for round in 0..=ROUNDS {
         for ((_, program, arguments), subject) in subjects.iter().zip(&mut measured) {
@@ -46,7 +66,11 @@ pub fn measure() -> Outcome<Vec<Subject>> {
             }
             // The first round reads the binary from disk.
             if round > 0 {
-                subject.cpu = subject.cpu.zip(before).zip(cpu_of_children()).map(|((sum, before), after)| sum + after - before);
+                subject.cpu = subject
+                    .cpu
+                    .zip(before)
+                    .zip(cpu_of_children())
+                    .map(|((sum, before), after)| sum + after - before);
                 subject.times.extend(times);
             }
         }
@@ -56,15 +80,24 @@ pub fn measure() -> Outcome<Vec<Subject>> {
 
 fn run(program: &str, arguments: &[&str]) -> Outcome<f64> {
     let start = process::now();
-    let status = Command::new(program).args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).status()?;
+    let status = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()?;
     let time = start.elapsed().as_secs_f64() * 1000.0;
-    if status.success() { Ok(time) } else { Err(format!("{program} {arguments:?} leaves with {status}").into()) }
+    if status.success() {
+        Ok(time)
+    } else {
+        Err(format!("{program} {arguments:?} leaves with {status}").into())
+    }
 }
 
 /// Milliseconds of CPU time of all children that have ended.
 fn cpu_of_children() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // Counted from the end of the program's name, which may hold anything: cutime is the 16th field, cstime the 17th.
+    // Counted from the end of the program's name, which may hold anything: cutime is the 16th
+    // field, cstime the 17th.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = fields.get(13)?.parse::<f64>().ok()? + fields.get(14)?.parse::<f64>().ok()?;
     Some(ticks / TICKS_PER_SECOND * 1000.0)

@@ -30,17 +30,33 @@ impl Work {
     /// Signs all tokens.
     pub fn read() -> Outcome<Work> {
         let signer = VectorSigner::new()?;
-        let certificate = rcgen::generate_simple_self_signed(["authority.test".to_owned()])?.cert.pem();
+        let certificate = rcgen::generate_simple_self_signed(["authority.test".to_owned()])?
+            .cert
+            .pem();
         let file = |file: auth_configs::AuthConfig| -> Outcome<File> {
-            let tokens = file.vectors.cases.iter().map(|case| signer.token(&file.vectors, case, NOW));
+            let tokens = file
+                .vectors
+                .cases
+                .iter()
+                .map(|case| signer.token(&file.vectors, case, NOW));
             Ok(File {
                 config: file.with_certificate(&certificate),
-                issuers: file.issuers().into_iter().zip(file.discovery_urls()?).collect(),
+                issuers: file
+                    .issuers()
+                    .into_iter()
+                    .zip(file.discovery_urls()?)
+                    .collect(),
                 tokens: tokens.collect::<Result<_, _>>()?,
             })
         };
-        let files = auth_configs::all()?.into_iter().map(file).collect::<Outcome<_>>()?;
-        Ok(Work { files, keys: signer.key_set() })
+        let files = auth_configs::all()?
+            .into_iter()
+            .map(file)
+            .collect::<Outcome<_>>()?;
+        Ok(Work {
+            files,
+            keys: signer.key_set(),
+        })
     }
 
     /// How many tokens there are.

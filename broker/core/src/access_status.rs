@@ -80,43 +80,86 @@ impl AccessReport {
     pub fn ready(&self) -> Finding {
         match (self.authorized.holds(), self.delivered.holds()) {
             (true, true) => Finding::well("authorised and delivered"),
-            (true, false) => Finding { ..self.delivered.clone() },
-            (false, _) => Finding { ..self.authorized.clone() },
+            (true, false) => Finding {
+                ..self.delivered.clone()
+            },
+            (false, _) => Finding {
+                ..self.authorized.clone()
+            },
         }
     }
 
     /// The status, without what was not found.
     ///
     /// `cluster` is the target as far as somebody who may use it is to know it.
-    pub fn status(&self, before: &Value, generation: i64, now: Timestamp, cluster: Option<Value>) -> Value {
+    pub fn status(
+        &self,
+        before: &Value,
+        generation: i64,
+        now: Timestamp,
+        cluster: Option<Value>,
+    ) -> Value {
         let ready = self.ready();
         let hindrance = (!ready.holds()).then(|| Finding::so(ready.reason, ready.message.clone()));
-        let (reconciling, stalled) = if self.passes { (hindrance, None) } else { (None, hindrance) };
+        let (reconciling, stalled) = if self.passes {
+            (hindrance, None)
+        } else {
+            (None, hindrance)
+        };
         let optional = [
             ("TargetReachable", &self.reachable),
             ("TargetAuthenticates", &self.authenticates),
             ("Reconciling", &reconciling),
             ("Stalled", &stalled),
         ];
-        let mut findings = vec![("Ready", &ready), ("Authorized", &self.authorized), ("Delivered", &self.delivered)];
-        findings.extend(optional.into_iter().filter_map(|(kind, finding)| Some((kind, finding.as_ref()?))));
+        let mut findings = vec![
+            ("Ready", &ready),
+            ("Authorized", &self.authorized),
+            ("Delivered", &self.delivered),
+        ];
+        findings.extend(
+            optional
+                .into_iter()
+                .filter_map(|(kind, finding)| Some((kind, finding.as_ref()?))),
+        );
         let mut status = Map::new();
         let mut set = |field: &str, value: Value| drop(status.insert(field.to_owned(), value));
         set("observedGeneration", json!(generation));
         set("conditions", conditions(before, generation, now, &findings));
-        set("summary", json!(summary::of_access(&ready, self.authenticates.as_ref())));
+        set(
+            "summary",
+            json!(summary::of_access(&ready, self.authenticates.as_ref())),
+        );
         if let Some(cluster) = cluster {
             set("cluster", cluster);
         }
-        if let Some(TargetIdentity { username, uid, groups }) = &self.identity {
-            let same = before.get("identity").filter(|known| known["username"] == username.as_str() && known["groups"] == json!(groups));
-            let at = same.and_then(|known| known["observedAt"].as_str()).map(str::to_owned).unwrap_or_else(|| seconds(now));
-            set("identity", json!({ "username": username, "uid": uid, "groups": groups, "observedAt": at }));
+        if let Some(TargetIdentity {
+            username,
+            uid,
+            groups,
+        }) = &self.identity
+        {
+            let same = before.get("identity").filter(|known| {
+                known["username"] == username.as_str() && known["groups"] == json!(groups)
+            });
+            let at = same
+                .and_then(|known| known["observedAt"].as_str())
+                .map(str::to_owned)
+                .unwrap_or_else(|| seconds(now));
+            set(
+                "identity",
+                json!({ "username": username, "uid": uid, "groups": groups, "observedAt": at }),
+            );
         }
         if let Some(until) = self.exposure_until {
             set("exposureUntil", json!(seconds(until)));
         }
-        let deliveries: Vec<Value> = self.deliveries.iter().map(DeliveryReport::written).chain(self.left_over.iter().cloned()).collect();
+        let deliveries: Vec<Value> = self
+            .deliveries
+            .iter()
+            .map(DeliveryReport::written)
+            .chain(self.left_over.iter().cloned())
+            .collect();
         if !deliveries.is_empty() {
             set("deliveries", Value::Array(deliveries));
         }
@@ -128,7 +171,8 @@ impl AccessReport {
 }
 
 impl TokenReport {
-    /// The token of one report of a status, as [`AccessReport::status`] writes it; nothing where it reports none.
+    /// The token of one report of a status, as [`AccessReport::status`] writes it; nothing where it
+    /// reports none.
     pub fn read(report: &Value) -> Option<TokenReport> {
         let text = |field: &str| report.get(field).and_then(Value::as_str);
         let time = |field: &str| text(field)?.parse::<Timestamp>().ok();
@@ -143,7 +187,11 @@ impl TokenReport {
 
 impl DeliveryReport {
     fn written(&self) -> Value {
-        let reason = if self.reason == Reason::Ready { "Delivered" } else { self.reason.as_str() };
+        let reason = if self.reason == Reason::Ready {
+            "Delivered"
+        } else {
+            self.reason.as_str()
+        };
         let mut report = json!({
             "name": self.delivery.name.as_str(), "type": self.delivery.delivery_type.as_str(), "reason": reason,
         });
@@ -153,7 +201,13 @@ impl DeliveryReport {
         if !self.message.is_empty() {
             report["message"] = json!(foreign_text::lines(&self.message, 4096));
         }
-        if let Some(TokenReport { token_id, key_id, expires_at, renew_at }) = &self.token {
+        if let Some(TokenReport {
+            token_id,
+            key_id,
+            expires_at,
+            renew_at,
+        }) = &self.token
+        {
             report["tokenID"] = json!(token_id);
             if let Some(key_id) = key_id {
                 report["keyID"] = json!(key_id);
@@ -189,7 +243,8 @@ pub fn patch(before: &Value, wanted: &Value) -> Option<Value> {
         .filter(|(field, value)| known.get(*field) != Some(value))
         .map(|(field, value)| (field.clone(), value.clone()))
         .collect();
-    // An object in the place of another one is merged into it, so what the new one lacks has to be taken out.
+    // An object in the place of another one is merged into it, so what the new one lacks has to be
+    // taken out.
     for (field, value) in &mut change {
         if let (Some(Value::Object(old)), Value::Object(new)) = (known.get(field), value) {
             for gone in old.keys() {
@@ -197,30 +252,61 @@ pub fn patch(before: &Value, wanted: &Value) -> Option<Value> {
             }
         }
     }
-    change.extend(known.keys().filter(|field| !wanted_members.contains_key(*field)).map(|field| (field.clone(), Value::Null)));
+    change.extend(
+        known
+            .keys()
+            .filter(|field| !wanted_members.contains_key(*field))
+            .map(|field| (field.clone(), Value::Null)),
+    );
     (!change.is_empty()).then(|| json!({ "status": change }))
 }
 
 /// The places that earlier deliveries of a status were written to, with their reports.
 pub fn places<'a>(status: &'a Value, access: &AccessName) -> Vec<(ObjectPlace, &'a Value)> {
-    let reports = status.get("deliveries").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let reports = status
+        .get("deliveries")
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     let place = |report: &'a Value| {
-        let shape = DeliveryType::ALL.iter().find(|(name, _)| report["type"] == *name)?.1;
+        let shape = DeliveryType::ALL
+            .iter()
+            .find(|(name, _)| report["type"] == *name)?
+            .1;
         let name = ObjectName::new(report["object"].as_str()?).ok()?;
-        Some((ObjectPlace { kind: ObjectKind::of(shape)?, namespace: access.namespace.clone(), name }, report))
+        Some((
+            ObjectPlace {
+                kind: ObjectKind::of(shape)?,
+                namespace: access.namespace.clone(),
+                name,
+            },
+            report,
+        ))
     };
     reports.iter().filter_map(place).collect()
 }
 
 /// Whether an object that was delivered may still stand there, by an access's status.
 pub fn may_have_objects(status: &Value) -> bool {
-    let reports = status.get("deliveries").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let withdrawn = [Reason::TargetNotGranted, Reason::NotExpressible, Reason::ObjectNotOurs].map(Reason::as_str);
-    reports.iter().any(|report| report["object"].is_string() && !withdrawn.iter().any(|reason| report["reason"] == *reason))
+    let reports = status
+        .get("deliveries")
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let withdrawn = [
+        Reason::TargetNotGranted,
+        Reason::NotExpressible,
+        Reason::ObjectNotOurs,
+    ]
+    .map(Reason::as_str);
+    reports.iter().any(|report| {
+        report["object"].is_string() && !withdrawn.iter().any(|reason| report["reason"] == *reason)
+    })
 }
 
-/// The report of an object that is no longer wanted and still stands there, under a name that no delivery has: the list is a map by name,
-/// and with a name twice the hub would refuse the whole status.
+/// The report of an object that is no longer wanted and still stands there, under a name that no
+/// delivery has: the list is a map by name, and with a name twice the hub would refuse the whole
+/// status.
 pub fn left_over(place: &ObjectPlace, report: &Value) -> Value {
     let mut report = report.clone();
     report["name"] = json!(format!("{}/{}", place.kind.as_str(), place.name));
@@ -245,7 +331,10 @@ mod tests {
             change,
             json!({ "status": { "observedGeneration": 2, "identity": { "username": "b", "uid": null }, "exposureUntil": null } })
         );
-        assert_eq!(patch(&json!(null), &json!({ "observedGeneration": 1 })).unwrap()["status"]["observedGeneration"], 1);
+        assert_eq!(
+            patch(&json!(null), &json!({ "observedGeneration": 1 })).unwrap()["status"]["observedGeneration"],
+            1
+        );
     }
 
     #[test]
@@ -256,11 +345,21 @@ mod tests {
             { "name": "b", "type": "Unheard", "object": "x" },
             { "name": "c", "type": "FluxConfigMap", "object": "../x" },
         ] });
-        let found: Vec<String> = places(&status, &access).iter().map(|(place, _)| place.to_string()).collect();
+        let found: Vec<String> = places(&status, &access)
+            .iter()
+            .map(|(place, _)| place.to_string())
+            .collect();
         assert_eq!(found, ["Secret tenant-a/apps-kubeconfig"]);
         let (place, report) = places(&status, &access).remove(0);
         let kept = json!({ "deliveries": [left_over(&place, report)] });
-        assert_eq!(kept["deliveries"][0]["name"], "Secret/apps-kubeconfig", "no delivery is called so, and the list is a map by name");
-        assert_eq!(places(&kept, &access)[0].0, place, "and it is found again by what it says of itself");
+        assert_eq!(
+            kept["deliveries"][0]["name"], "Secret/apps-kubeconfig",
+            "no delivery is called so, and the list is a map by name"
+        );
+        assert_eq!(
+            places(&kept, &access)[0].0,
+            place,
+            "and it is found again by what it says of itself"
+        );
     }
 }

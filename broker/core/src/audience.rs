@@ -1,14 +1,16 @@
-//! The audience of a bound token. It is never optional: a TokenRequest without one asks for a credential of the hub itself.
+//! The audience of a bound token. It is never optional: a TokenRequest without one asks for a
+//! credential of the hub itself.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// One `aud` value: 1 to 256 bytes of printable ASCII without spaces, commas, quotes or backslashes.
+/// One `aud` value: 1 to 256 bytes of printable ASCII without spaces, commas, quotes or
+/// backslashes.
 ///
-/// Kubernetes would take any text. Every broker that joined audiences with a separator has confused two lists at some time, so the
-/// characters that invite it are refused.
+/// Kubernetes would take any text. Every broker that joined audiences with a separator has confused
+/// two lists at some time, so the characters that invite it are refused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Audience(Arc<str>);
@@ -40,8 +42,14 @@ impl Audience {
         if text.len() > 256 {
             return Err(AudienceError::TooLong);
         }
-        let allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b',' | b'"' | b'\'' | b'\\' | b'`');
-        if text.bytes().all(allowed) { Ok(Audience(text.into())) } else { Err(AudienceError::Grammar) }
+        let allowed = |byte: u8| {
+            byte.is_ascii_graphic() && !matches!(byte, b',' | b'"' | b'\'' | b'\\' | b'`')
+        };
+        if text.bytes().all(allowed) {
+            Ok(Audience(text.into()))
+        } else {
+            Err(AudienceError::Grammar)
+        }
     }
 
     /// The audience as text.

@@ -14,14 +14,16 @@ use crate::name::{AccessName, ObjectName};
 use crate::reason::Reason;
 use crate::request_id::RequestId;
 
-/// What one line of the audit log tells. It holds what the decision held, and becomes text only in its line.
+/// What one line of the audit log tells. It holds what the decision held, and becomes text only in
+/// its line.
 #[derive(Debug, Default)]
 pub struct AuditRecord {
     /// When.
     pub time: Timestamp,
     /// Joins the record to the answer's `X-Request-Id`.
     pub request_id: RequestId,
-    /// `exchange`, `kubeconfig`, `summary` of requests that have no record of their own, or what a delivery did.
+    /// `exchange`, `kubeconfig`, `summary` of requests that have no record of their own, or what a
+    /// delivery did.
     pub route: &'static str,
     /// `granted`, `denied` (policy or identity) or `failed` (could not be carried out).
     pub decision: &'static str,
@@ -59,10 +61,13 @@ impl AuditRecord {
     /// The record as one line of JSON. Absent members were not known when the decision fell.
     pub fn line(&self) -> Vec<u8> {
         let pair = self.grant.as_ref().map(Grant::pair);
-        let caller = self.caller.as_ref().or_else(|| match self.grant.as_ref()?.requester() {
-            Requester::Caller(caller) => Some(caller),
-            Requester::Operator | Requester::Delivery(_) => None,
-        });
+        let caller = self
+            .caller
+            .as_ref()
+            .or_else(|| match self.grant.as_ref()?.requester() {
+                Requester::Caller(caller) => Some(caller),
+                Requester::Operator | Requester::Delivery(_) => None,
+            });
         let access = pair.map(|pair| pair.access()).or(self.access.as_ref());
         let account = pair.map(|pair| &pair.service_account().account);
         let mut line = Object::at(self.time);
@@ -71,22 +76,52 @@ impl AuditRecord {
         line.word(member!("decision"), Some(self.decision));
         line.word(member!("reason"), Some(self.reason));
         // The caller's username.
-        line.text(member!("caller"), caller.map(|caller| caller.user().username.as_str()));
-        line.text(member!("callerUid"), caller.map(|caller| caller.user().uid.as_str()));
+        line.text(
+            member!("caller"),
+            caller.map(|caller| caller.user().username.as_str()),
+        );
+        line.text(
+            member!("callerUid"),
+            caller.map(|caller| caller.user().uid.as_str()),
+        );
         // The `jti` of the caller's token.
-        line.text(member!("callerTokenId"), caller.and_then(VerifiedCaller::token_id));
-        line.path(member!("access"), access.map(|access| (&access.namespace, &access.name)));
+        line.text(
+            member!("callerTokenId"),
+            caller.and_then(VerifiedCaller::token_id),
+        );
+        line.path(
+            member!("access"),
+            access.map(|access| (&access.namespace, &access.name)),
+        );
         // The ServiceAccount minted for.
-        line.path(member!("serviceAccount"), account.map(|account| (&account.namespace, &account.name)));
-        line.text(member!("serviceAccountUid"), pair.map(|pair| pair.service_account().uid.as_str()));
-        line.object(member!("target"), pair.map(|pair| pair.target()).or(self.target.as_ref()));
-        line.text(member!("audience"), pair.map(|pair| pair.audience().as_str()));
+        line.path(
+            member!("serviceAccount"),
+            account.map(|account| (&account.namespace, &account.name)),
+        );
+        line.text(
+            member!("serviceAccountUid"),
+            pair.map(|pair| pair.service_account().uid.as_str()),
+        );
+        line.object(
+            member!("target"),
+            pair.map(|pair| pair.target()).or(self.target.as_ref()),
+        );
+        line.text(
+            member!("audience"),
+            pair.map(|pair| pair.audience().as_str()),
+        );
         // The entry of `allow[]` that allowed it.
         line.number(member!("rule"), pair.map(Pair::rule));
         line.text(member!("delivery"), self.delivery.as_deref());
         // The `jti` of the token that was handed out.
-        line.text(member!("tokenId"), self.token.as_ref().map(|token| &*token.id));
-        line.time(member!("expiresAt"), self.token.as_ref().map(|token| token.expires_at));
+        line.text(
+            member!("tokenId"),
+            self.token.as_ref().map(|token| &*token.id),
+        );
+        line.time(
+            member!("expiresAt"),
+            self.token.as_ref().map(|token| token.expires_at),
+        );
         line.word(member!("cache"), self.cache);
         line.truth(member!("stale"), self.stale);
         // A summary's.
@@ -106,7 +141,10 @@ pub struct TokenNote {
 impl TokenNote {
     /// Of this one.
     pub fn of(token: &BoundToken) -> TokenNote {
-        TokenNote { id: token.shared_id(), expires_at: token.deadline().wall() }
+        TokenNote {
+            id: token.shared_id(),
+            expires_at: token.deadline().wall(),
+        }
     }
 }
 
@@ -122,10 +160,17 @@ mod tests {
 
     #[test]
     fn what_was_not_known_is_not_there() {
-        let mut record = AuditRecord { request_id: 0xa.into(), route: "exchange", ..AuditRecord::default() };
+        let mut record = AuditRecord {
+            request_id: 0xa.into(),
+            route: "exchange",
+            ..AuditRecord::default()
+        };
         record.ended("denied", Reason::CallerMalformed);
         let line = r#"{"time":"1970-01-01T00:00:00Z","requestId":"000000000000000a","route":"exchange","decision":"denied","reason":"CallerMalformed"}"#;
-        assert_eq!(String::from_utf8(record.line()).unwrap(), format!("{line}\n"));
+        assert_eq!(
+            String::from_utf8(record.line()).unwrap(),
+            format!("{line}\n")
+        );
     }
 
     #[test]
@@ -133,12 +178,37 @@ mod tests {
         let (policy, hub) = (usual(), hub());
         let access = Some(AccessName::parse("tenant-a/prod").unwrap());
         let grant = Some(granted(&policy, &hub, caller("tenant-a", "notifier")));
-        let line: Value = serde_json::from_slice(&AuditRecord { access, grant, ..AuditRecord::default() }.line()).unwrap();
-        let told = ["caller", "callerUid", "access", "serviceAccount", "serviceAccountUid", "target", "audience", "rule"];
+        let line: Value = serde_json::from_slice(
+            &AuditRecord {
+                access,
+                grant,
+                ..AuditRecord::default()
+            }
+            .line(),
+        )
+        .unwrap();
+        let told = [
+            "caller",
+            "callerUid",
+            "access",
+            "serviceAccount",
+            "serviceAccountUid",
+            "target",
+            "audience",
+            "rule",
+        ];
         let told: Vec<&Value> = told.iter().map(|member| &line[member]).collect();
         let caller = "system:serviceaccount:tenant-a:notifier";
-        let wanted =
-            json!([caller, "uid-tenant-a-notifier", "tenant-a/prod", "tenant-a/reconciler", "uid-tenant-a-reconciler", "prod", "prod", 0]);
+        let wanted = json!([
+            caller,
+            "uid-tenant-a-notifier",
+            "tenant-a/prod",
+            "tenant-a/reconciler",
+            "uid-tenant-a-reconciler",
+            "prod",
+            "prod",
+            0
+        ]);
         assert_eq!(json!(told), wanted);
     }
 }

@@ -1,8 +1,9 @@
 //! Who may have what. Default deny, one place, every route.
 //!
-//! The steps make types, each of which only the step before can yield: a [`VerifiedCaller`] and the policy make a [`Pair`]; a pair
-//! and, for a delegated caller, the hub's own answer make a [`Grant`]. The mint takes a grant and nothing else, so a token that
-//! policy did not allow cannot be asked for.
+//! The steps make types, each of which only the step before can yield: a [`VerifiedCaller`] and the
+//! policy make a [`Pair`]; a pair and, for a delegated caller, the hub's own answer make a
+//! [`Grant`]. The mint takes a grant and nothing else, so a token that policy did not allow cannot
+//! be asked for.
 
 mod found;
 
@@ -30,11 +31,15 @@ pub trait HubView {
 
 /// Who asks.
 #[derive(Clone, Debug)]
-#[allow(clippy::large_enum_variant, reason = "nearly every requester is a caller, so a box would save nothing")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly every requester is a caller, so a box would save nothing"
+)]
 pub enum Requester {
     /// A caller that proved itself to the server.
     Caller(VerifiedCaller),
-    /// The user of a command line that mints with the user's own rights on the hub: the hub decides by its RBAC.
+    /// The user of a command line that mints with the user's own rights on the hub: the hub decides
+    /// by its RBAC.
     Operator,
     /// A delivery of the access, by its name in the list: whoever wrote the access asked for it.
     Delivery(ObjectName),
@@ -56,7 +61,8 @@ impl Requester {
     }
 }
 
-/// One allowed combination of requester, ServiceAccount, audience and destination. A copy is the same one.
+/// One allowed combination of requester, ServiceAccount, audience and destination. A copy is the
+/// same one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair(Arc<Paired>);
 
@@ -140,7 +146,8 @@ pub enum Review {
     Refused,
     /// The caller is the ServiceAccount itself, so nothing was asked.
     NotAsked,
-    /// The hub's admission policy checks the authors of accesses: nobody can write one for a ServiceAccount that he may not mint for.
+    /// The hub's admission policy checks the authors of accesses: nobody can write one for a
+    /// ServiceAccount that he may not mint for.
     AuthorFenced,
 }
 
@@ -163,14 +170,20 @@ impl Grant {
     }
 }
 
-/// A requester whose ServiceAccount is the live one, by UID; an operator has none. Only [`live`] makes it, for one look.
+/// A requester whose ServiceAccount is the live one, by UID; an operator has none. Only [`live`]
+/// makes it, for one look.
 #[derive(Clone, Copy)]
 struct Live<'a>(&'a Requester);
 
-/// Deleted, or deleted and made anew, it is refused: TokenReview goes on accepting its token for some seconds.
+/// Deleted, or deleted and made anew, it is refused: TokenReview goes on accepting its token for
+/// some seconds.
 fn live<'a>(requester: &'a Requester, hub: &dyn HubView) -> Result<Live<'a>, Reason> {
     match requester.identity() {
-        Some(identity) if hub.service_account(&identity.account).as_ref() != Some(&identity.uid) => Err(Reason::CallerIdentityChanged),
+        Some(identity)
+            if hub.service_account(&identity.account).as_ref() != Some(&identity.uid) =>
+        {
+            Err(Reason::CallerIdentityChanged)
+        }
         _ => Ok(Live(requester)),
     }
 }
@@ -178,37 +191,81 @@ fn live<'a>(requester: &'a Requester, hub: &dyn HubView) -> Result<Live<'a>, Rea
 /// Finds what the requester asks for and whether policy pairs them.
 ///
 /// # Errors
-/// [`Reason::TargetNotGranted`] for everything that policy does not allow, whatever the cause, so that nobody learns what exists;
-/// [`Reason::CallerIdentityChanged`] when the caller is not the live ServiceAccount.
-pub fn pair(policy: &Policy, hub: &dyn HubView, requester: &Requester, name: &AccessName, delivery: DeliveryType) -> Result<Pair, Reason> {
+/// [`Reason::TargetNotGranted`] for everything that policy does not allow, whatever the cause, so
+/// that nobody learns what exists; [`Reason::CallerIdentityChanged`] when the caller is not the
+/// live ServiceAccount.
+pub fn pair(
+    policy: &Policy,
+    hub: &dyn HubView,
+    requester: &Requester,
+    name: &AccessName,
+    delivery: DeliveryType,
+) -> Result<Pair, Reason> {
     let live = live(requester, hub)?;
-    find(policy, hub, live, name, delivery).map(Found::pair).ok_or(Reason::TargetNotGranted)
+    find(policy, hub, live, name, delivery)
+        .map(Found::pair)
+        .ok_or(Reason::TargetNotGranted)
 }
 
 /// Whether policy pairs an access with its target for one of its own deliveries.
 ///
 /// # Errors
 /// [`Reason::TargetNotGranted`], as for a caller.
-pub fn delivery_pair(policy: &Policy, hub: &dyn HubView, name: &AccessName, delivery: &ObjectName) -> Result<Pair, Reason> {
-    let shape = policy.accesses.get(name).and_then(|access| access.delivery(delivery)).ok_or(Reason::TargetNotGranted)?.delivery_type;
-    pair(policy, hub, &Requester::Delivery(delivery.clone()), name, shape)
+pub fn delivery_pair(
+    policy: &Policy,
+    hub: &dyn HubView,
+    name: &AccessName,
+    delivery: &ObjectName,
+) -> Result<Pair, Reason> {
+    let shape = policy
+        .accesses
+        .get(name)
+        .and_then(|access| access.delivery(delivery))
+        .ok_or(Reason::TargetNotGranted)?
+        .delivery_type;
+    pair(
+        policy,
+        hub,
+        &Requester::Delivery(delivery.clone()),
+        name,
+        shape,
+    )
 }
 
 /// Turns a pair into a grant, once the hub has agreed where it must be asked.
 ///
 /// # Errors
-/// [`Reason::TargetNotGranted`] when the pair was made for another requester; [`Reason::DelegationForbidden`] when a delegated caller
-/// is not allowed by the hub; [`Reason::AuthorUnchecked`] for a delivery whose author nobody has checked; [`Reason::TargetSuspended`] when target or access is suspended: only now, since only who may use a target
-/// learns its state.
-pub fn grant(policy: &Policy, requester: Requester, pair: Pair, review: Review) -> Result<Grant, Reason> {
+/// [`Reason::TargetNotGranted`] when the pair was made for another requester;
+/// [`Reason::DelegationForbidden`] when a delegated caller is not allowed by the hub;
+/// [`Reason::AuthorUnchecked`] for a delivery whose author nobody has checked;
+/// [`Reason::TargetSuspended`] when target or access is suspended: only now, since only who may use
+/// a target learns its state.
+pub fn grant(
+    policy: &Policy,
+    requester: Requester,
+    pair: Pair,
+    review: Review,
+) -> Result<Grant, Reason> {
     check_right(&requester, &pair, review)?;
-    let suspended = policy.targets.get(pair.target()).is_none_or(|target| target.suspend)
-        || policy.accesses.get(pair.access()).is_none_or(|access| access.suspend);
-    if suspended { Err(Reason::TargetSuspended) } else { Ok(Grant { requester, pair }) }
+    let suspended = policy
+        .targets
+        .get(pair.target())
+        .is_none_or(|target| target.suspend)
+        || policy
+            .accesses
+            .get(pair.access())
+            .is_none_or(|access| access.suspend);
+    if suspended {
+        Err(Reason::TargetSuspended)
+    } else {
+        Ok(Grant { requester, pair })
+    }
 }
 
 fn check_right(requester: &Requester, Pair(pair): &Pair, review: Review) -> Result<(), Reason> {
-    if requester.identity() != pair.requester.as_ref() || requester.delivery() != pair.written_by.as_ref() {
+    if requester.identity() != pair.requester.as_ref()
+        || requester.delivery() != pair.written_by.as_ref()
+    {
         return Err(Reason::TargetNotGranted);
     }
     if pair.via == Via::Delegate && review != Review::Allowed {
@@ -220,14 +277,17 @@ fn check_right(requester: &Requester, Pair(pair): &Pair, review: Review) -> Resu
     Ok(())
 }
 
-/// Whether a grant is still what policy and the hub's live objects say. Asked again for every waiter at the moment of hand-out, unless neither has changed.
+/// Whether a grant is still what policy and the hub's live objects say. Asked again for every
+/// waiter at the moment of hand-out, unless neither has changed.
 ///
 /// # Errors
-/// The reason why not; [`Reason::GrantSuperseded`] when the request would be allowed, but for something else than was minted.
+/// The reason why not; [`Reason::GrantSuperseded`] when the request would be allowed, but for
+/// something else than was minted.
 pub fn still_holds(policy: &Policy, hub: &dyn HubView, grant: &Grant) -> Result<(), Reason> {
     let Grant { requester, pair } = grant;
     let live = live(requester, hub)?;
-    let now = find(policy, hub, live, pair.access(), pair.0.delivery).ok_or(Reason::TargetNotGranted)?;
+    let now =
+        find(policy, hub, live, pair.access(), pair.0.delivery).ok_or(Reason::TargetNotGranted)?;
     if !now.makes(pair) {
         return Err(Reason::GrantSuperseded);
     }
@@ -238,12 +298,18 @@ pub fn still_holds(policy: &Policy, hub: &dyn HubView, grant: &Grant) -> Result<
         Via::Itself => Review::NotAsked,
     };
     check_right(requester, pair, review)?;
-    if now.is_suspended() { Err(Reason::TargetSuspended) } else { Ok(()) }
+    if now.is_suspended() {
+        Err(Reason::TargetSuspended)
+    } else {
+        Ok(())
+    }
 }
 
-/// Whether a target that the hub signs for would have to refuse tokens of the hub's issuer, because the issuer is also its own.
+/// Whether a target that the hub signs for would have to refuse tokens of the hub's issuer, because
+/// the issuer is also its own.
 ///
-/// Where the target's own issuer is not stated, an issuer that Kubernetes distributions give every cluster counts as its own.
+/// Where the target's own issuer is not stated, an issuer that Kubernetes distributions give every
+/// cluster counts as its own.
 pub fn issuer_collides(hub_issuer: &crate::issuer::Issuer, target: &TargetCluster) -> bool {
     if target.issuer != TokenIssuer::Hub {
         return false;

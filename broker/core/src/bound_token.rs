@@ -99,20 +99,30 @@ pub struct MintExpectation<'a> {
 
 /// The `kid` that a minted token names, if it can be read.
 pub fn kid_of(answer: &MintAnswer) -> Option<String> {
-    UnverifiedJwt::parse(answer.token.expose_secret()).ok()?.kid().map(str::to_owned)
+    UnverifiedJwt::parse(answer.token.expose_secret())
+        .ok()?
+        .kid()
+        .map(str::to_owned)
 }
 
 /// Compares a minted token with what was asked for.
 ///
 /// # Errors
 /// [`MintFault`]: the token is to be dropped, not cached.
-pub fn check(answer: MintAnswer, expected: &MintExpectation<'_>, now: Moment) -> Result<BoundToken, MintFault> {
-    let jwt = UnverifiedJwt::parse(answer.token.expose_secret()).map_err(|_| MintFault::Malformed)?;
+pub fn check(
+    answer: MintAnswer,
+    expected: &MintExpectation<'_>,
+    now: Moment,
+) -> Result<BoundToken, MintFault> {
+    let jwt =
+        UnverifiedJwt::parse(answer.token.expose_secret()).map_err(|_| MintFault::Malformed)?;
     let claims = ServiceAccountClaims::read(&jwt).map_err(|_| MintFault::Malformed)?;
     if claims.issuer != expected.issuer.as_str() {
         return Err(MintFault::Issuer);
     }
-    if claims.audiences.len() != 1 || claims.audiences.first().map(String::as_str) != Some(expected.audience.as_str()) {
+    if claims.audiences.len() != 1
+        || claims.audiences.first().map(String::as_str) != Some(expected.audience.as_str())
+    {
         return Err(MintFault::Audience);
     }
     if claims.identity.account != expected.service_account.account {
@@ -121,16 +131,29 @@ pub fn check(answer: MintAnswer, expected: &MintExpectation<'_>, now: Moment) ->
     if claims.identity.uid != expected.service_account.uid {
         return Err(MintFault::Uid);
     }
-    let kid = jwt.kid().filter(|kid| expected.keys.get(kid).is_some()).ok_or(MintFault::UnknownKey)?.to_owned();
+    let kid = jwt
+        .kid()
+        .filter(|kid| expected.keys.get(kid).is_some())
+        .ok_or(MintFault::UnknownKey)?
+        .to_owned();
     verify::verify(&jwt, expected.keys).map_err(|_| MintFault::Signature)?;
     let ahead = |time: Timestamp| time.as_second().saturating_sub(now.wall.as_second());
     let most = i64::try_from(lifetime::MAX_SKEW.as_secs()).unwrap_or(i64::MAX);
-    if !(-most..=most).contains(&ahead(claims.issued_at)) || claims.not_before.is_some_and(|time| ahead(time) > most) {
+    if !(-most..=most).contains(&ahead(claims.issued_at))
+        || claims.not_before.is_some_and(|time| ahead(time) > most)
+    {
         return Err(MintFault::Skew);
     }
-    let life = claims.expires_at.as_second().saturating_sub(claims.issued_at.as_second());
+    let life = claims
+        .expires_at
+        .as_second()
+        .saturating_sub(claims.issued_at.as_second());
     // One second for a hub that rounds the two ends apart.
-    if life > i64::try_from(expected.lifetime.as_secs()).unwrap_or(i64::MAX).saturating_add(1) {
+    if life
+        > i64::try_from(expected.lifetime.as_secs())
+            .unwrap_or(i64::MAX)
+            .saturating_add(1)
+    {
         return Err(MintFault::TooLong);
     }
     // The smaller of the two: a hub may extend a token beyond what it tells.
@@ -140,7 +163,15 @@ pub fn check(answer: MintAnswer, expected: &MintExpectation<'_>, now: Moment) ->
         return Err(MintFault::TooShort);
     }
     let token_id = claims.token_id.unwrap_or_default().into();
-    Ok(BoundToken { token: answer.token, token_id, kid, deadline, lifetime, minted: now, skew_seconds: ahead(claims.issued_at) })
+    Ok(BoundToken {
+        token: answer.token,
+        token_id,
+        kid,
+        deadline,
+        lifetime,
+        minted: now,
+        skew_seconds: ahead(claims.issued_at),
+    })
 }
 
 impl BoundToken {
@@ -169,7 +200,8 @@ impl BoundToken {
         self.deadline
     }
 
-    /// How far the hub's clock was ahead of ours when it was minted, in seconds, the call's own duration included.
+    /// How far the hub's clock was ahead of ours when it was minted, in seconds, the call's own
+    /// duration included.
     pub fn skew_seconds(&self) -> i64 {
         self.skew_seconds
     }
@@ -184,7 +216,8 @@ impl BoundToken {
         now.mono.saturating_sub(self.minted.mono)
     }
 
-    /// How long clients may be told to use it: `exp` less the margin. Nothing if that is too little to be worth handing out.
+    /// How long clients may be told to use it: `exp` less the margin. Nothing if that is too little
+    /// to be worth handing out.
     pub fn usable(&self, now: Moment) -> Option<Duration> {
         let usable = self.deadline.left(now).saturating_sub(lifetime::MARGIN);
         (usable >= lifetime::LEAST_USE).then_some(usable)
@@ -193,7 +226,10 @@ impl BoundToken {
 
 impl std::fmt::Debug for BoundToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BoundToken").field("token_id", &self.token_id).field("deadline", &self.deadline).finish_non_exhaustive()
+        f.debug_struct("BoundToken")
+            .field("token_id", &self.token_id)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
     }
 }
 

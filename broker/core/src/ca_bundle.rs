@@ -1,7 +1,7 @@
 //! The CA certificates of a target, out of a Secret's `ca.crt`.
 //!
-//! Whoever wrote the Secret may have put more into it than certificates. Only `CERTIFICATE` blocks are read; what is given on is
-//! encoded anew from them.
+//! Whoever wrote the Secret may have put more into it than certificates. Only `CERTIFICATE` blocks
+//! are read; what is given on is encoded anew from them.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -32,7 +32,8 @@ pub struct CaBundle {
 }
 
 impl CaBundle {
-    /// Reads the PEM text (RFC 7468) of a `ca.crt`. All certificates must be good ones: a bundle is one statement.
+    /// Reads the PEM text (RFC 7468) of a `ca.crt`. All certificates must be good ones: a bundle is
+    /// one statement.
     ///
     /// # Errors
     /// [`CaBundleError`] names the certificate, and its `mend` says what to do.
@@ -48,9 +49,15 @@ impl CaBundle {
             return Err(without_certificate(bytes, blocks.ignored));
         }
         if blocks.certificates.len() > MAX_CERTIFICATES {
-            return Err(CaBundleError::TooManyCertificates(blocks.certificates.len()));
+            return Err(CaBundleError::TooManyCertificates(
+                blocks.certificates.len(),
+            ));
         }
-        let mut bundle = CaBundle { certificates: Vec::new(), earliest_expiry: Timestamp::MAX, ignored_blocks: blocks.ignored };
+        let mut bundle = CaBundle {
+            certificates: Vec::new(),
+            earliest_expiry: Timestamp::MAX,
+            ignored_blocks: blocks.ignored,
+        };
         for (index, der) in blocks.certificates.into_iter().enumerate() {
             let expiry = certificate::check(&der, index + 1, now)?;
             bundle.earliest_expiry = bundle.earliest_expiry.min(expiry);
@@ -66,7 +73,10 @@ impl CaBundle {
     ///
     /// # Errors
     /// [`CaBundleError::Missing`], else as [`CaBundle::from_pem`].
-    pub fn from_secret_entry(entry: Option<&[u8]>, now: Timestamp) -> Result<CaBundle, CaBundleError> {
+    pub fn from_secret_entry(
+        entry: Option<&[u8]>,
+        now: Timestamp,
+    ) -> Result<CaBundle, CaBundleError> {
         CaBundle::from_pem(entry.ok_or(CaBundleError::Missing)?, now)
     }
 

@@ -1,7 +1,7 @@
 //! Who the caller is: its own token, the hub's TokenReview of it, and the comparison of the two.
 //!
-//! A TokenReview alone is not enough: it accepts tokens for several audiences, and for some seconds the tokens of a ServiceAccount
-//! that was deleted and made anew.
+//! A TokenReview alone is not enough: it accepts tokens for several audiences, and for some seconds
+//! the tokens of a ServiceAccount that was deleted and made anew.
 
 mod presented;
 
@@ -42,7 +42,8 @@ pub struct TokenReviewAnswer {
     pub user: ReviewedUser,
 }
 
-/// `status.user` of a TokenReview, kept as it came so that a SubjectAccessReview asks about exactly this user.
+/// `status.user` of a TokenReview, kept as it came so that a SubjectAccessReview asks about exactly
+/// this user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReviewedUser {
     /// `username`.
@@ -93,13 +94,22 @@ impl VerifiedCaller {
 ///
 /// # Errors
 /// One of the `Caller…` reasons. Nothing read here is trusted before [`accept`].
-pub fn read(token: &str, rules: &CallerRules, now: Timestamp) -> Result<ServiceAccountClaims, Reason> {
+pub fn read(
+    token: &str,
+    rules: &CallerRules,
+    now: Timestamp,
+) -> Result<ServiceAccountClaims, Reason> {
     if token.is_empty() {
         return Err(Reason::CallerMissing);
     }
     let jwt = UnverifiedJwt::parse(token).map_err(|_| Reason::CallerMalformed)?;
     let claims = ServiceAccountClaims::read(&jwt).map_err(|_| Reason::CallerMalformed)?;
-    let expected = Expected { issuer: &rules.issuer, audience: &rules.audience, now, longest_life: None };
+    let expected = Expected {
+        issuer: &rules.issuer,
+        audience: &rules.audience,
+        now,
+        longest_life: None,
+    };
     verify::check_claims(&claims, &expected).map_err(reason)?;
     if rules.require_pod_bound && claims.pod.is_none() {
         return Err(Reason::CallerNotPodBound);
@@ -119,14 +129,21 @@ fn reason(error: ClaimsError) -> Reason {
 /// Holds the hub's answer against the token that it is about.
 ///
 /// # Errors
-/// [`Reason::CallerRejected`] unless the hub authenticated the token for exactly our audience, and as exactly the ServiceAccount
-/// that the token itself names.
-pub fn accept(claims: &ServiceAccountClaims, answer: TokenReviewAnswer, rules: &CallerRules) -> Result<VerifiedCaller, Reason> {
-    let ours = answer.audiences.len() == 1 && answer.audiences.first().map(String::as_str) == Some(rules.audience.as_str());
+/// [`Reason::CallerRejected`] unless the hub authenticated the token for exactly our audience, and
+/// as exactly the ServiceAccount that the token itself names.
+pub fn accept(
+    claims: &ServiceAccountClaims,
+    answer: TokenReviewAnswer,
+    rules: &CallerRules,
+) -> Result<VerifiedCaller, Reason> {
+    let ours = answer.audiences.len() == 1
+        && answer.audiences.first().map(String::as_str) == Some(rules.audience.as_str());
     if !answer.authenticated || !ours {
         return Err(Reason::CallerRejected);
     }
-    if answer.user.username != claims.identity.account.username() || answer.user.uid != claims.identity.uid.as_str() {
+    if answer.user.username != claims.identity.account.username()
+        || answer.user.uid != claims.identity.uid.as_str()
+    {
         return Err(Reason::CallerRejected);
     }
     Ok(VerifiedCaller(Arc::new(Facts {

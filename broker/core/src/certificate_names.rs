@@ -1,4 +1,5 @@
-//! Whose a certificate is and who signed it, as a message names it. Nothing here trusts the certificate.
+//! Whose a certificate is and who signed it, as a message names it. Nothing here trusts the
+//! certificate.
 
 use std::net::IpAddr;
 
@@ -19,17 +20,23 @@ pub struct CertificateNames {
     pub subjects: Vec<String>,
 }
 
-/// Reads the names of a DER certificate; none where it is no certificate. What could speak to a terminal is replaced.
+/// Reads the names of a DER certificate; none where it is no certificate. What could speak to a
+/// terminal is replaced.
 pub fn read(der: &[u8]) -> Option<CertificateNames> {
     let (_, certificate) = parse_x509_certificate(der).ok()?;
     let names = certificate.subject_alternative_name().ok().flatten();
-    let names = names.iter().flat_map(|extension| &extension.value.general_names);
+    let names = names
+        .iter()
+        .flat_map(|extension| &extension.value.general_names);
     let subjects = names.filter_map(|name| match name {
         GeneralName::DNSName(name) => Some(plain(name)),
         GeneralName::IPAddress(bytes) => address(bytes).map(|address| address.to_string()),
         _ => None,
     });
-    Some(CertificateNames { subjects: subjects.take(MAX_NAMES).collect(), issuer: plain(&certificate.issuer().to_string()) })
+    Some(CertificateNames {
+        subjects: subjects.take(MAX_NAMES).collect(),
+        issuer: plain(&certificate.issuer().to_string()),
+    })
 }
 
 fn address(bytes: &[u8]) -> Option<IpAddr> {
@@ -41,8 +48,12 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
 }
 
 fn plain(text: &str) -> String {
-    let kept = |character: char| character.is_alphanumeric() || " .,=-_:*@/()'+".contains(character);
-    text.chars().take(MAX_CHARACTERS).map(|character| if kept(character) { character } else { '?' }).collect()
+    let kept =
+        |character: char| character.is_alphanumeric() || " .,=-_:*@/()'+".contains(character);
+    text.chars()
+        .take(MAX_CHARACTERS)
+        .map(|character| if kept(character) { character } else { '?' })
+        .collect()
 }
 
 #[cfg(test)]

@@ -44,10 +44,12 @@ pub struct BoundObject {
 /// Why claims are not those of a bound ServiceAccount token. Names the claim, never its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimsFormError {
-    /// A claim that must be there is not. Without `kubernetes.io` it is no bound token, but perhaps a legacy one.
+    /// A claim that must be there is not. Without `kubernetes.io` it is no bound token, but perhaps
+    /// a legacy one.
     #[error("token has no claim {0}")]
     Missing(&'static str),
-    /// A claim has another JSON type, an empty text where one is needed, or more bytes than any real one.
+    /// A claim has another JSON type, an empty text where one is needed, or more bytes than any
+    /// real one.
     #[error("token has a claim {0} of the wrong form")]
     WrongForm(&'static str),
     /// A time that is no whole number of seconds, or lies outside the years 1970 to 9999.
@@ -71,8 +73,11 @@ impl ServiceAccountClaims {
     ///
     /// # Errors
     /// [`ClaimsFormError`] names the first claim that is not as kube-apiserver writes it.
-    pub fn from_members(claims: &Map<String, Value>) -> Result<ServiceAccountClaims, ClaimsFormError> {
-        let bound = object(claims, "kubernetes.io", "kubernetes.io")?.ok_or(ClaimsFormError::Missing("kubernetes.io"))?;
+    pub fn from_members(
+        claims: &Map<String, Value>,
+    ) -> Result<ServiceAccountClaims, ClaimsFormError> {
+        let bound = object(claims, "kubernetes.io", "kubernetes.io")?
+            .ok_or(ClaimsFormError::Missing("kubernetes.io"))?;
         let identity = identity(bound)?;
         let subject = required(text(claims, "sub", "sub")?, "sub")?;
         if subject != identity.account.username() {
@@ -99,20 +104,28 @@ fn identity(bound: &Map<String, Value>) -> Result<ServiceAccountIdentity, Claims
     const NAME: &str = "kubernetes.io.serviceaccount.name";
     const UID: &str = "kubernetes.io.serviceaccount.uid";
     let namespace = required(text(bound, "namespace", NAMESPACE)?, NAMESPACE)?;
-    let account = object(bound, "serviceaccount", ACCOUNT)?.ok_or(ClaimsFormError::Missing(ACCOUNT))?;
+    let account =
+        object(bound, "serviceaccount", ACCOUNT)?.ok_or(ClaimsFormError::Missing(ACCOUNT))?;
     let name = required(text(account, "name", NAME)?, NAME)?;
     let uid = required(text(account, "uid", UID)?, UID)?;
     Ok(ServiceAccountIdentity {
         account: ServiceAccount {
-            namespace: Namespace::new(namespace).map_err(|_| ClaimsFormError::WrongForm(NAMESPACE))?,
+            namespace: Namespace::new(namespace)
+                .map_err(|_| ClaimsFormError::WrongForm(NAMESPACE))?,
             name: ObjectName::new(name).map_err(|_| ClaimsFormError::WrongForm(NAME))?,
         },
         uid: Uid::new(uid).map_err(|_| ClaimsFormError::WrongForm(UID))?,
     })
 }
 
-fn bound_object(bound: &Map<String, Value>, member: &str, claim: &'static str) -> Result<Option<BoundObject>, ClaimsFormError> {
-    let Some(named) = object(bound, member, claim)? else { return Ok(None) };
+fn bound_object(
+    bound: &Map<String, Value>,
+    member: &str,
+    claim: &'static str,
+) -> Result<Option<BoundObject>, ClaimsFormError> {
+    let Some(named) = object(bound, member, claim)? else {
+        return Ok(None);
+    };
     let name = required(text(named, "name", claim)?, claim)?;
     let uid = text(named, "uid", claim)?.map(Uid::new).transpose();
     Ok(Some(BoundObject {
@@ -136,10 +149,20 @@ fn audiences(claims: &Map<String, Value>) -> Result<Vec<String>, ClaimsFormError
 }
 
 /// NumericDate of RFC 7519 section 2, of which Kubernetes uses the whole numbers only.
-fn time(claims: &Map<String, Value>, claim: &'static str) -> Result<Option<Timestamp>, ClaimsFormError> {
-    let Some(value) = claims.get(claim) else { return Ok(None) };
-    let seconds = value.as_i64().filter(|seconds| *seconds >= 0).ok_or(ClaimsFormError::NotATime(claim))?;
-    Timestamp::from_second(seconds).map(Some).map_err(|_| ClaimsFormError::NotATime(claim))
+fn time(
+    claims: &Map<String, Value>,
+    claim: &'static str,
+) -> Result<Option<Timestamp>, ClaimsFormError> {
+    let Some(value) = claims.get(claim) else {
+        return Ok(None);
+    };
+    let seconds = value
+        .as_i64()
+        .filter(|seconds| *seconds >= 0)
+        .ok_or(ClaimsFormError::NotATime(claim))?;
+    Timestamp::from_second(seconds)
+        .map(Some)
+        .map_err(|_| ClaimsFormError::NotATime(claim))
 }
 
 fn object<'a>(
@@ -154,15 +177,22 @@ fn object<'a>(
     }
 }
 
-fn text<'a>(members: &'a Map<String, Value>, member: &str, claim: &'static str) -> Result<Option<&'a str>, ClaimsFormError> {
+fn text<'a>(
+    members: &'a Map<String, Value>,
+    member: &str,
+    claim: &'static str,
+) -> Result<Option<&'a str>, ClaimsFormError> {
     match members.get(member) {
         None => Ok(None),
-        Some(Value::String(text)) if !text.is_empty() && text.len() <= MAX_CLAIM_BYTES => Ok(Some(text)),
+        Some(Value::String(text)) if !text.is_empty() && text.len() <= MAX_CLAIM_BYTES => {
+            Ok(Some(text))
+        }
         Some(_) => Err(ClaimsFormError::WrongForm(claim)),
     }
 }
 
-/// Longer than any issuer (600), subject (338) or UID; a bound for the audit record, not a rule of Kubernetes.
+/// Longer than any issuer (600), subject (338) or UID; a bound for the audit record, not a rule of
+/// Kubernetes.
 const MAX_CLAIM_BYTES: usize = 1024;
 
 fn required<T>(value: Option<T>, claim: &'static str) -> Result<T, ClaimsFormError> {

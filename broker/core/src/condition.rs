@@ -1,5 +1,5 @@
-//! Conditions as Kubernetes objects carry them (metav1.Condition), by kstatus conventions: `Reconciling` and `Stalled` stand there only
-//! while they are true.
+//! Conditions as Kubernetes objects carry them (metav1.Condition), by kstatus conventions:
+//! `Reconciling` and `Stalled` stand there only while they are true.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -35,22 +35,38 @@ pub enum Truth {
 impl Finding {
     /// All is well.
     pub fn well(message: impl Into<String>) -> Finding {
-        Finding { status: Truth::True, reason: Reason::Ready, message: message.into() }
+        Finding {
+            status: Truth::True,
+            reason: Reason::Ready,
+            message: message.into(),
+        }
     }
 
     /// It is so, by this code: for conditions that are no good news.
     pub fn so(reason: Reason, message: impl Into<String>) -> Finding {
-        Finding { status: Truth::True, reason, message: message.into() }
+        Finding {
+            status: Truth::True,
+            reason,
+            message: message.into(),
+        }
     }
 
     /// It is not so.
     pub fn not(reason: Reason, message: impl Into<String>) -> Finding {
-        Finding { status: Truth::False, reason, message: message.into() }
+        Finding {
+            status: Truth::False,
+            reason,
+            message: message.into(),
+        }
     }
 
     /// It cannot be told.
     pub fn unknown(reason: Reason, message: impl Into<String>) -> Finding {
-        Finding { status: Truth::Unknown, reason, message: message.into() }
+        Finding {
+            status: Truth::Unknown,
+            reason,
+            message: message.into(),
+        }
     }
 
     /// Whether it is so.
@@ -69,9 +85,19 @@ impl Truth {
     }
 }
 
-/// The conditions of an object: of each type, in this order, what was found. A transition is noted only where the status changes.
-pub fn conditions(before: &Value, generation: i64, now: Timestamp, findings: &[(&str, &Finding)]) -> Value {
-    let known = before.get("conditions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+/// The conditions of an object: of each type, in this order, what was found. A transition is noted
+/// only where the status changes.
+pub fn conditions(
+    before: &Value,
+    generation: i64,
+    now: Timestamp,
+    findings: &[(&str, &Finding)],
+) -> Value {
+    let known = before
+        .get("conditions")
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     let now = seconds(now);
     let written = findings.iter().map(|(kind, finding)| {
         let earlier = known.iter().find(|condition| condition["type"] == *kind && condition["status"] == finding.status.as_str());
@@ -87,13 +113,17 @@ pub fn conditions(before: &Value, generation: i64, now: Timestamp, findings: &[(
 /// What stands at an object of this condition: its status and its reason.
 pub fn standing<'a>(status: &'a Value, kind: &str) -> Option<(&'a str, &'a str)> {
     let conditions = status.get("conditions")?.as_array()?;
-    let condition = conditions.iter().find(|condition| condition["type"] == kind)?;
+    let condition = conditions
+        .iter()
+        .find(|condition| condition["type"] == kind)?;
     Some((condition["status"].as_str()?, condition["reason"].as_str()?))
 }
 
 /// A time as `metav1.Time` has it: whole seconds.
 pub fn seconds(at: Timestamp) -> String {
-    Timestamp::from_second(at.as_second()).unwrap_or(at).to_string()
+    Timestamp::from_second(at.as_second())
+        .unwrap_or(at)
+        .to_string()
 }
 
 #[cfg(test)]
@@ -109,12 +139,22 @@ mod tests {
     fn a_transition_is_a_change_of_status_alone() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let refused = Finding::not(Reason::TargetNotGranted, "no");
-        let first = json!({ "conditions": conditions(&json!({}), 1, at(10), &[("Ready", &refused)]) });
+        let first =
+            json!({ "conditions": conditions(&json!({}), 1, at(10), &[("Ready", &refused)]) });
         let other = Finding::not(Reason::MintForbidden, "no");
         let second = json!({ "conditions": conditions(&first, 2, at(20), &[("Ready", &other)]) });
-        assert_eq!(second["conditions"][0]["lastTransitionTime"], first["conditions"][0]["lastTransitionTime"]);
-        assert_eq!((standing(&second, "Ready"), standing(&second, "Stalled")), (Some(("False", "MintForbidden")), None));
+        assert_eq!(
+            second["conditions"][0]["lastTransitionTime"],
+            first["conditions"][0]["lastTransitionTime"]
+        );
+        assert_eq!(
+            (standing(&second, "Ready"), standing(&second, "Stalled")),
+            (Some(("False", "MintForbidden")), None)
+        );
         let well = json!({ "conditions": conditions(&second, 2, at(30), &[("Ready", &Finding::well("yes"))]) });
-        assert_eq!(well["conditions"][0]["lastTransitionTime"], "1970-01-01T00:00:30Z");
+        assert_eq!(
+            well["conditions"][0]["lastTransitionTime"],
+            "1970-01-01T00:00:30Z"
+        );
     }
 }

@@ -1,8 +1,8 @@
-//! The configuration: a YAML stream headed by a `ServerConfiguration`, followed by the same `TargetCluster` and `TargetAccess`
-//! objects that the CRDs hold.
+//! The configuration: a YAML stream headed by a `ServerConfiguration`, followed by the same
+//! `TargetCluster` and `TargetAccess` objects that the CRDs hold.
 //!
-//! [`read`] takes the file's text and returns everything it means, or every mistake in it with path, line and mend. What it returns
-//! is typed so that nothing has to be checked a second time.
+//! [`read`] takes the file's text and returns everything it means, or every mistake in it with
+//! path, line and mend. What it returns is typed so that nothing has to be checked a second time.
 
 mod access;
 mod address;
@@ -30,8 +30,13 @@ pub use allow::{AllowRule, NamespaceRule};
 pub use document::MAX_CONFIG_BYTES;
 pub use mistake::{ConfigError, Mistake};
 pub use selector::{NamespaceSelector, selects_by};
-pub use server::{HubEndpoint, Listener, NewCallerLimits, ObjectSource, OwnIssuers, ServerConfiguration, TlsFiles};
-pub use stored::{Assembled, DrainingTarget, FINALIZER, Fault, Finalizers, Record, StoredAccess, StoredObjects, StoredTarget};
+pub use server::{
+    HubEndpoint, Listener, NewCallerLimits, ObjectSource, OwnIssuers, ServerConfiguration, TlsFiles,
+};
+pub use stored::{
+    Assembled, DrainingTarget, FINALIZER, Fault, Finalizers, Record, StoredAccess, StoredObjects,
+    StoredTarget,
+};
 pub use target::{CertificateSource, LifetimeRange, TargetCluster, TokenIssuer};
 
 use document::Document;
@@ -45,39 +50,56 @@ pub struct Configuration {
     pub policy: Policy,
 }
 
-/// The targets and accesses: the whole of what the authoriser decides on, apart from the hub's live objects.
+/// The targets and accesses: the whole of what the authoriser decides on, apart from the hub's live
+/// objects.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// Every TargetCluster by name. No two have one audience.
     pub targets: BTreeMap<ObjectName, TargetCluster>,
     /// Every TargetAccess by namespace and name.
     pub accesses: BTreeMap<AccessName, TargetAccess>,
-    /// The namespace that holds Keyferry and the Secrets that targets name; nobody mints for its ServiceAccounts.
+    /// The namespace that holds Keyferry and the Secrets that targets name; nobody mints for its
+    /// ServiceAccounts.
     pub own_namespace: Option<crate::name::Namespace>,
 }
 
 impl Policy {
-    /// The accesses whose target is not there, each with the target's name. No mistake: either may come first.
+    /// The accesses whose target is not there, each with the target's name. No mistake: either may
+    /// come first.
     pub fn dangling(&self) -> Vec<(AccessName, ObjectName)> {
         let missing = |access: &&TargetAccess| !self.targets.contains_key(&access.target);
-        self.accesses.values().filter(missing).map(|access| (access.name.clone(), access.target.clone())).collect()
+        self.accesses
+            .values()
+            .filter(missing)
+            .map(|access| (access.name.clone(), access.target.clone()))
+            .collect()
     }
 
-    /// The mistake of a target that has the audience by which callers prove themselves to the running process.
-    pub fn mistake_of_caller_audience(&self, in_force: &crate::audience::Audience) -> Option<Mistake> {
-        let target = self.targets.values().find(|target| target.audience == *in_force)?;
+    /// The mistake of a target that has the audience by which callers prove themselves to the
+    /// running process.
+    pub fn mistake_of_caller_audience(
+        &self,
+        in_force: &crate::audience::Audience,
+    ) -> Option<Mistake> {
+        let target = self
+            .targets
+            .values()
+            .find(|target| target.audience == *in_force)?;
         Some(Mistake {
             object: format!("TargetCluster/{}", target.name),
             path: "spec.audience".to_owned(),
             line: 0,
-            problem: "is the callerAudience that the running process still has, so a target could use its tokens to call Keyferry"
+            problem: "is the callerAudience that the running process still has, so a target could \
+                use its tokens to call Keyferry"
                 .to_owned(),
-            mend: "restart Keyferry with the new callerAudience first, or choose another audience".to_owned(),
+            mend: "restart Keyferry with the new callerAudience first, or choose another audience"
+                .to_owned(),
         })
     }
 }
 
-/// A hash of an object's spec, or of its UID and `metadata.generation` on the hub: another spec is another generation.
+/// A hash of an object's spec, or of its UID and `metadata.generation` on the hub: another spec is
+/// another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Generation(u64);
 
@@ -87,14 +109,19 @@ impl Generation {
         Generation::hash(&canonical(spec))
     }
 
-    /// The generation of an object of the hub. An object made anew under the same name is another one.
+    /// The generation of an object of the hub. An object made anew under the same name is another
+    /// one.
     pub(crate) fn of_object(uid: &Uid, generation: i64) -> Generation {
         Generation::hash(&format!("{uid} {generation}"))
     }
 
     fn hash(text: &str) -> Generation {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
-        let first = digest.as_ref().first_chunk::<8>().copied().unwrap_or_default();
+        let first = digest
+            .as_ref()
+            .first_chunk::<8>()
+            .copied()
+            .unwrap_or_default();
         Generation(u64::from_be_bytes(first))
     }
 }
@@ -103,11 +130,20 @@ impl Generation {
 pub(crate) fn canonical(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::Object(members) => {
-            let sorted: BTreeMap<&String, String> = members.iter().map(|(key, value)| (key, canonical(value))).collect();
-            let members: Vec<String> = sorted.into_iter().map(|(key, value)| format!("{key:?}:{value}")).collect();
+            let sorted: BTreeMap<&String, String> = members
+                .iter()
+                .map(|(key, value)| (key, canonical(value)))
+                .collect();
+            let members: Vec<String> = sorted
+                .into_iter()
+                .map(|(key, value)| format!("{key:?}:{value}"))
+                .collect();
             format!("{{{}}}", members.join(","))
         }
-        serde_json::Value::Array(items) => format!("[{}]", items.iter().map(canonical).collect::<Vec<_>>().join(",")),
+        serde_json::Value::Array(items) => format!(
+            "[{}]",
+            items.iter().map(canonical).collect::<Vec<_>>().join(",")
+        ),
         scalar => scalar.to_string(),
     }
 }
@@ -117,14 +153,19 @@ pub(crate) fn canonical(value: &serde_json::Value) -> String {
 pub struct Overrides {
     /// `--enable-keyferry-issuer`: whether targets may have `issuer: Keyferry`.
     pub enable_own_issuers: Option<bool>,
-    /// `--cluster-resource-namespace`: the namespace of the Secrets that cluster-scoped objects name.
+    /// `--cluster-resource-namespace`: the namespace of the Secrets that cluster-scoped objects
+    /// name.
     pub cluster_resource_namespace: Option<crate::name::Namespace>,
 }
 
 impl Overrides {
-    /// For whoever only reads a file that a server is to serve: an issuer of its own is no mistake in it.
+    /// For whoever only reads a file that a server is to serve: an issuer of its own is no mistake
+    /// in it.
     pub fn of_a_reader() -> Overrides {
-        Overrides { enable_own_issuers: Some(true), cluster_resource_namespace: None }
+        Overrides {
+            enable_own_issuers: Some(true),
+            cluster_resource_namespace: None,
+        }
     }
 }
 
@@ -152,17 +193,28 @@ pub fn read_with(text: &str, overrides: Overrides) -> Result<Configuration, Conf
                 let read = server::read(document, &overrides, &mut mistakes);
                 server = server.or(read);
             }
-            (target::API_VERSION, "TargetCluster") => target::read(document, &mut policy, &mut mistakes),
-            (target::API_VERSION, "TargetAccess") => access::read(document, &mut policy, &mut mistakes),
+            (target::API_VERSION, "TargetCluster") => {
+                target::read(document, &mut policy, &mut mistakes)
+            }
+            (target::API_VERSION, "TargetAccess") => {
+                access::read(document, &mut policy, &mut mistakes)
+            }
             _ => mistakes.push(unknown_kind(document)),
         }
     }
     check_names(&documents, &mut mistakes);
-    target::check_audiences(&documents, server::caller_audience_of(&documents), &mut mistakes);
+    target::check_audiences(
+        &documents,
+        server::caller_audience_of(&documents),
+        &mut mistakes,
+    );
     target::check_issuers(&documents, server.as_ref(), &mut mistakes);
     check_place(&documents, server.as_ref(), &mut mistakes);
     match server {
-        Some(server) if mistakes.is_empty() && target::leave_room(&documents, &policy, server.max_age, &mut mistakes) => {
+        Some(server)
+            if mistakes.is_empty()
+                && target::leave_room(&documents, &policy, server.max_age, &mut mistakes) =>
+        {
             policy.own_namespace = Some(server.cluster_resource_namespace.clone());
             Ok(Configuration { server, policy })
         }
@@ -172,58 +224,102 @@ pub fn read_with(text: &str, overrides: Overrides) -> Result<Configuration, Conf
 
 /// One ServerConfiguration, and it stands first.
 fn check_heads(documents: &[Document], mistakes: &mut Vec<Mistake>) {
-    let heads: Vec<usize> =
-        documents.iter().enumerate().filter(|(_, document)| document.kind() == "ServerConfiguration").map(|(index, _)| index).collect();
+    let heads: Vec<usize> = documents
+        .iter()
+        .enumerate()
+        .filter(|(_, document)| document.kind() == "ServerConfiguration")
+        .map(|(index, _)| index)
+        .collect();
     match heads.as_slice() {
-        [] => mistakes.push(Mistake::whole_file("the file holds no ServerConfiguration", "add one as its first document")),
+        [] => mistakes.push(Mistake::whole_file(
+            "the file holds no ServerConfiguration",
+            "add one as its first document",
+        )),
         [0] => {}
         [first, others @ ..] => {
             if *first != 0 {
-                mistakes.extend(
-                    documents.get(*first).map(|it| it.mistake("kind", "the ServerConfiguration is not the first document", "move it up")),
-                );
+                mistakes.extend(documents.get(*first).map(|it| {
+                    it.mistake(
+                        "kind",
+                        "the ServerConfiguration is not the first document",
+                        "move it up",
+                    )
+                }));
             }
             let others = others.iter().filter_map(|index| documents.get(*index));
-            mistakes.extend(
-                others.map(|it| it.mistake("kind", "a second ServerConfiguration stands in the file", "keep one, as the first document")),
-            );
+            mistakes.extend(others.map(|it| {
+                it.mistake(
+                    "kind",
+                    "a second ServerConfiguration stands in the file",
+                    "keep one, as the first document",
+                )
+            }));
         }
     }
 }
 
 /// Objects stand in one of two places; an object in the other one would be overlooked.
-fn check_place(documents: &[Document], server: Option<&ServerConfiguration>, mistakes: &mut Vec<Mistake>) {
+fn check_place(
+    documents: &[Document],
+    server: Option<&ServerConfiguration>,
+    mistakes: &mut Vec<Mistake>,
+) {
     if server.is_none_or(|server| server.objects == ObjectSource::File) {
         return;
     }
-    for document in documents.iter().filter(|document| matches!(document.kind(), "TargetCluster" | "TargetAccess")) {
-        let problem = "stands in the file, while the ServerConfiguration says objects: CustomResources";
-        mistakes.push(document.mistake("", problem, "apply it to the hub with kubectl and remove it here, or write objects: File"));
+    for document in documents
+        .iter()
+        .filter(|document| matches!(document.kind(), "TargetCluster" | "TargetAccess"))
+    {
+        let problem =
+            "stands in the file, while the ServerConfiguration says objects: CustomResources";
+        mistakes.push(document.mistake(
+            "",
+            problem,
+            "apply it to the hub with kubectl and remove it here, or write objects: File",
+        ));
     }
 }
 
 fn unknown_kind(document: &Document) -> Mistake {
     let (version, kind) = (document.api_version(), document.kind());
     if !document.value().is_object() {
-        return document.mistake("", "the document is not a mapping", "write an object with apiVersion and kind");
+        return document.mistake(
+            "",
+            "the document is not a mapping",
+            "write an object with apiVersion and kind",
+        );
     }
     let expected = match kind {
         "ServerConfiguration" => server::API_VERSION,
         "TargetCluster" | "TargetAccess" => target::API_VERSION,
         _ => {
             let mend = "use ServerConfiguration first, then TargetCluster and TargetAccess";
-            return document.mistake("kind", format!("{kind:?} is not an object that this file may hold"), mend);
+            return document.mistake(
+                "kind",
+                format!("{kind:?} is not an object that this file may hold"),
+                mend,
+            );
         }
     };
-    document.mistake("apiVersion", format!("{version:?} has no {kind}"), format!("write {expected}"))
+    document.mistake(
+        "apiVersion",
+        format!("{version:?} has no {kind}"),
+        format!("write {expected}"),
+    )
 }
 
 /// Two objects of one name: which of them would hold is nothing to guess.
 fn check_names(documents: &[Document], mistakes: &mut Vec<Mistake>) {
     let mut known = BTreeSet::new();
-    for document in documents.iter().filter(|document| matches!(document.kind(), "TargetCluster" | "TargetAccess")) {
+    for document in documents
+        .iter()
+        .filter(|document| matches!(document.kind(), "TargetCluster" | "TargetAccess"))
+    {
         let name = document.text("/metadata/name");
-        if !name.is_empty() && !known.insert((document.kind(), document.text("/metadata/namespace"), name)) {
+        if !name.is_empty()
+            && !known.insert((document.kind(), document.text("/metadata/namespace"), name))
+        {
             mistakes.push(document.mistake(
                 "metadata.name",
                 format!("a second {} has this name", document.kind()),

@@ -1,7 +1,8 @@
-//! The objects by which a credential reaches its consumer: what they hold, whose they are, and when they are written.
+//! The objects by which a credential reaches its consumer: what they hold, whose they are, and when
+//! they are written.
 //!
-//! All of it is decided here from what was read; writing is somebody else's. An object is rendered from one snapshot of access, target
-//! and CA, and every document in it comes from a serialiser.
+//! All of it is decided here from what was read; writing is somebody else's. An object is rendered
+//! from one snapshot of access, target and CA, and every document in it comes from a serialiser.
 
 mod argo_cd;
 mod body;
@@ -61,12 +62,19 @@ pub struct Bearer<'a> {
     pub renew_at: Timestamp,
 }
 
-/// The object of a delivery, whole; nothing for a shape that writes none. Without the token that it is to hold it serves to plan.
+/// The object of a delivery, whole; nothing for a shape that writes none. Without the token that it
+/// is to hold it serves to plan.
 ///
 /// # Errors
 /// [`KubeconfigError`] only if a serialiser fails.
-pub fn render(snapshot: &Snapshot<'_>, delivery: &Delivery, bearer: Option<&Bearer<'_>>) -> Result<Option<ObjectBody>, KubeconfigError> {
-    let Some(place) = ObjectPlace::of(snapshot.access, delivery) else { return Ok(None) };
+pub fn render(
+    snapshot: &Snapshot<'_>,
+    delivery: &Delivery,
+    bearer: Option<&Bearer<'_>>,
+) -> Result<Option<ObjectBody>, KubeconfigError> {
+    let Some(place) = ObjectPlace::of(snapshot.access, delivery) else {
+        return Ok(None);
+    };
     let token = bearer.map(|bearer| bearer.token);
     let object = match delivery.delivery_type {
         DeliveryType::FluxConfigMap => flux::config_map(snapshot),
@@ -76,7 +84,9 @@ pub fn render(snapshot: &Snapshot<'_>, delivery: &Delivery, bearer: Option<&Bear
         DeliveryType::ClusterProfile => cluster_profile::object(snapshot),
         DeliveryType::Exec | DeliveryType::HTTP => return Ok(None),
     };
-    Ok(Some(body::dress(object, &place, snapshot, delivery, bearer)))
+    Ok(Some(body::dress(
+        object, &place, snapshot, delivery, bearer,
+    )))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The OpenID Connect discovery document: what is read of a hub's, and ours.
 //!
-//! A hub's `jwks_uri` is not even kept: it names an address that its cluster can reach, and following it would let whoever answers
-//! choose where we send requests.
+//! A hub's `jwks_uri` is not even kept: it names an address that its cluster can reach, and
+//! following it would let whoever answers choose where we send requests.
 
 use serde_json::{Map, Value, json};
 
@@ -12,8 +12,9 @@ use crate::jwt::SigningAlgorithm;
 /// The longest upstream document that is read, in bytes.
 pub const MAX_DISCOVERY_BYTES: usize = 64 * 1024;
 
-/// Stands where OpenID Connect Discovery 1.0 section 3 requires an authorization endpoint. There is none: tokens come from TokenRequest.
-/// kube-apiserver neither writes nor reads the member, but strict clients refuse a document without it, and a URN cannot be visited.
+/// Stands where OpenID Connect Discovery 1.0 section 3 requires an authorization endpoint. There is
+/// none: tokens come from TokenRequest. kube-apiserver neither writes nor reads the member, but
+/// strict clients refuse a document without it, and a URN cannot be visited.
 pub const NO_AUTHORIZATION_ENDPOINT: &str = "urn:keyferry:no-authorization-endpoint";
 
 /// Why an upstream's document is refused. No part of it is repeated.
@@ -38,18 +39,31 @@ pub struct ProviderMetadata {
 }
 
 impl ProviderMetadata {
-    /// Reads an upstream's document. Members other than the ones kept here are ignored, whatever they say.
+    /// Reads an upstream's document. Members other than the ones kept here are ignored, whatever
+    /// they say.
     ///
     /// # Errors
     /// [`DiscoveryError`] says why nothing of it is used.
-    pub fn from_upstream(bytes: &[u8], expected_issuer: &str) -> Result<ProviderMetadata, DiscoveryError> {
-        let limits = JsonLimits { bytes: MAX_DISCOVERY_BYTES, depth: MAX_JSON_DEPTH };
+    pub fn from_upstream(
+        bytes: &[u8],
+        expected_issuer: &str,
+    ) -> Result<ProviderMetadata, DiscoveryError> {
+        let limits = JsonLimits {
+            bytes: MAX_DISCOVERY_BYTES,
+            depth: MAX_JSON_DEPTH,
+        };
         let document = read_object(bytes, limits).map_err(DiscoveryError::Json)?;
-        let issuer = document.get("issuer").and_then(Value::as_str).ok_or(DiscoveryError::Member("issuer"))?;
+        let issuer = document
+            .get("issuer")
+            .and_then(Value::as_str)
+            .ok_or(DiscoveryError::Member("issuer"))?;
         if issuer != expected_issuer {
             return Err(DiscoveryError::IssuerMismatch);
         }
-        Ok(ProviderMetadata { issuer: issuer.to_owned(), signing_algorithms: signing_algorithms(&document)? })
+        Ok(ProviderMetadata {
+            issuer: issuer.to_owned(),
+            signing_algorithms: signing_algorithms(&document)?,
+        })
     }
 
     /// The issuer, equal to the expected one.
@@ -57,7 +71,8 @@ impl ProviderMetadata {
         &self.issuer
     }
 
-    /// `id_token_signing_alg_values_supported`, sorted, without those that no target verifies with. May be empty.
+    /// `id_token_signing_alg_values_supported`, sorted, without those that no target verifies with.
+    /// May be empty.
     pub fn signing_algorithms(&self) -> &[SigningAlgorithm] {
         &self.signing_algorithms
     }
@@ -65,10 +80,15 @@ impl ProviderMetadata {
 
 /// Our document: the same bytes for the same issuer, address and keys.
 ///
-/// The algorithms are those of `keys` and no others, as kube-apiserver writes them: naming RS256 for a set without an RSA key, as the
-/// specification asks, would announce tokens that nobody can sign.
+/// The algorithms are those of `keys` and no others, as kube-apiserver writes them: naming RS256
+/// for a set without an RSA key, as the specification asks, would announce tokens that nobody can
+/// sign.
 pub fn render(issuer: &str, jwks_uri: &str, keys: &PublicKeySet) -> Vec<u8> {
-    let algorithms: Vec<&str> = keys.algorithms().into_iter().map(SigningAlgorithm::as_str).collect();
+    let algorithms: Vec<&str> = keys
+        .algorithms()
+        .into_iter()
+        .map(SigningAlgorithm::as_str)
+        .collect();
     let members = [
         ("issuer", json!(issuer)),
         ("authorization_endpoint", json!(NO_AUTHORIZATION_ENDPOINT)),
@@ -76,16 +96,36 @@ pub fn render(issuer: &str, jwks_uri: &str, keys: &PublicKeySet) -> Vec<u8> {
         ("response_types_supported", json!(["id_token"])),
         ("subject_types_supported", json!(["public"])),
         ("id_token_signing_alg_values_supported", json!(algorithms)),
-        ("claims_supported", json!(["aud", "exp", "iat", "iss", "jti", "kubernetes.io", "nbf", "sub"])),
+        (
+            "claims_supported",
+            json!([
+                "aud",
+                "exp",
+                "iat",
+                "iss",
+                "jti",
+                "kubernetes.io",
+                "nbf",
+                "sub"
+            ]),
+        ),
     ];
-    // Written member by member: the order of serde_json's own map depends on features that other crates switch on.
-    let members: Vec<String> = members.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+    // Written member by member: the order of serde_json's own map depends on features that other
+    // crates switch on.
+    let members: Vec<String> = members
+        .iter()
+        .map(|(name, value)| format!("\"{name}\":{value}"))
+        .collect();
     format!("{{{}}}", members.join(",")).into_bytes()
 }
 
-fn signing_algorithms(document: &Map<String, Value>) -> Result<Vec<SigningAlgorithm>, DiscoveryError> {
+fn signing_algorithms(
+    document: &Map<String, Value>,
+) -> Result<Vec<SigningAlgorithm>, DiscoveryError> {
     const MEMBER: &str = "id_token_signing_alg_values_supported";
-    let Some(listed) = document.get(MEMBER) else { return Ok(Vec::new()) };
+    let Some(listed) = document.get(MEMBER) else {
+        return Ok(Vec::new());
+    };
     let listed = listed.as_array().ok_or(DiscoveryError::Member(MEMBER))?;
     let mut known = Vec::new();
     for name in listed {

@@ -61,37 +61,71 @@ struct Parameters<'a> {
 /// Reads `application/x-www-form-urlencoded` bytes.
 ///
 /// # Errors
-/// [`ExchangeError`]: an empty value counts as absent, unknown parameters are ignored, a repeated one is an error
-/// (RFC 6749 section 3.2).
+/// [`ExchangeError`]: an empty value counts as absent, unknown parameters are ignored, a repeated
+/// one is an error (RFC 6749 section 3.2).
 pub fn parse(form: &[u8]) -> Result<ExchangeRequest<'_>, ExchangeError> {
     let parameters = parameters(form)?;
     let invalid = |parameter, problem| ExchangeError::InvalidRequest { parameter, problem };
     match parameters.grant_type.as_deref() {
         Some(GRANT_TYPE) => {}
-        Some(_) => return Err(invalid("grant_type", "must be urn:ietf:params:oauth:grant-type:token-exchange")),
-        None => return Err(invalid("grant_type", "is missing; it must be urn:ietf:params:oauth:grant-type:token-exchange")),
+        Some(_) => {
+            return Err(invalid(
+                "grant_type",
+                "must be urn:ietf:params:oauth:grant-type:token-exchange",
+            ));
+        }
+        None => {
+            return Err(invalid(
+                "grant_type",
+                "is missing; it must be urn:ietf:params:oauth:grant-type:token-exchange",
+            ));
+        }
     }
-    let subject_token = parameters.subject_token.ok_or(invalid("subject_token", "is missing; send the caller's own token"))?;
+    let subject_token = parameters.subject_token.ok_or(invalid(
+        "subject_token",
+        "is missing; send the caller's own token",
+    ))?;
     let subject_token = PresentedToken::new(subject_token);
     if parameters.subject_token_type.as_deref() != Some(TOKEN_TYPE_JWT) {
-        return Err(invalid("subject_token_type", "must be urn:ietf:params:oauth:token-type:jwt"));
+        return Err(invalid(
+            "subject_token_type",
+            "must be urn:ietf:params:oauth:token-type:jwt",
+        ));
     }
-    if parameters.requested_token_type.is_some_and(|requested| requested != TOKEN_TYPE_JWT) {
-        return Err(invalid("requested_token_type", "must be urn:ietf:params:oauth:token-type:jwt or absent"));
+    if parameters
+        .requested_token_type
+        .is_some_and(|requested| requested != TOKEN_TYPE_JWT)
+    {
+        return Err(invalid(
+            "requested_token_type",
+            "must be urn:ietf:params:oauth:token-type:jwt or absent",
+        ));
     }
-    let audience = parameters.audience.ok_or(invalid("audience", "is missing; it names the access as <namespace>/<access>"))?;
-    let access = AccessName::parse(&audience).map_err(|_| invalid("audience", "must be <namespace>/<access>"))?;
+    let audience = parameters.audience.ok_or(invalid(
+        "audience",
+        "is missing; it names the access as <namespace>/<access>",
+    ))?;
+    let access = AccessName::parse(&audience)
+        .map_err(|_| invalid("audience", "must be <namespace>/<access>"))?;
     let min_ttl = parameters.min_ttl.map(|text| seconds(&text)).transpose()?;
     let tell_cluster = match parameters.keyferry_cluster.as_deref() {
         None => false,
         Some("true") => true,
         Some(_) => return Err(invalid("keyferry_cluster", "must be true or absent")),
     };
-    Ok(ExchangeRequest { subject_token, access, min_ttl, tell_cluster })
+    Ok(ExchangeRequest {
+        subject_token,
+        access,
+        min_ttl,
+        tell_cluster,
+    })
 }
 
 fn seconds(text: &str) -> Result<Duration, ExchangeError> {
-    let problem = ExchangeError::InvalidRequest { parameter: "min_ttl", problem: "must be a whole number of seconds" };
+    let problem = ExchangeError::InvalidRequest {
+        parameter: "min_ttl",
+        problem: "must be a whole number of seconds",
+    };
     if text.len() > 6 || text.bytes().any(|byte| !byte.is_ascii_digit()) {
         return Err(problem);
     }
@@ -99,17 +133,29 @@ fn seconds(text: &str) -> Result<Duration, ExchangeError> {
 }
 
 fn parameters(form: &[u8]) -> Result<Parameters<'_>, ExchangeError> {
-    let malformed = ExchangeError::InvalidRequest { parameter: "body", problem: "is not a form in UTF-8" };
+    let malformed = ExchangeError::InvalidRequest {
+        parameter: "body",
+        problem: "is not a form in UTF-8",
+    };
     if form.len() > MAX_FORM_BYTES {
-        return Err(ExchangeError::InvalidRequest { parameter: "body", problem: "is larger than 64 KiB" });
+        return Err(ExchangeError::InvalidRequest {
+            parameter: "body",
+            problem: "is larger than 64 KiB",
+        });
     }
     // Encoded or not, a form is ASCII or at least UTF-8 as it stands.
     let form = std::str::from_utf8(form).map_err(|_| malformed)?;
     let mut read = Parameters::default();
     for pair in pairs(form).filter(|pair| !pair.is_empty()) {
         let middle = memchr::memchr(b'=', pair.as_bytes()).unwrap_or(pair.len());
-        let (key, value) = (pair.get(..middle).unwrap_or_default(), pair.get(middle + 1..).unwrap_or_default());
-        let (key, value) = (decode(key).ok_or(malformed)?, decode(value).ok_or(malformed)?);
+        let (key, value) = (
+            pair.get(..middle).unwrap_or_default(),
+            pair.get(middle + 1..).unwrap_or_default(),
+        );
+        let (key, value) = (
+            decode(key).ok_or(malformed)?,
+            decode(value).ok_or(malformed)?,
+        );
         if value.is_empty() {
             continue;
         }
@@ -119,15 +165,38 @@ fn parameters(form: &[u8]) -> Result<Parameters<'_>, ExchangeError> {
             "subject_token_type" => ("subject_token_type", &mut read.subject_token_type),
             "requested_token_type" => ("requested_token_type", &mut read.requested_token_type),
             "audience" if read.audience.is_some() => {
-                return Err(ExchangeError::InvalidTarget { parameter: "audience", problem: "must stand once: one access, one token" });
+                return Err(ExchangeError::InvalidTarget {
+                    parameter: "audience",
+                    problem: "must stand once: one access, one token",
+                });
             }
             "audience" => ("audience", &mut read.audience),
             "min_ttl" => ("min_ttl", &mut read.min_ttl),
             "keyferry_cluster" => ("keyferry_cluster", &mut read.keyferry_cluster),
-            "resource" => return Err(ExchangeError::InvalidTarget { parameter: "resource", problem: "is not supported; use audience" }),
-            "scope" => return Err(ExchangeError::InvalidRequest { parameter: "scope", problem: "is not supported" }),
-            "actor_token" => return Err(ExchangeError::InvalidRequest { parameter: "actor_token", problem: "is not supported" }),
-            "actor_token_type" => return Err(ExchangeError::InvalidRequest { parameter: "actor_token_type", problem: "is not supported" }),
+            "resource" => {
+                return Err(ExchangeError::InvalidTarget {
+                    parameter: "resource",
+                    problem: "is not supported; use audience",
+                });
+            }
+            "scope" => {
+                return Err(ExchangeError::InvalidRequest {
+                    parameter: "scope",
+                    problem: "is not supported",
+                });
+            }
+            "actor_token" => {
+                return Err(ExchangeError::InvalidRequest {
+                    parameter: "actor_token",
+                    problem: "is not supported",
+                });
+            }
+            "actor_token_type" => {
+                return Err(ExchangeError::InvalidRequest {
+                    parameter: "actor_token_type",
+                    problem: "is not supported",
+                });
+            }
             "expiration_seconds" => {
                 return Err(ExchangeError::InvalidRequest {
                     parameter: "expiration_seconds",
@@ -137,7 +206,10 @@ fn parameters(form: &[u8]) -> Result<Parameters<'_>, ExchangeError> {
             _ => continue,
         };
         if slot.replace(value).is_some() {
-            return Err(ExchangeError::InvalidRequest { parameter: name, problem: "stands twice" });
+            return Err(ExchangeError::InvalidRequest {
+                parameter: name,
+                problem: "stands twice",
+            });
         }
     }
     Ok(read)
@@ -152,8 +224,14 @@ fn pairs(form: &str) -> impl Iterator<Item = &str> {
 
 /// Nearly every form holds these two, encoded like this.
 const USUAL: [(&str, &str); 2] = [
-    ("urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange", GRANT_TYPE),
-    ("urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Ajwt", TOKEN_TYPE_JWT),
+    (
+        "urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange",
+        GRANT_TYPE,
+    ),
+    (
+        "urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Ajwt",
+        TOKEN_TYPE_JWT,
+    ),
 ];
 /// From how many bytes on a text is searched by many at a time.
 const LONG: usize = 64;
@@ -184,11 +262,16 @@ fn decode_any(text: &str) -> Option<Cow<'_, str>> {
             plain => plain,
         });
     }
-    String::from_utf8(decoded).ok().filter(|text| !text.contains('\0')).map(Cow::Owned)
+    String::from_utf8(decoded)
+        .ok()
+        .filter(|text| !text.contains('\0'))
+        .map(Cow::Owned)
 }
 
 fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|value| value.try_into().ok())
+    char::from(digit)
+        .to_digit(16)
+        .and_then(|value| value.try_into().ok())
 }
 
 #[cfg(test)]
@@ -203,7 +286,8 @@ mod tests {
 
     fn problem(form: &str) -> &'static str {
         match parse(form.as_bytes()).unwrap_err() {
-            ExchangeError::InvalidRequest { parameter, .. } | ExchangeError::InvalidTarget { parameter, .. } => parameter,
+            ExchangeError::InvalidRequest { parameter, .. }
+            | ExchangeError::InvalidTarget { parameter, .. } => parameter,
         }
     }
 
@@ -214,11 +298,24 @@ mod tests {
         assert_eq!(request.subject_token.expose(), "a.b.c");
         assert_eq!(request.access.to_string(), "tenant-a/prod");
         assert_eq!(request.min_ttl.unwrap().as_secs(), 600);
-        assert!(!format!("{request:?}").contains("a.b.c"), "the token is not printed");
-        assert!(!request.tell_cluster, "nobody is told what was not asked for");
-        assert!(parse(format!("{GOOD}&keyferry_cluster=true").as_bytes()).is_ok_and(|request| request.tell_cluster));
+        assert!(
+            !format!("{request:?}").contains("a.b.c"),
+            "the token is not printed"
+        );
+        assert!(
+            !request.tell_cluster,
+            "nobody is told what was not asked for"
+        );
+        assert!(
+            parse(format!("{GOOD}&keyferry_cluster=true").as_bytes())
+                .is_ok_and(|request| request.tell_cluster)
+        );
         for wrong in ["false", "1", "TRUE", "true&keyferry_cluster=true"] {
-            assert_eq!(problem(&format!("{GOOD}&keyferry_cluster={wrong}")), "keyferry_cluster", "{wrong}");
+            assert_eq!(
+                problem(&format!("{GOOD}&keyferry_cluster={wrong}")),
+                "keyferry_cluster",
+                "{wrong}"
+            );
         }
     }
 
@@ -231,36 +328,77 @@ mod tests {
 
     #[test]
     fn repeated_parameters_are_refused() {
-        assert_eq!(problem(&format!("{GOOD}&subject_token=d.e.f")), "subject_token");
+        assert_eq!(
+            problem(&format!("{GOOD}&subject_token=d.e.f")),
+            "subject_token"
+        );
         assert_eq!(problem(&format!("{GOOD}&grant_type=x")), "grant_type");
         let twice = parse(format!("{GOOD}&audience=tenant-b/prod").as_bytes()).unwrap_err();
-        assert!(matches!(twice, ExchangeError::InvalidTarget { parameter: "audience", .. }));
+        assert!(matches!(
+            twice,
+            ExchangeError::InvalidTarget {
+                parameter: "audience",
+                ..
+            }
+        ));
     }
 
     #[test]
     fn what_is_not_offered_is_refused_by_name() {
-        for parameter in ["scope", "actor_token", "actor_token_type", "expiration_seconds"] {
+        for parameter in [
+            "scope",
+            "actor_token",
+            "actor_token_type",
+            "expiration_seconds",
+        ] {
             assert_eq!(problem(&format!("{GOOD}&{parameter}=x")), parameter);
         }
         let resource = parse(format!("{GOOD}&resource=https://other").as_bytes()).unwrap_err();
-        assert!(matches!(resource, ExchangeError::InvalidTarget { parameter: "resource", .. }));
-        assert_eq!(problem(&format!("{GOOD}&requested_token_type=urn:ietf:params:oauth:token-type:saml2")), "requested_token_type");
+        assert!(matches!(
+            resource,
+            ExchangeError::InvalidTarget {
+                parameter: "resource",
+                ..
+            }
+        ));
+        assert_eq!(
+            problem(&format!(
+                "{GOOD}&requested_token_type=urn:ietf:params:oauth:token-type:saml2"
+            )),
+            "requested_token_type"
+        );
     }
 
     #[test]
     fn hostile_values_are_refused() {
-        assert_eq!(problem(&GOOD.replace("tenant-a%2Fprod", "..%2Fx")), "audience");
-        assert_eq!(problem(&GOOD.replace("tenant-a%2Fprod", "tenant-a%252Fprod")), "audience");
-        assert_eq!(problem(&GOOD.replace("tenant-a%2Fprod", "t%d0%b5nant%2Fprod")), "audience");
+        assert_eq!(
+            problem(&GOOD.replace("tenant-a%2Fprod", "..%2Fx")),
+            "audience"
+        );
+        assert_eq!(
+            problem(&GOOD.replace("tenant-a%2Fprod", "tenant-a%252Fprod")),
+            "audience"
+        );
+        assert_eq!(
+            problem(&GOOD.replace("tenant-a%2Fprod", "t%d0%b5nant%2Fprod")),
+            "audience"
+        );
         assert_eq!(problem(&GOOD.replace("tenant-a%2Fprod", "")), "audience");
         for bad in ["%", "%2", "%zz", "%ff", "%00", "%c0%af"] {
             assert_eq!(problem(&format!("{GOOD}&x={bad}")), "body", "{bad}");
         }
         for ttl in ["-1", "1.5", "0x10", "9999999", "abc", "+60"] {
-            assert_eq!(problem(&format!("{GOOD}&min_ttl={ttl}")), "min_ttl", "{ttl}");
+            assert_eq!(
+                problem(&format!("{GOOD}&min_ttl={ttl}")),
+                "min_ttl",
+                "{ttl}"
+            );
         }
         assert_eq!(problem(""), "grant_type");
-        assert_eq!(problem(&format!("{GOOD}&pad={}", "a".repeat(65_536))), "body");
+        assert_eq!(
+            problem(&format!("{GOOD}&pad={}", "a".repeat(65_536))),
+            "body"
+        );
     }
 
     proptest! {

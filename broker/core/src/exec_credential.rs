@@ -1,5 +1,5 @@
-//! The exec plugin's side of `client.authentication.k8s.io`: what kubectl and client-go say in `KUBERNETES_EXEC_INFO`, and what they
-//! read on standard output.
+//! The exec plugin's side of `client.authentication.k8s.io`: what kubectl and client-go say in
+//! `KUBERNETES_EXEC_INFO`, and what they read on standard output.
 
 use std::time::Duration;
 
@@ -19,7 +19,10 @@ pub const EXEC_INFO: &str = "KUBERNETES_EXEC_INFO";
 /// The most bytes of it that are read. Linux passes no more than 128 KiB in one variable.
 pub const MAX_EXEC_INFO_BYTES: usize = 256 * 1024;
 
-const LIMITS: JsonLimits = JsonLimits { bytes: MAX_EXEC_INFO_BYTES, depth: 32 };
+const LIMITS: JsonLimits = JsonLimits {
+    bytes: MAX_EXEC_INFO_BYTES,
+    depth: 32,
+};
 
 /// The version of the contract that the client speaks. The answer must be in the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +40,8 @@ pub struct ExecInfo {
     pub version: ExecVersion,
     /// `spec.cluster`, with `provideClusterInfo` alone.
     pub cluster: Option<ClaimedCluster>,
-    /// `spec.cluster.config.clusterName`. Nothing else of `config` is ever looked at: others than the user may have written it.
+    /// `spec.cluster.config.clusterName`. Nothing else of `config` is ever looked at: others than
+    /// the user may have written it.
     pub named: NamedByCluster,
 }
 
@@ -62,7 +66,10 @@ pub enum ExecInfoError {
     #[error("{EXEC_INFO}: kind is not ExecCredential")]
     Kind,
     /// A version that is not spoken here.
-    #[error("{EXEC_INFO}: apiVersion is neither client.authentication.k8s.io/v1 nor v1beta1; write one of them into the exec stanza")]
+    #[error(
+        "{EXEC_INFO}: apiVersion is neither client.authentication.k8s.io/v1 nor v1beta1; write one \
+         of them into the exec stanza"
+    )]
     Version,
     /// A member of another type than it has in Kubernetes.
     #[error("{EXEC_INFO}: {0} is not of its type")]
@@ -80,12 +87,19 @@ impl ExecVersion {
 }
 
 impl ExecInfo {
-    /// Reads the variable; nothing stands for a client that says nothing, which is answered in `v1beta1`.
+    /// Reads the variable; nothing stands for a client that says nothing, which is answered in
+    /// `v1beta1`.
     ///
     /// # Errors
     /// [`ExecInfoError`]. Members that are not known are ignored: newer clients may say more.
     pub fn read(text: Option<&[u8]>) -> Result<ExecInfo, ExecInfoError> {
-        let Some(text) = text else { return Ok(ExecInfo { version: ExecVersion::V1Beta1, cluster: None, named: NamedByCluster::Nothing }) };
+        let Some(text) = text else {
+            return Ok(ExecInfo {
+                version: ExecVersion::V1Beta1,
+                cluster: None,
+                named: NamedByCluster::Nothing,
+            });
+        };
         let object = read_object(text, LIMITS)?;
         if object.get("kind").and_then(Value::as_str) != Some("ExecCredential") {
             return Err(ExecInfoError::Kind);
@@ -102,19 +116,30 @@ impl ExecInfo {
         };
         let (cluster, named) = match spec.and_then(|spec| spec.get("cluster")) {
             None | Some(Value::Null) => (None, NamedByCluster::Nothing),
-            Some(Value::Object(cluster)) => (Some(claimed(cluster)?), NamedByCluster::read(cluster)),
+            Some(Value::Object(cluster)) => {
+                (Some(claimed(cluster)?), NamedByCluster::read(cluster))
+            }
             Some(_) => return Err(ExecInfoError::Member("spec.cluster")),
         };
-        Ok(ExecInfo { version, cluster, named })
+        Ok(ExecInfo {
+            version,
+            cluster,
+            named,
+        })
     }
 }
 
 impl NamedByCluster {
     /// A `config` of another form is another plugin's business and no mistake.
     fn read(cluster: &Map<String, Value>) -> NamedByCluster {
-        match cluster.get("config").and_then(|config| config.get("clusterName")) {
+        match cluster
+            .get("config")
+            .and_then(|config| config.get("clusterName"))
+        {
             None | Some(Value::Null) => NamedByCluster::Nothing,
-            Some(Value::String(name)) => AccessName::parse(name).map_or(NamedByCluster::Unreadable, NamedByCluster::Access),
+            Some(Value::String(name)) => {
+                AccessName::parse(name).map_or(NamedByCluster::Unreadable, NamedByCluster::Access)
+            }
             Some(_) => NamedByCluster::Unreadable,
         }
     }
@@ -129,19 +154,26 @@ fn claimed(cluster: &Map<String, Value>) -> Result<ClaimedCluster, ExecInfoError
     let insecure_skip_tls_verify = match cluster.get("insecure-skip-tls-verify") {
         None | Some(Value::Null) => false,
         Some(Value::Bool(insecure)) => *insecure,
-        Some(_) => return Err(ExecInfoError::Member("spec.cluster.insecure-skip-tls-verify")),
+        Some(_) => {
+            return Err(ExecInfoError::Member(
+                "spec.cluster.insecure-skip-tls-verify",
+            ));
+        }
     };
     Ok(ClaimedCluster {
         server: text("server", "spec.cluster.server")?,
         tls_server_name: text("tls-server-name", "spec.cluster.tls-server-name")?,
         insecure_skip_tls_verify,
-        certificate_authority_data: text("certificate-authority-data", "spec.cluster.certificate-authority-data")?,
+        certificate_authority_data: text(
+            "certificate-authority-data",
+            "spec.cluster.certificate-authority-data",
+        )?,
         proxy_url: text("proxy-url", "spec.cluster.proxy-url")?,
     })
 }
 
-/// When the client is to ask again: 60 s before the token ends, and no later than the server says. None if that leaves it less than
-/// 10 s by this machine's clock.
+/// When the client is to ask again: 60 s before the token ends, and no later than the server says.
+/// None if that leaves it less than 10 s by this machine's clock.
 pub fn expiration(token: &UnverifiedJwt, usable: Duration, now: Timestamp) -> Option<Timestamp> {
     let exp = Timestamp::from_second(token.claims().get("exp")?.as_i64()?).ok()?;
     let by_token = exp.checked_sub(lifetime::MARGIN).ok()?;
@@ -151,7 +183,8 @@ pub fn expiration(token: &UnverifiedJwt, usable: Duration, now: Timestamp) -> Op
 
 /// Whether a token is still worth handing to a client that may use it until `expiration`.
 pub fn leaves_time(expiration: Timestamp, now: Timestamp) -> bool {
-    now.checked_add(lifetime::LEAST_USE).is_ok_and(|least| expiration >= least)
+    now.checked_add(lifetime::LEAST_USE)
+        .is_ok_and(|least| expiration >= least)
 }
 
 /// The answer could not be written.
@@ -174,15 +207,29 @@ struct Status<'a> {
     token: &'a str,
 }
 
-/// The one JSON object for standard output. The expiry is in whole seconds, UTC: without one, clients keep a token until a 401.
+/// The one JSON object for standard output. The expiry is in whole seconds, UTC: without one,
+/// clients keep a token until a 401.
 ///
 /// # Errors
 /// Only if the serialiser fails; an empty answer would be taken for one without a credential.
-pub fn answer(version: ExecVersion, token: &SecretString, expiration: Timestamp) -> Result<SecretString, AnswerError> {
+pub fn answer(
+    version: ExecVersion,
+    token: &SecretString,
+    expiration: Timestamp,
+) -> Result<SecretString, AnswerError> {
     let expiration = Timestamp::from_second(expiration.as_second()).unwrap_or(expiration);
-    let status = Status { expiration_timestamp: expiration.to_string(), token: token.expose_secret() };
-    let answer = Answer { api_version: version.as_str(), kind: "ExecCredential", status };
-    serde_json::to_string(&answer).map(SecretString::from).map_err(|_| AnswerError)
+    let status = Status {
+        expiration_timestamp: expiration.to_string(),
+        token: token.expose_secret(),
+    };
+    let answer = Answer {
+        api_version: version.as_str(),
+        kind: "ExecCredential",
+        status,
+    };
+    serde_json::to_string(&answer)
+        .map(SecretString::from)
+        .map_err(|_| AnswerError)
 }
 
 #[cfg(test)]
@@ -206,13 +253,35 @@ mod tests {
 
     #[test]
     fn the_client_is_answered_in_its_own_version() {
-        let silent = ExecInfo { version: ExecVersion::V1Beta1, cluster: None, named: NamedByCluster::Nothing };
+        let silent = ExecInfo {
+            version: ExecVersion::V1Beta1,
+            cluster: None,
+            named: NamedByCluster::Nothing,
+        };
         assert_eq!(ExecInfo::read(None).unwrap(), silent);
-        for (version, read) in [("v1", Some(ExecVersion::V1)), ("v1beta1", Some(ExecVersion::V1Beta1)), ("v1alpha1", None), ("v2", None)] {
-            let text = format!(r#"{{"apiVersion":"client.authentication.k8s.io/{version}","kind":"ExecCredential","spec":{{}}}}"#);
-            assert_eq!(ExecInfo::read(Some(text.as_bytes())).map(|info| info.version).ok(), read, "{version}");
+        for (version, read) in [
+            ("v1", Some(ExecVersion::V1)),
+            ("v1beta1", Some(ExecVersion::V1Beta1)),
+            ("v1alpha1", None),
+            ("v2", None),
+        ] {
+            let text = format!(
+                r#"{{"apiVersion":"client.authentication.k8s.io/{version}","kind":"ExecCredential","spec":{{}}}}"#
+            );
+            assert_eq!(
+                ExecInfo::read(Some(text.as_bytes()))
+                    .map(|info| info.version)
+                    .ok(),
+                read,
+                "{version}"
+            );
         }
-        let found = answer(ExecVersion::V1, &"a.b.c".to_owned().into(), "2026-08-01T10:00:00.75Z".parse().unwrap()).unwrap();
+        let found = answer(
+            ExecVersion::V1,
+            &"a.b.c".to_owned().into(),
+            "2026-08-01T10:00:00.75Z".parse().unwrap(),
+        )
+        .unwrap();
         let expected = r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"expirationTimestamp":"2026-08-01T10:00:00Z","token":"a.b.c"}}"#;
         assert_eq!(found.expose_secret(), expected);
     }
@@ -224,36 +293,77 @@ mod tests {
             "config": { "server": "https://evil", "audience": "other" }, "disable-compression": true,
         } }));
         let cluster = read.unwrap().cluster.unwrap();
-        assert_eq!((cluster.server.as_str(), cluster.certificate_authority_data.as_str()), ("https://t", "QQ=="));
-        assert_eq!((cluster.tls_server_name.as_str(), cluster.proxy_url.as_str()), ("n", "http://p"));
+        assert_eq!(
+            (
+                cluster.server.as_str(),
+                cluster.certificate_authority_data.as_str()
+            ),
+            ("https://t", "QQ==")
+        );
+        assert_eq!(
+            (cluster.tls_server_name.as_str(), cluster.proxy_url.as_str()),
+            ("n", "http://p")
+        );
         assert!(!cluster.insecure_skip_tls_verify);
         assert_eq!(info(json!({})).unwrap().cluster, None);
     }
 
     #[test]
     fn the_cluster_may_name_the_access_and_nothing_else() {
-        let named = |config: serde_json::Value| info(json!({ "cluster": { "server": "https://t", "config": config } })).unwrap().named;
-        let access = NamedByCluster::Access(crate::name::AccessName::parse("tenant-a/apps").unwrap());
-        assert_eq!(named(json!({ "clusterName": "tenant-a/apps", "server": "https://evil", "access": "tenant-b/x" })), access);
-        for nothing in
-            [json!(null), json!({}), json!({ "clusterName": null }), json!([]), json!("tenant-a/apps"), json!({ "access": "a/b" })]
-        {
+        let named = |config: serde_json::Value| {
+            info(json!({ "cluster": { "server": "https://t", "config": config } }))
+                .unwrap()
+                .named
+        };
+        let access =
+            NamedByCluster::Access(crate::name::AccessName::parse("tenant-a/apps").unwrap());
+        assert_eq!(
+            named(
+                json!({ "clusterName": "tenant-a/apps", "server": "https://evil", "access": "tenant-b/x" })
+            ),
+            access
+        );
+        for nothing in [
+            json!(null),
+            json!({}),
+            json!({ "clusterName": null }),
+            json!([]),
+            json!("tenant-a/apps"),
+            json!({ "access": "a/b" }),
+        ] {
             assert_eq!(named(nothing.clone()), NamedByCluster::Nothing, "{nothing}");
         }
         let long = format!("tenant-a/{}", "a".repeat(10_000));
-        for wrong in
-            [json!("apps"), json!(""), json!("a/b/c"), json!("../b"), json!("A/b"), json!("a/b\n"), json!(1), json!([]), json!(long)]
-        {
-            assert_eq!(named(json!({ "clusterName": wrong })), NamedByCluster::Unreadable, "{wrong}");
+        for wrong in [
+            json!("apps"),
+            json!(""),
+            json!("a/b/c"),
+            json!("../b"),
+            json!("A/b"),
+            json!("a/b\n"),
+            json!(1),
+            json!([]),
+            json!(long),
+        ] {
+            assert_eq!(
+                named(json!({ "clusterName": wrong })),
+                NamedByCluster::Unreadable,
+                "{wrong}"
+            );
         }
     }
 
     #[test]
     fn hostile_information_is_refused_without_being_repeated() {
-        let long = format!(r#"{{"kind":"ExecCredential","x":"{}"}}"#, "a".repeat(1 << 20));
+        let long = format!(
+            r#"{{"kind":"ExecCredential","x":"{}"}}"#,
+            "a".repeat(1 << 20)
+        );
         let doubled = r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"cluster":{"server":"https://a","server":"https://secret"}}}"#;
         for text in ["", "[]", "{", "secret", r#"{"kind":"Pod"}"#, &long, doubled] {
-            let error = ExecInfo::read(Some(text.as_bytes())).unwrap_err().to_string();
+            let error = ExecInfo::read(Some(text.as_bytes()))
+                .unwrap_err()
+                .to_string();
             assert!(!error.contains("secret") && error.len() < 200, "{error}");
         }
         for spec in [
@@ -263,7 +373,10 @@ mod tests {
             json!({ "cluster": { "insecure-skip-tls-verify": "true" } }),
             json!({ "cluster": { "proxy-url": {} } }),
         ] {
-            assert!(matches!(info(spec.clone()), Err(ExecInfoError::Member(_))), "{spec}");
+            assert!(
+                matches!(info(spec.clone()), Err(ExecInfoError::Member(_))),
+                "{spec}"
+            );
         }
     }
 
@@ -274,12 +387,29 @@ mod tests {
         claims["exp"] = json!(now.as_second() + 600);
         let token = UnverifiedJwt::parse(&key(SigningAlgorithm::Es256).token(&claims)).unwrap();
         let at = |seconds: i64| Timestamp::from_second(now.as_second() + seconds).unwrap();
-        assert_eq!(expiration(&token, Duration::from_secs(540), now), Some(at(540)));
-        assert_eq!(expiration(&token, Duration::from_secs(100), now), Some(at(100)), "the server's word, where it is shorter");
-        assert_eq!(expiration(&token, Duration::from_secs(9000), now), Some(at(540)));
-        assert_eq!(expiration(&token, Duration::from_secs(540), at(530)), Some(at(540)));
+        assert_eq!(
+            expiration(&token, Duration::from_secs(540), now),
+            Some(at(540))
+        );
+        assert_eq!(
+            expiration(&token, Duration::from_secs(100), now),
+            Some(at(100)),
+            "the server's word, where it is shorter"
+        );
+        assert_eq!(
+            expiration(&token, Duration::from_secs(9000), now),
+            Some(at(540))
+        );
+        assert_eq!(
+            expiration(&token, Duration::from_secs(540), at(530)),
+            Some(at(540))
+        );
         assert_eq!(expiration(&token, Duration::from_secs(540), at(531)), None);
-        assert_eq!(expiration(&token, Duration::from_secs(540), at(3600)), None, "a clock that is an hour ahead");
+        assert_eq!(
+            expiration(&token, Duration::from_secs(540), at(3600)),
+            None,
+            "a clock that is an hour ahead"
+        );
         for exp in [json!("never"), json!(null), json!(1e40)] {
             claims["exp"] = exp;
             let token = UnverifiedJwt::parse(&key(SigningAlgorithm::Es256).token(&claims)).unwrap();

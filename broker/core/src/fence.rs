@@ -1,11 +1,15 @@
-//! Whether an admission policy of `examples/fences` is on the hub as shipped, and bound to everything.
+//! Whether an admission policy of `examples/fences` is on the hub as shipped, and bound to
+//! everything.
 //!
-//! Without `keyferry-author`, whoever may write a TargetAccess mints by it; without `keyferry-pairing`, whoever may create tokens mints for
-//! every target; without `keyferry-labels`, whoever may edit a namespace has a selector hold it; each of the others has its own meaning below.
-//! An object of that name proves nothing: validations can be emptied, conditions added, namespaces left out. So the whole spec is compared, and
-//! what is not known counts as a gap. Two lists of a policy are the hub's own: `hubAudiences`, which has to hold every audience that the hub
-//! is known to have, and `callerAudience`. What no object can show stays open: an apiserver that runs without its ValidatingAdmissionPolicy
-//! plugin, and accesses that were written while a policy was not there.
+//! Without `keyferry-author`, whoever may write a TargetAccess mints by it; without
+//! `keyferry-pairing`, whoever may create tokens mints for every target; without `keyferry-labels`,
+//! whoever may edit a namespace has a selector hold it; each of the others has its own meaning
+//! below. An object of that name proves nothing: validations can be emptied, conditions added,
+//! namespaces left out. So the whole spec is compared, and what is not known counts as a gap. Two
+//! lists of a policy are the hub's own: `hubAudiences`, which has to hold every audience that the
+//! hub is known to have, and `callerAudience`. What no object can show stays open: an apiserver
+//! that runs without its ValidatingAdmissionPolicy plugin, and accesses that were written while a
+//! policy was not there.
 
 mod fill;
 
@@ -29,7 +33,13 @@ pub struct Fence {
 impl Fence {
     /// A policy with the binding of its name, both in one file.
     const fn of(name: &'static str, manifest: &'static str, meaning: &'static str) -> Fence {
-        Fence { name, policy_name: name, policy: manifest, binding: manifest, meaning }
+        Fence {
+            name,
+            policy_name: name,
+            policy: manifest,
+            binding: manifest,
+            meaning,
+        }
     }
 }
 
@@ -38,8 +48,11 @@ const PAIRING_BINDINGS: &str = include_str!("../../../examples/fences/pairing-bi
 const SELF_MANIFEST: &str = include_str!("../../../examples/fences/self.yaml");
 
 /// Who writes a TargetAccess may mint for its ServiceAccount.
-pub const AUTHOR: Fence =
-    Fence::of("keyferry-author", include_str!("../../../examples/fences/author.yaml"), "no token is written to an object");
+pub const AUTHOR: Fence = Fence::of(
+    "keyferry-author",
+    include_str!("../../../examples/fences/author.yaml"),
+    "no token is written to an object",
+);
 
 /// A target's audience is for its pairs alone, whoever mints.
 pub const PAIRING: Fence = Fence {
@@ -53,7 +66,8 @@ pub const PAIRING: Fence = Fence {
 /// The same in namespaces that their admin closed, also without the AudiencePairing.
 pub const PAIRING_CLOSED: Fence = Fence {
     name: "keyferry-pairing-closed",
-    meaning: "namespaces labelled access.keyferry.dev/closed are open while the AudiencePairing is missing",
+    meaning: "namespaces labelled access.keyferry.dev/closed are open while the AudiencePairing is \
+        missing",
     ..PAIRING
 };
 
@@ -79,8 +93,11 @@ pub const RETARGET: Fence = Fence::of(
 );
 
 /// What Keyferry's own account may ask of the hub.
-pub const OWN_ACCOUNT: Fence =
-    Fence::of("keyferry-self", SELF_MANIFEST, "Keyferry's own account may ask for credentials of the hub, where RBAC lets it mint");
+pub const OWN_ACCOUNT: Fence = Fence::of(
+    "keyferry-self",
+    SELF_MANIFEST,
+    "Keyferry's own account may ask for credentials of the hub, where RBAC lets it mint",
+);
 
 /// Which Secrets Keyferry's own account may write.
 pub const OWN_SECRETS: Fence = Fence::of(
@@ -97,7 +114,17 @@ pub const KEPT: Fence = Fence::of(
 );
 
 /// All that are shipped.
-pub const ALL: [Fence; 9] = [AUTHOR, PAIRING, PAIRING_CLOSED, LABELS, AUDIENCE, RETARGET, OWN_ACCOUNT, OWN_SECRETS, KEPT];
+pub const ALL: [Fence; 9] = [
+    AUTHOR,
+    PAIRING,
+    PAIRING_CLOSED,
+    LABELS,
+    AUDIENCE,
+    RETARGET,
+    OWN_ACCOUNT,
+    OWN_SECRETS,
+    KEPT,
+];
 
 /// What the shipped manifests leave to each hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,7 +202,8 @@ pub enum FenceGap {
     HubAudiencesUnread(&'static str),
     /// `hubAudiences` lacks what the hub accepts.
     #[error(
-        "hubAudiences of the ValidatingAdmissionPolicy {name} lacks {missing}, which this hub uses itself; keyferry admission-policies prints it filled in"
+        "hubAudiences of the ValidatingAdmissionPolicy {name} lacks {missing}, which this hub uses \
+         itself; keyferry admission-policies prints it filled in"
     )]
     HubAudiencesIncomplete {
         /// The name of the policy.
@@ -207,19 +235,26 @@ impl Fence {
         self.meaning
     }
 
-    /// Compares the two objects as the API gives them (`admissionregistration.k8s.io/v1`), or `null` where there is none, with the shipped
-    /// ones. Metadata, texts of refusals and what the apiserver fills in make no difference, nor which audiences `hubAudiences` lists: for
-    /// that see [`Fence::check_hub_audiences`].
+    /// Compares the two objects as the API gives them (`admissionregistration.k8s.io/v1`), or
+    /// `null` where there is none, with the shipped ones. Metadata, texts of refusals and what the
+    /// apiserver fills in make no difference, nor which audiences `hubAudiences` lists: for that
+    /// see [`Fence::check_hub_audiences`].
     ///
     /// # Errors
     /// [`FenceGap`] names the first thing that is missing or different.
     pub fn check(&self, policy: &Value, binding: &Value, site: &HubSite) -> Result<(), FenceGap> {
-        let wanted = [(POLICY, self.policy_name, policy, self.policy), (BINDING, self.name, binding, self.binding)];
+        let wanted = [
+            (POLICY, self.policy_name, policy, self.policy),
+            (BINDING, self.name, binding, self.binding),
+        ];
         for (kind, name, found, manifest) in wanted {
-            let mut expected = shipped(kind, name, &fill::for_site(manifest, site)).ok_or(FenceGap::Unreadable(name))?;
+            let mut expected = shipped(kind, name, &fill::for_site(manifest, site))
+                .ok_or(FenceGap::Unreadable(name))?;
             present(kind, name, found)?;
             // Its own texts stand there on each hub.
-            if let (Some(list), Some(own)) = (hub_audiences(found), expected_hub_audiences(&mut expected)) {
+            if let (Some(list), Some(own)) =
+                (hub_audiences(found), expected_hub_audiences(&mut expected))
+            {
                 *own = list.clone();
             }
             if let Some(field) = difference("spec", &expected["spec"], &found["spec"], 0) {
@@ -237,7 +272,8 @@ impl Fence {
         }
     }
 
-    /// Whether `hubAudiences` of the policy has all that the hub is known to use itself; a policy without that list has nothing to lack.
+    /// Whether `hubAudiences` of the policy has all that the hub is known to use itself; a policy
+    /// without that list has nothing to lack.
     ///
     /// # Errors
     /// [`FenceGap::HubAudiencesIncomplete`], [`FenceGap::HubAudiencesUnread`].
@@ -246,20 +282,33 @@ impl Fence {
             return Ok(());
         }
         let listed = self.listed_hub_audiences(policy)?;
-        let missing: Vec<&str> = site.hub_audiences.iter().filter(|known| !listed.contains(*known)).map(String::as_str).take(3).collect();
+        let missing: Vec<&str> = site
+            .hub_audiences
+            .iter()
+            .filter(|known| !listed.contains(*known))
+            .map(String::as_str)
+            .take(3)
+            .collect();
         if missing.is_empty() {
             return Ok(());
         }
-        Err(FenceGap::HubAudiencesIncomplete { name: self.policy_name, missing: missing.join(", ") })
+        Err(FenceGap::HubAudiencesIncomplete {
+            name: self.policy_name,
+            missing: missing.join(", "),
+        })
     }
 
     /// The texts of `hubAudiences`.
     ///
     /// # Errors
-    /// [`FenceGap::HubAudiencesUnread`] if it is something else than a list of them, also where there is none.
+    /// [`FenceGap::HubAudiencesUnread`] if it is something else than a list of them, also where
+    /// there is none.
     pub fn listed_hub_audiences(&self, policy: &Value) -> Result<BTreeSet<String>, FenceGap> {
         let unread = FenceGap::HubAudiencesUnread(self.policy_name);
-        hub_audiences(policy).and_then(Value::as_str).and_then(fill::texts).ok_or(unread)
+        hub_audiences(policy)
+            .and_then(Value::as_str)
+            .and_then(fill::texts)
+            .ok_or(unread)
     }
 }
 
@@ -270,23 +319,35 @@ fn present(kind: &'static str, name: &'static str, found: &Value) -> Result<(), 
     if found["metadata"]["name"] != name || found.get("kind").is_some_and(|found| found != kind) {
         return Err(FenceGap::OtherName { kind, name });
     }
-    if found["metadata"]["deletionTimestamp"].is_null() { Ok(()) } else { Err(FenceGap::BeingDeleted { kind, name }) }
+    if found["metadata"]["deletionTimestamp"].is_null() {
+        Ok(())
+    } else {
+        Err(FenceGap::BeingDeleted { kind, name })
+    }
 }
 
 fn shipped(kind: &str, name: &str, manifest: &str) -> Option<Value> {
     let objects: Vec<Value> = serde_saphyr::from_multiple(manifest).ok()?;
-    objects.into_iter().find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
+    objects
+        .into_iter()
+        .find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
 }
 
 /// The expression of the variable `hubAudiences`.
 fn hub_audiences(policy: &Value) -> Option<&Value> {
     let variables = policy["spec"]["variables"].as_array()?;
-    variables.iter().find(|variable| variable["name"] == "hubAudiences")?.get("expression")
+    variables
+        .iter()
+        .find(|variable| variable["name"] == "hubAudiences")?
+        .get("expression")
 }
 
 fn expected_hub_audiences(policy: &mut Value) -> Option<&mut Value> {
     let variables = policy.pointer_mut("/spec/variables")?.as_array_mut()?;
-    variables.iter_mut().find(|variable| variable["name"] == "hubAudiences")?.get_mut("expression")
+    variables
+        .iter_mut()
+        .find(|variable| variable["name"] == "hubAudiences")?
+        .get_mut("expression")
 }
 
 /// The path of the first difference. The shipped value leads, so a deep foreign one costs nothing.
@@ -302,31 +363,50 @@ fn difference(path: &str, expected: &Value, found: &Value, depth: usize) -> Opti
                 None => Some(below(name)),
             };
             wanted.into_iter().find_map(differs).or_else(|| {
-                let more = found.iter().filter(|(name, _)| !expected.contains_key(*name) && !is_free(name));
-                more.into_iter().find(|(name, value)| !is_nothing(name, value, depth + 1)).map(|(name, _)| below(name))
+                let more = found
+                    .iter()
+                    .filter(|(name, _)| !expected.contains_key(*name) && !is_free(name));
+                more.into_iter()
+                    .find(|(name, value)| !is_nothing(name, value, depth + 1))
+                    .map(|(name, _)| below(name))
             })
         }
         (Value::Array(expected), Value::Array(found)) if expected.len() == found.len() => {
             let mut pairs = expected.iter().zip(found).enumerate();
-            pairs.find_map(|(index, (expected, found))| difference(&format!("{path}[{index}]"), expected, found, depth + 1))
+            pairs.find_map(|(index, (expected, found))| {
+                difference(&format!("{path}[{index}]"), expected, found, depth + 1)
+            })
         }
         _ if expected == found => None,
         _ => here(),
     }
 }
 
-/// Texts for people, and the actions, which [`check`] looks at itself: more of them than `Deny` is no harm.
+/// Texts for people, and the actions, which [`check`] looks at itself: more of them than `Deny` is
+/// no harm.
 fn is_free(name: &str) -> bool {
-    matches!(name, "message" | "messageExpression" | "reason" | "validationActions")
+    matches!(
+        name,
+        "message" | "messageExpression" | "reason" | "validationActions"
+    )
 }
 
-/// What the apiserver fills in, and what means the same as nothing: an empty selector selects everything.
+/// What the apiserver fills in, and what means the same as nothing: an empty selector selects
+/// everything.
 fn is_nothing(name: &str, value: &Value, depth: usize) -> bool {
     match value {
         Value::Null => true,
         Value::Array(items) => items.is_empty(),
-        Value::Object(members) => depth <= DEEPEST && members.iter().all(|(name, value)| is_nothing(name, value, depth + 1)),
-        Value::String(text) => matches!((name, text.as_str()), ("matchPolicy", "Equivalent") | ("scope", "*")),
+        Value::Object(members) => {
+            depth <= DEEPEST
+                && members
+                    .iter()
+                    .all(|(name, value)| is_nothing(name, value, depth + 1))
+        }
+        Value::String(text) => matches!(
+            (name, text.as_str()),
+            ("matchPolicy", "Equivalent") | ("scope", "*")
+        ),
         _ => false,
     }
 }
@@ -337,7 +417,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{
-        ALL, AUDIENCE, AUTHOR, BINDING, Fence, FenceGap, HubSite, LABELS, OWN_ACCOUNT, PAIRING, PAIRING_CLOSED, POLICY, RETARGET, shipped,
+        ALL, AUDIENCE, AUTHOR, BINDING, Fence, FenceGap, HubSite, LABELS, OWN_ACCOUNT, PAIRING,
+        PAIRING_CLOSED, POLICY, RETARGET, shipped,
     };
 
     const NAME: &str = "keyferry-author";
@@ -382,51 +463,105 @@ mod tests {
         told["spec"]["validations"][0]["messageExpression"] = json!("'ask the platform team'");
         assert_eq!(check(&told, &binding), Ok(()));
         let everything = json!({ "matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": { "matchLabels": {} } });
-        assert_eq!(check(&policy, &with(&binding, "/spec/matchResources", everything)), Ok(()));
-        assert_eq!(check(&with(&policy, "/spec/matchConditions", json!([])), &binding), Ok(()));
+        assert_eq!(
+            check(&policy, &with(&binding, "/spec/matchResources", everything)),
+            Ok(())
+        );
+        assert_eq!(
+            check(&with(&policy, "/spec/matchConditions", json!([])), &binding),
+            Ok(())
+        );
     }
 
     #[test]
     fn a_hollow_policy_is_a_gap() {
         let (policy, binding) = installed();
         let rule = policy["spec"]["matchConstraints"]["resourceRules"][0].clone();
-        let other_rule = |name: &str, value: Value| json!([with(&json!({ "r": rule }), &format!("/r/{name}"), value)["r"]]);
+        let other_rule = |name: &str, value: Value| {
+            json!([with(&json!({ "r": rule }), &format!("/r/{name}"), value)["r"]])
+        };
         let always = json!([{ "expression": "true" }]);
-        let expression = policy["spec"]["validations"][0]["expression"].as_str().unwrap();
+        let expression = policy["spec"]["validations"][0]["expression"]
+            .as_str()
+            .unwrap();
         let looser = json!([{ "expression": format!("{expression} || true") }]);
         let cases = [
             ("/spec/validations", json!([])),
             ("/spec/validations", Value::Null),
             ("/spec/validations", always),
             ("/spec/validations", looser),
-            ("/spec/matchConditions", json!([{ "name": "none", "expression": "false" }])),
+            (
+                "/spec/matchConditions",
+                json!([{ "name": "none", "expression": "false" }]),
+            ),
             ("/spec/failurePolicy", json!("Ignore")),
             ("/spec/failurePolicy", Value::Null),
-            ("/spec/paramKind", json!({ "apiVersion": "v1", "kind": "ConfigMap" })),
-            ("/spec/variables", json!([{ "name": "x", "expression": "1" }])),
-            ("/spec/auditAnnotations", json!([{ "key": "x", "valueExpression": "'y'" }])),
+            (
+                "/spec/paramKind",
+                json!({ "apiVersion": "v1", "kind": "ConfigMap" }),
+            ),
+            (
+                "/spec/variables",
+                json!([{ "name": "x", "expression": "1" }]),
+            ),
+            (
+                "/spec/auditAnnotations",
+                json!([{ "key": "x", "valueExpression": "'y'" }]),
+            ),
             ("/spec/matchConstraints/matchPolicy", json!("Exact")),
-            ("/spec/matchConstraints/namespaceSelector", json!({ "matchLabels": { "a": "b" } })),
-            ("/spec/matchConstraints/objectSelector", json!({ "matchExpressions": [{ "key": "a", "operator": "Exists" }] })),
+            (
+                "/spec/matchConstraints/namespaceSelector",
+                json!({ "matchLabels": { "a": "b" } }),
+            ),
+            (
+                "/spec/matchConstraints/objectSelector",
+                json!({ "matchExpressions": [{ "key": "a", "operator": "Exists" }] }),
+            ),
             ("/spec/matchConstraints/excludeResourceRules", json!([rule])),
             ("/spec/matchConstraints/resourceRules", json!([])),
             ("/spec/matchConstraints/resourceRules", json!([rule, rule])),
-            ("/spec/matchConstraints/resourceRules", other_rule("operations", json!(["CREATE"]))),
-            ("/spec/matchConstraints/resourceRules", other_rule("resources", json!(["targetclusters"]))),
-            ("/spec/matchConstraints/resourceRules", other_rule("apiVersions", json!(["v1"]))),
-            ("/spec/matchConstraints/resourceRules", other_rule("apiGroups", json!(["example.com"]))),
-            ("/spec/matchConstraints/resourceRules", other_rule("resourceNames", json!(["one"]))),
-            ("/spec/matchConstraints/resourceRules", other_rule("scope", json!("Cluster"))),
+            (
+                "/spec/matchConstraints/resourceRules",
+                other_rule("operations", json!(["CREATE"])),
+            ),
+            (
+                "/spec/matchConstraints/resourceRules",
+                other_rule("resources", json!(["targetclusters"])),
+            ),
+            (
+                "/spec/matchConstraints/resourceRules",
+                other_rule("apiVersions", json!(["v1"])),
+            ),
+            (
+                "/spec/matchConstraints/resourceRules",
+                other_rule("apiGroups", json!(["example.com"])),
+            ),
+            (
+                "/spec/matchConstraints/resourceRules",
+                other_rule("resourceNames", json!(["one"])),
+            ),
+            (
+                "/spec/matchConstraints/resourceRules",
+                other_rule("scope", json!("Cluster")),
+            ),
             ("/spec/somethingNew", json!(true)),
         ];
         for (pointer, value) in cases {
             let gap = check(&with(&policy, pointer, value.clone()), &binding);
-            assert!(matches!(&gap, Err(FenceGap::Differs { kind: POLICY, .. })), "{pointer} = {value}: {gap:?}");
+            assert!(
+                matches!(&gap, Err(FenceGap::Differs { kind: POLICY, .. })),
+                "{pointer} = {value}: {gap:?}"
+            );
         }
-        let gap = check(&with(&policy, "/spec/failurePolicy", json!("Ignore")), &binding).unwrap_err();
+        let gap = check(
+            &with(&policy, "/spec/failurePolicy", json!("Ignore")),
+            &binding,
+        )
+        .unwrap_err();
         assert_eq!(
             gap.to_string(),
-            "spec.failurePolicy of the ValidatingAdmissionPolicy keyferry-author is not as shipped with this version"
+            "spec.failurePolicy of the ValidatingAdmissionPolicy keyferry-author is not as shipped \
+             with this version"
         );
     }
 
@@ -435,32 +570,93 @@ mod tests {
         let (policy, binding) = installed();
         let cases = [
             ("/spec/policyName", json!("other")),
-            ("/spec/paramRef", json!({ "name": "x", "parameterNotFoundAction": "Allow" })),
-            ("/spec/matchResources", json!({ "namespaceSelector": { "matchLabels": { "a": "b" } } })),
-            ("/spec/matchResources", json!({ "objectSelector": { "matchExpressions": [{ "key": "a", "operator": "DoesNotExist" }] } })),
-            ("/spec/matchResources", json!({ "excludeResourceRules": [{ "resources": ["*"] }] })),
-            ("/spec/matchResources", json!({ "resourceRules": [{ "resources": ["pods"] }] })),
+            (
+                "/spec/paramRef",
+                json!({ "name": "x", "parameterNotFoundAction": "Allow" }),
+            ),
+            (
+                "/spec/matchResources",
+                json!({ "namespaceSelector": { "matchLabels": { "a": "b" } } }),
+            ),
+            (
+                "/spec/matchResources",
+                json!({ "objectSelector": { "matchExpressions": [{ "key": "a", "operator": "DoesNotExist" }] } }),
+            ),
+            (
+                "/spec/matchResources",
+                json!({ "excludeResourceRules": [{ "resources": ["*"] }] }),
+            ),
+            (
+                "/spec/matchResources",
+                json!({ "resourceRules": [{ "resources": ["pods"] }] }),
+            ),
             ("/spec/matchResources", json!({ "matchPolicy": "Exact" })),
         ];
         for (pointer, value) in cases {
             let gap = check(&policy, &with(&binding, pointer, value.clone()));
-            assert!(matches!(&gap, Err(FenceGap::Differs { kind: BINDING, .. })), "{pointer} = {value}: {gap:?}");
+            assert!(
+                matches!(&gap, Err(FenceGap::Differs { kind: BINDING, .. })),
+                "{pointer} = {value}: {gap:?}"
+            );
         }
-        for actions in [json!([]), json!(["Audit"]), json!(["Warn", "Audit"]), json!("Deny"), Value::Null] {
-            assert_eq!(check(&policy, &with(&binding, "/spec/validationActions", actions)), Err(FenceGap::NotDenied(NAME)));
+        for actions in [
+            json!([]),
+            json!(["Audit"]),
+            json!(["Warn", "Audit"]),
+            json!("Deny"),
+            Value::Null,
+        ] {
+            assert_eq!(
+                check(&policy, &with(&binding, "/spec/validationActions", actions)),
+                Err(FenceGap::NotDenied(NAME))
+            );
         }
     }
 
     #[test]
     fn what_is_absent_or_going_is_a_gap() {
         let (policy, binding) = installed();
-        assert_eq!(check(&Value::Null, &binding), Err(FenceGap::Missing { kind: POLICY, name: NAME }));
-        assert_eq!(check(&policy, &Value::Null), Err(FenceGap::Missing { kind: BINDING, name: NAME }));
-        assert_eq!(check(&binding, &policy), Err(FenceGap::OtherName { kind: POLICY, name: NAME }));
+        assert_eq!(
+            check(&Value::Null, &binding),
+            Err(FenceGap::Missing {
+                kind: POLICY,
+                name: NAME
+            })
+        );
+        assert_eq!(
+            check(&policy, &Value::Null),
+            Err(FenceGap::Missing {
+                kind: BINDING,
+                name: NAME
+            })
+        );
+        assert_eq!(
+            check(&binding, &policy),
+            Err(FenceGap::OtherName {
+                kind: POLICY,
+                name: NAME
+            })
+        );
         let renamed = with(&policy, "/metadata/name", json!("keyferry-author-2"));
-        assert_eq!(check(&renamed, &binding), Err(FenceGap::OtherName { kind: POLICY, name: NAME }));
-        let going = with(&binding, "/metadata/deletionTimestamp", json!("2026-01-02T03:04:05Z"));
-        assert_eq!(check(&policy, &going), Err(FenceGap::BeingDeleted { kind: BINDING, name: NAME }));
+        assert_eq!(
+            check(&renamed, &binding),
+            Err(FenceGap::OtherName {
+                kind: POLICY,
+                name: NAME
+            })
+        );
+        let going = with(
+            &binding,
+            "/metadata/deletionTimestamp",
+            json!("2026-01-02T03:04:05Z"),
+        );
+        assert_eq!(
+            check(&policy, &going),
+            Err(FenceGap::BeingDeleted {
+                kind: BINDING,
+                name: NAME
+            })
+        );
         assert!(check(&json!({}), &json!([])).is_err());
     }
 
@@ -468,37 +664,84 @@ mod tests {
     fn the_labels_fence_watches_every_way_to_a_label() {
         let (policy, binding) = installed_of(&LABELS);
         assert_eq!(LABELS.check(&policy, &binding, &HubSite::shipped()), Ok(()));
-        let fewer = with(&policy, "/spec/matchConstraints/resourceRules/0/resources", json!(["namespaces"]));
+        let fewer = with(
+            &policy,
+            "/spec/matchConstraints/resourceRules/0/resources",
+            json!(["namespaces"]),
+        );
         assert!(matches!(
             LABELS.check(&fewer, &binding, &HubSite::shipped()),
-            Err(FenceGap::Differs { kind: POLICY, name: "keyferry-labels", .. })
+            Err(FenceGap::Differs {
+                kind: POLICY,
+                name: "keyferry-labels",
+                ..
+            })
         ));
         assert_eq!(
             LABELS.check(&Value::Null, &binding, &HubSite::shipped()),
-            Err(FenceGap::Missing { kind: POLICY, name: "keyferry-labels" })
+            Err(FenceGap::Missing {
+                kind: POLICY,
+                name: "keyferry-labels"
+            })
         );
     }
 
     #[test]
     fn the_pairing_is_bound_to_everything_by_the_binding_of_its_name() {
         let (policy, binding) = installed_of(&PAIRING);
-        assert_eq!(PAIRING.check(&policy, &binding, &HubSite::shipped()), Ok(()));
+        assert_eq!(
+            PAIRING.check(&policy, &binding, &HubSite::shipped()),
+            Ok(())
+        );
         let cases = [
-            ("/spec/matchResources", json!({ "namespaceSelector": { "matchLabels": { "access.keyferry.dev/closed": "true" } } })),
-            ("/spec/paramRef", json!({ "name": "other", "parameterNotFoundAction": "Allow" })),
-            ("/spec/paramRef", json!({ "selector": {}, "parameterNotFoundAction": "Allow" })),
+            (
+                "/spec/matchResources",
+                json!({ "namespaceSelector": { "matchLabels": { "access.keyferry.dev/closed": "true" } } }),
+            ),
+            (
+                "/spec/paramRef",
+                json!({ "name": "other", "parameterNotFoundAction": "Allow" }),
+            ),
+            (
+                "/spec/paramRef",
+                json!({ "selector": {}, "parameterNotFoundAction": "Allow" }),
+            ),
         ];
         for (pointer, value) in cases {
-            let gap = PAIRING.check(&policy, &with(&binding, pointer, value.clone()), &HubSite::shipped());
-            assert!(matches!(&gap, Err(FenceGap::Differs { kind: BINDING, name: "keyferry-pairing", .. })), "{pointer} = {value}: {gap:?}");
+            let gap = PAIRING.check(
+                &policy,
+                &with(&binding, pointer, value.clone()),
+                &HubSite::shipped(),
+            );
+            assert!(
+                matches!(
+                    &gap,
+                    Err(FenceGap::Differs {
+                        kind: BINDING,
+                        name: "keyferry-pairing",
+                        ..
+                    })
+                ),
+                "{pointer} = {value}: {gap:?}"
+            );
         }
-        let gap = with(&policy, "/spec/matchConditions", json!([{ "name": "none", "expression": "false" }]));
+        let gap = with(
+            &policy,
+            "/spec/matchConditions",
+            json!([{ "name": "none", "expression": "false" }]),
+        );
         let gap = PAIRING.check(&gap, &binding, &HubSite::shipped());
-        assert!(matches!(&gap, Err(FenceGap::Differs { kind: POLICY, .. })), "{gap:?}");
+        assert!(
+            matches!(&gap, Err(FenceGap::Differs { kind: POLICY, .. })),
+            "{gap:?}"
+        );
         let (other, _) = installed();
         assert_eq!(
             PAIRING.check(&other, &binding, &HubSite::shipped()),
-            Err(FenceGap::OtherName { kind: POLICY, name: "keyferry-pairing" })
+            Err(FenceGap::OtherName {
+                kind: POLICY,
+                name: "keyferry-pairing"
+            })
         );
     }
 
@@ -506,11 +749,36 @@ mod tests {
     fn every_shipped_policy_is_compared_and_is_no_gap() {
         for fence in ALL {
             let (policy, binding) = installed_of(&fence);
-            assert_eq!(fence.check(&policy, &binding, &HubSite::shipped()), Ok(()), "{}", fence.name());
-            assert!(fence.check(&Value::Null, &binding, &HubSite::shipped()).is_err(), "{}", fence.name());
-            assert!(fence.check(&policy, &Value::Null, &HubSite::shipped()).is_err(), "{}", fence.name());
-            let hollow = with(&policy, "/spec/validations", json!([{ "expression": "true" }]));
-            assert!(fence.check(&hollow, &binding, &HubSite::shipped()).is_err(), "{}", fence.name());
+            assert_eq!(
+                fence.check(&policy, &binding, &HubSite::shipped()),
+                Ok(()),
+                "{}",
+                fence.name()
+            );
+            assert!(
+                fence
+                    .check(&Value::Null, &binding, &HubSite::shipped())
+                    .is_err(),
+                "{}",
+                fence.name()
+            );
+            assert!(
+                fence
+                    .check(&policy, &Value::Null, &HubSite::shipped())
+                    .is_err(),
+                "{}",
+                fence.name()
+            );
+            let hollow = with(
+                &policy,
+                "/spec/validations",
+                json!([{ "expression": "true" }]),
+            );
+            assert!(
+                fence.check(&hollow, &binding, &HubSite::shipped()).is_err(),
+                "{}",
+                fence.name()
+            );
         }
     }
 
@@ -519,39 +787,79 @@ mod tests {
         let with_list = |policy: &Value, list: &str| {
             let mut policy = policy.clone();
             let variables = policy["spec"]["variables"].as_array_mut().unwrap();
-            let own = variables.iter_mut().find(|variable| variable["name"] == "hubAudiences").unwrap();
+            let own = variables
+                .iter_mut()
+                .find(|variable| variable["name"] == "hubAudiences")
+                .unwrap();
             own["expression"] = json!(list);
             policy
         };
-        let site = HubSite { hub_audiences: ["https://hub.example.com".to_owned()].into(), ..HubSite::shipped() };
+        let site = HubSite {
+            hub_audiences: ["https://hub.example.com".to_owned()].into(),
+            ..HubSite::shipped()
+        };
         for fence in [PAIRING, PAIRING_CLOSED, AUDIENCE, OWN_ACCOUNT] {
             let (policy, binding) = installed_of(&fence);
             let gap = fence.check_hub_audiences(&policy, &site).unwrap_err();
-            assert!(gap.to_string().contains("lacks https://hub.example.com"), "as shipped, it is a placeholder: {gap}");
+            assert!(
+                gap.to_string().contains("lacks https://hub.example.com"),
+                "as shipped, it is a placeholder: {gap}"
+            );
             let filled = with_list(&policy, "[\n 'https://hub.example.com', \"x\" ]");
             assert_eq!(fence.check_hub_audiences(&filled, &site), Ok(()));
             assert_eq!(fence.check(&filled, &binding, &site), Ok(()));
-            for no_list in
-                ["[] + ['https://hub.example.com']", "['https://hub.example.com'", "params.list", "['\\x41']", "['a' 'b']", "['a']['b']"]
-            {
+            for no_list in [
+                "[] + ['https://hub.example.com']",
+                "['https://hub.example.com'",
+                "params.list",
+                "['\\x41']",
+                "['a' 'b']",
+                "['a']['b']",
+            ] {
                 let hidden = with_list(&policy, no_list);
                 assert!(fence.check(&hidden, &binding, &site).is_err(), "{no_list}");
-                assert!(fence.check_hub_audiences(&hidden, &site).is_err(), "{no_list}");
+                assert!(
+                    fence.check_hub_audiences(&hidden, &site).is_err(),
+                    "{no_list}"
+                );
             }
         }
-        assert_eq!(LABELS.check_hub_audiences(&installed_of(&LABELS).0, &site), Ok(()), "it has no such list");
+        assert_eq!(
+            LABELS.check_hub_audiences(&installed_of(&LABELS).0, &site),
+            Ok(()),
+            "it has no such list"
+        );
     }
 
     #[test]
     fn the_policies_are_about_the_account_and_the_audience_of_this_keyferry() {
         let (policy, binding) = installed_of(&OWN_ACCOUNT);
-        let elsewhere = HubSite { username: "system:serviceaccount:other:keyferry".to_owned(), ..HubSite::shipped() };
-        assert!(matches!(OWN_ACCOUNT.check(&policy, &binding, &elsewhere), Err(FenceGap::Differs { .. })), "it holds another account");
+        let elsewhere = HubSite {
+            username: "system:serviceaccount:other:keyferry".to_owned(),
+            ..HubSite::shipped()
+        };
+        assert!(
+            matches!(
+                OWN_ACCOUNT.check(&policy, &binding, &elsewhere),
+                Err(FenceGap::Differs { .. })
+            ),
+            "it holds another account"
+        );
         let (policy, binding) = installed_of(&PAIRING);
-        let another = HubSite { caller_audience: "callers.example.com".to_owned(), ..HubSite::shipped() };
-        assert!(matches!(PAIRING.check(&policy, &binding, &another), Err(FenceGap::Differs { .. })));
+        let another = HubSite {
+            caller_audience: "callers.example.com".to_owned(),
+            ..HubSite::shipped()
+        };
+        assert!(matches!(
+            PAIRING.check(&policy, &binding, &another),
+            Err(FenceGap::Differs { .. })
+        ));
         assert_eq!(
-            RETARGET.check(&installed_of(&RETARGET).0, &installed_of(&RETARGET).1, &another),
+            RETARGET.check(
+                &installed_of(&RETARGET).0,
+                &installed_of(&RETARGET).1,
+                &another
+            ),
             Ok(()),
             "an API group of the same name"
         );

@@ -1,8 +1,9 @@
-//! Text from elsewhere (a server's error, a user name, an annotation) in a form that can be shown to people: in a status, an Event, a log or
-//! a terminal.
+//! Text from elsewhere (a server's error, a user name, an annotation) in a form that can be shown
+//! to people: in a status, an Event, a log or a terminal.
 //!
-//! Such text can move a terminal's cursor, add lines that look like Keyferry's own, or reverse the order in which a line is read
-//! (Unicode TR 36 and UAX 9, CVE-2021-42574). Nothing is left out: what cannot be seen is written as its number.
+//! Such text can move a terminal's cursor, add lines that look like Keyferry's own, or reverse the
+//! order in which a line is read (Unicode TR 36 and UAX 9, CVE-2021-42574). Nothing is left out:
+//! what cannot be seen is written as its number.
 //!
 //! ```
 //! assert_eq!(keyferry_core::foreign_text::one_line("a\nb\u{202e}c", 100), r"a\u{a}b\u{202e}c");
@@ -17,10 +18,13 @@ pub fn one_line(text: &str, most: usize) -> String {
 
 /// The same, with its line feeds: for text that has lines of its own and is shown as a block.
 pub fn lines(text: &str, most: usize) -> String {
-    shown(text, most, |character| character != '\n' && is_hidden(character))
+    shown(text, most, |character| {
+        character != '\n' && is_hidden(character)
+    })
 }
 
-/// A JSON text with every misleading character written as a JSON escape. Outside of its strings a JSON text holds none but line feeds.
+/// A JSON text with every misleading character written as a JSON escape. Outside of its strings a
+/// JSON text holds none but line feeds.
 pub fn json(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -55,9 +59,11 @@ fn shown(text: &str, most: usize, is_hidden: impl Fn(char) -> bool) -> String {
 fn is_hidden(character: char) -> bool {
     character.is_control()
         || matches!(character,
-            // Soft hyphen, combining grapheme joiner, Arabic letter mark, Hangul and Khmer fillers, Mongolian selectors.
+            // Soft hyphen, combining grapheme joiner, Arabic letter mark, Hangul and Khmer fillers,
+            // Mongolian selectors.
             '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
-            // Zero width, direction marks; line and paragraph separators; embeddings, overrides, isolates, invisible operators.
+            // Zero width, direction marks; line and paragraph separators; embeddings, overrides,
+            // isolates, invisible operators.
             | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
             | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
             // Variation selectors, musical formatting, tags.
@@ -73,7 +79,9 @@ mod tests {
     /// What a terminal or a reader could be misled by, listed on its own.
     fn misleads(character: char) -> bool {
         let code = u32::from(character);
-        let bidi = [0x61c, 0x200e, 0x200f].contains(&code) || (0x202a..=0x202e).contains(&code) || (0x2066..=0x2069).contains(&code);
+        let bidi = [0x61c, 0x200e, 0x200f].contains(&code)
+            || (0x202a..=0x202e).contains(&code)
+            || (0x2066..=0x2069).contains(&code);
         let zero_width = [0x200b, 0x200c, 0x200d, 0x2060, 0xfeff].contains(&code);
         let breaks = [0xa, 0xb, 0xc, 0xd, 0x85, 0x2028, 0x2029].contains(&code);
         code < 0x20 || (0x7f..0xa0).contains(&code) || bidi || zero_width || breaks
@@ -83,10 +91,21 @@ mod tests {
     fn every_character_that_misleads_is_written_out() {
         for character in '\0'..=char::MAX {
             let shown = one_line(&character.to_string(), 10);
-            assert!(!shown.chars().any(misleads), "U+{:04X}", u32::from(character));
+            assert!(
+                !shown.chars().any(misleads),
+                "U+{:04X}",
+                u32::from(character)
+            );
             assert!(shown.chars().all(|shown| !is_hidden(shown)));
-            if character.is_alphanumeric() && !is_hidden(character) || character.is_ascii_graphic() || character == ' ' {
-                assert_eq!(shown, character.to_string(), "what can be read stays as it is");
+            if character.is_alphanumeric() && !is_hidden(character)
+                || character.is_ascii_graphic()
+                || character == ' '
+            {
+                assert_eq!(
+                    shown,
+                    character.to_string(),
+                    "what can be read stays as it is"
+                );
             }
         }
     }
@@ -94,16 +113,25 @@ mod tests {
     #[test]
     fn lines_stay_only_where_they_are_meant_to() {
         assert_eq!(lines("a\nb\r\u{1b}[31m", 100), "a\nb\\u{d}\\u{1b}[31m");
-        assert_eq!(one_line("error: x\nall is well", 100), "error: x\\u{a}all is well");
-        assert_eq!((one_line("abc", 3), one_line("abcd", 3), one_line("", 0)), ("abc".to_owned(), "abc...".to_owned(), String::new()));
+        assert_eq!(
+            one_line("error: x\nall is well", 100),
+            "error: x\\u{a}all is well"
+        );
+        assert_eq!(
+            (one_line("abc", 3), one_line("abcd", 3), one_line("", 0)),
+            ("abc".to_owned(), "abc...".to_owned(), String::new())
+        );
     }
 
     /// Text with many of the characters in question.
     fn text() -> impl Strategy<Value = String> {
         let odd = prop::sample::select(
-            "\u{202e}\u{2066}\u{2069}\u{200b}\u{feff}\n\r\t\u{1b}\u{85}\u{2028}\u{0}\u{e0041}".chars().collect::<Vec<_>>(),
+            "\u{202e}\u{2066}\u{2069}\u{200b}\u{feff}\n\r\t\u{1b}\u{85}\u{2028}\u{0}\u{e0041}"
+                .chars()
+                .collect::<Vec<_>>(),
         );
-        prop::collection::vec(prop_oneof![any::<char>(), odd], 0..200).prop_map(|characters| characters.into_iter().collect())
+        prop::collection::vec(prop_oneof![any::<char>(), odd], 0..200)
+            .prop_map(|characters| characters.into_iter().collect())
     }
 
     proptest! {

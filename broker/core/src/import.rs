@@ -1,6 +1,8 @@
-//! What other tools know of a cluster, as a TargetCluster: where it is and how it is trusted. Credentials stay where they were.
+//! What other tools know of a cluster, as a TargetCluster: where it is and how it is trusted.
+//! Credentials stay where they were.
 //!
-//! A kubeconfig, a Secret that holds one (Flux, Cluster API), a cluster Secret of Argo CD, or a ClusterProfile.
+//! A kubeconfig, a Secret that holds one (Flux, Cluster API), a cluster Secret of Argo CD, or a
+//! ClusterProfile.
 
 mod argo_cd;
 mod cluster_profile;
@@ -44,7 +46,9 @@ pub struct Imported {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
     /// Too large, no YAML, a key twice, several documents, or nested too deeply.
-    #[error("the input is not one YAML or JSON document of at most 2 MiB, each key of it once: line {0}")]
+    #[error(
+        "the input is not one YAML or JSON document of at most 2 MiB, each key of it once: line {0}"
+    )]
     Form(u64),
     /// Another kind of object.
     #[error("the input is neither a kubeconfig, a Secret nor a ClusterProfile")]
@@ -66,7 +70,10 @@ pub enum ImportError {
 }
 
 fn field(field: impl Into<String>, problem: impl Into<String>) -> ImportError {
-    ImportError::Field { field: field.into(), problem: problem.into() }
+    ImportError::Field {
+        field: field.into(),
+        problem: problem.into(),
+    }
 }
 
 /// Finds the cluster in a document.
@@ -80,15 +87,21 @@ pub fn read(text: &str, choice: Choice<'_>) -> Result<Imported, ImportError> {
         ("v1", "Secret") if argo_cd::is_cluster(&document) => argo_cd::read(&document),
         ("v1", "Secret") => {
             let (key, bytes) = kubeconfig_of(&document, choice.key)?;
-            let inner = String::from_utf8(bytes).map_err(|_| field(format!("data.{key}"), "is not text"))?;
+            let inner = String::from_utf8(bytes)
+                .map_err(|_| field(format!("data.{key}"), "is not text"))?;
             let mut imported = kubeconfig::read(&self::document(&inner)?, choice.context)?;
             // Cluster API says which cluster a Secret is of.
-            if let Some(cluster) = document.pointer("/metadata/labels/cluster.x-k8s.io~1cluster-name").and_then(Value::as_str) {
+            if let Some(cluster) = document
+                .pointer("/metadata/labels/cluster.x-k8s.io~1cluster-name")
+                .and_then(Value::as_str)
+            {
                 cluster.clone_into(&mut imported.name);
             }
             Ok(imported)
         }
-        (version, "ClusterProfile") if version.starts_with("multicluster.x-k8s.io/") => cluster_profile::read(&document, choice.provider),
+        (version, "ClusterProfile") if version.starts_with("multicluster.x-k8s.io/") => {
+            cluster_profile::read(&document, choice.provider)
+        }
         _ => Err(ImportError::Kind),
     }
 }
@@ -98,7 +111,12 @@ const KUBECONFIG_KEYS: [&str; 3] = ["value", "value.yaml", "kubeconfig"];
 
 fn kubeconfig_of(secret: &Value, key: Option<&str>) -> Result<(String, Vec<u8>), ImportError> {
     if let Some(key) = key {
-        let bytes = entry(secret, key)?.ok_or_else(|| field(format!("data.{key}"), "is not there; name another with --key"))?;
+        let bytes = entry(secret, key)?.ok_or_else(|| {
+            field(
+                format!("data.{key}"),
+                "is not there; name another with --key",
+            )
+        })?;
         return Ok((key.to_owned(), bytes));
     }
     for key in KUBECONFIG_KEYS {
@@ -106,17 +124,27 @@ fn kubeconfig_of(secret: &Value, key: Option<&str>) -> Result<(String, Vec<u8>),
             return Ok((key.to_owned(), bytes));
         }
     }
-    Err(field("data", "has none of value, value.yaml and kubeconfig; name the key of the kubeconfig with --key"))
+    Err(field(
+        "data",
+        "has none of value, value.yaml and kubeconfig; name the key of the kubeconfig with --key",
+    ))
 }
 
 /// An entry of a Secret, from `data` or `stringData`.
 fn entry(secret: &Value, key: &str) -> Result<Option<Vec<u8>>, ImportError> {
-    let member = |part: &str| secret.get(part).and_then(|data| data.get(key)).and_then(Value::as_str);
+    let member = |part: &str| {
+        secret
+            .get(part)
+            .and_then(|data| data.get(key))
+            .and_then(Value::as_str)
+    };
     if let Some(text) = member("stringData") {
         return Ok(Some(text.as_bytes().to_vec()));
     }
     let decoded = member("data").map(|text| STANDARD.decode(text.trim_ascii()));
-    decoded.transpose().map_err(|_| field(format!("data.{key}"), "is not base64"))
+    decoded
+        .transpose()
+        .map_err(|_| field(format!("data.{key}"), "is not base64"))
 }
 
 fn document(text: &str) -> Result<Value, ImportError> {
@@ -127,15 +155,23 @@ fn document(text: &str) -> Result<Value, ImportError> {
         budget: serde_saphyr::budget! { max_events: 100_000, max_nodes: 50_000, max_documents: 1, max_depth: 32, max_aliases: 0, max_anchors: 0 },
         reject_unsupported_tags: true,
     };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| ImportError::Form(error.location().map_or(0, |it| it.line())))
+    serde_saphyr::from_str_with_options(text, options)
+        .map_err(|error| ImportError::Form(error.location().map_or(0, |it| it.line())))
 }
 
 fn text_of<'a>(value: &'a Value, member: &str) -> &'a str {
-    value.get(member).and_then(Value::as_str).unwrap_or_default()
+    value
+        .get(member)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 /// A member that is a text, absent, or a mistake.
-fn optional(members: &Map<String, Value>, member: &str, path: &str) -> Result<Option<String>, ImportError> {
+fn optional(
+    members: &Map<String, Value>,
+    member: &str,
+    path: &str,
+) -> Result<Option<String>, ImportError> {
     match members.get(member) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) if text.is_empty() => Ok(None),
@@ -150,15 +186,31 @@ fn cluster(members: &Map<String, Value>, path: &str) -> Result<Imported, ImportE
         None | Some(Value::Null | Value::Bool(false)) => {}
         _ => return Err(insecure(&format!("{path}.insecure-skip-tls-verify"))),
     }
-    if members.get("certificate-authority").is_some_and(|it| it.as_str() != Some("")) {
-        let mend = "names a file, which is not read; put its content in base64 into certificate-authority-data";
+    if members
+        .get("certificate-authority")
+        .is_some_and(|it| it.as_str() != Some(""))
+    {
+        let mend = "names a file, which is not read; put its content in base64 into \
+            certificate-authority-data";
         return Err(field(format!("{path}.certificate-authority"), mend));
     }
-    let server = optional(members, "server", path)?.ok_or_else(|| field(format!("{path}.server"), "is missing"))?;
+    let server = optional(members, "server", path)?
+        .ok_or_else(|| field(format!("{path}.server"), "is missing"))?;
     let mut dropped = Vec::new();
-    let kept =
-        ["server", "certificate-authority-data", "certificate-authority", "tls-server-name", "proxy-url", "insecure-skip-tls-verify"];
-    dropped.extend(members.keys().filter(|member| !kept.contains(&member.as_str())).map(|member| plain(member)));
+    let kept = [
+        "server",
+        "certificate-authority-data",
+        "certificate-authority",
+        "tls-server-name",
+        "proxy-url",
+        "insecure-skip-tls-verify",
+    ];
+    dropped.extend(
+        members
+            .keys()
+            .filter(|member| !kept.contains(&member.as_str()))
+            .map(|member| plain(member)),
+    );
     Ok(Imported {
         name: String::new(),
         server,
@@ -170,13 +222,17 @@ fn cluster(members: &Map<String, Value>, path: &str) -> Result<Imported, ImportE
 }
 
 fn insecure(path: &str) -> ImportError {
-    let mend = "is set: whoever is on the way would get the tokens; get the cluster's CA certificate, put it in, and take this out";
+    let mend = "is set: whoever is on the way would get the tokens; get the cluster's CA \
+        certificate, put it in, and take this out";
     field(path, mend)
 }
 
 /// A name of the input, safe to print.
 fn plain(text: &str) -> String {
-    text.chars().filter(|character| character.is_ascii_graphic()).take(60).collect()
+    text.chars()
+        .filter(|character| character.is_ascii_graphic())
+        .take(60)
+        .collect()
 }
 
 #[cfg(test)]

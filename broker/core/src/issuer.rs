@@ -17,10 +17,16 @@ pub struct Issuer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IssuerError {
     /// kube-apiserver accepts https issuers only.
-    #[error("is not an https URL; kube-apiserver trusts https issuers only, so give the hub a `--service-account-issuer` that is one")]
+    #[error(
+        "is not an https URL; kube-apiserver trusts https issuers only, so give the hub a \
+         `--service-account-issuer` that is one"
+    )]
     NotHttps,
     /// Holds a query, a fragment or credentials.
-    #[error("holds a query, a fragment or credentials, which OpenID Connect Discovery 1.0 section 3 forbids")]
+    #[error(
+        "holds a query, a fragment or credentials, which OpenID Connect Discovery 1.0 section 3 \
+         forbids"
+    )]
     Decorated,
     /// Longer than any verifier accepts.
     #[error("is longer than 600 bytes")]
@@ -41,7 +47,10 @@ impl Issuer {
         if url.scheme() != "https" || url.host_str().is_none_or(str::is_empty) {
             return Err(IssuerError::NotHttps);
         }
-        let decorated = url.query().is_some() || url.fragment().is_some() || !url.username().is_empty() || url.password().is_some();
+        let decorated = url.query().is_some()
+            || url.fragment().is_some()
+            || !url.username().is_empty()
+            || url.password().is_some();
         if decorated || text.bytes().any(|byte| !byte.is_ascii_graphic()) {
             return Err(IssuerError::Decorated);
         }
@@ -50,7 +59,10 @@ impl Issuer {
             || host == "kubernetes"
             || host == "kubernetes.default.svc"
             || host.starts_with("kubernetes.default.svc.");
-        Ok(Issuer { text: text.into(), cluster_default })
+        Ok(Issuer {
+            text: text.into(),
+            cluster_default,
+        })
     }
 
     /// The issuer as text.
@@ -58,7 +70,8 @@ impl Issuer {
         &self.text
     }
 
-    /// Whether the issuer is one that Kubernetes distributions give every cluster: a target with the same default refuses it.
+    /// Whether the issuer is one that Kubernetes distributions give every cluster: a target with
+    /// the same default refuses it.
     pub fn is_cluster_default(&self) -> bool {
         self.cluster_default
     }
@@ -76,7 +89,10 @@ pub struct PublicUrl(String);
 
 /// The text is no https origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("is not an https origin such as https://keyferry.example.com, without path, query, fragment or credentials")]
+#[error(
+    "is not an https origin such as https://keyferry.example.com, without path, query, fragment or \
+     credentials"
+)]
 pub struct PublicUrlError;
 
 impl PublicUrl {
@@ -88,7 +104,12 @@ impl PublicUrl {
         let url = Url::parse(text).map_err(|_| PublicUrlError)?;
         let bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
         let anonymous = url.username().is_empty() && url.password().is_none();
-        if url.scheme() == "https" && bare && anonymous && !text.contains('@') && url.host_str().is_some_and(|host| !host.is_empty()) {
+        if url.scheme() == "https"
+            && bare
+            && anonymous
+            && !text.contains('@')
+            && url.host_str().is_some_and(|host| !host.is_empty())
+        {
             Ok(PublicUrl(url.origin().ascii_serialization()))
         } else {
             Err(PublicUrlError)
@@ -116,8 +137,18 @@ impl PublicUrl {
 
     /// Whether it is one of the names that documentation uses and nobody has (RFC 2606, RFC 6761).
     pub fn is_example(&self) -> bool {
-        let reserved = ["example.com", "example.net", "example.org", "example", "invalid"];
-        reserved.iter().any(|name| self.host().strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.')))
+        let reserved = [
+            "example.com",
+            "example.net",
+            "example.org",
+            "example",
+            "invalid",
+        ];
+        reserved.iter().any(|name| {
+            self.host()
+                .strip_suffix(name)
+                .is_some_and(|before| before.is_empty() || before.ends_with('.'))
+        })
     }
 
     /// `<origin>/openid/v1/jwks`: the published `jwks_uri`.
@@ -139,18 +170,37 @@ mod tests {
 
     #[test]
     fn an_issuer_is_kept_as_written() {
-        assert_eq!(Issuer::new("https://hub.example.com/").unwrap().as_str(), "https://hub.example.com/");
-        assert_eq!(Issuer::new("http://hub.example.com"), Err(IssuerError::NotHttps));
-        assert_eq!(Issuer::new("kubernetes/serviceaccount"), Err(IssuerError::NotHttps));
-        assert_eq!(Issuer::new("https://hub.example.com?a=b"), Err(IssuerError::Decorated));
-        assert_eq!(Issuer::new("https://user@hub.example.com"), Err(IssuerError::Decorated));
+        assert_eq!(
+            Issuer::new("https://hub.example.com/").unwrap().as_str(),
+            "https://hub.example.com/"
+        );
+        assert_eq!(
+            Issuer::new("http://hub.example.com"),
+            Err(IssuerError::NotHttps)
+        );
+        assert_eq!(
+            Issuer::new("kubernetes/serviceaccount"),
+            Err(IssuerError::NotHttps)
+        );
+        assert_eq!(
+            Issuer::new("https://hub.example.com?a=b"),
+            Err(IssuerError::Decorated)
+        );
+        assert_eq!(
+            Issuer::new("https://user@hub.example.com"),
+            Err(IssuerError::Decorated)
+        );
     }
 
     #[test]
     fn a_public_url_has_a_host() {
         for (text, host, example) in [
             ("https://keyferry.example.com", "keyferry.example.com", true),
-            ("https://keyferry.example.com:8443", "keyferry.example.com", true),
+            (
+                "https://keyferry.example.com:8443",
+                "keyferry.example.com",
+                true,
+            ),
             ("https://example.org", "example.org", true),
             ("https://keys.notexample.com", "keys.notexample.com", false),
             ("https://192.0.2.1:8443", "192.0.2.1", false),
@@ -164,19 +214,46 @@ mod tests {
 
     #[test]
     fn the_defaults_of_distributions_are_known() {
-        for issuer in
-            ["https://kubernetes.default.svc.cluster.local", "https://kubernetes.default.svc", "https://kubernetes.default.svc.corp"]
-        {
-            assert!(Issuer::new(issuer).unwrap().is_cluster_default(), "{issuer}");
+        for issuer in [
+            "https://kubernetes.default.svc.cluster.local",
+            "https://kubernetes.default.svc",
+            "https://kubernetes.default.svc.corp",
+        ] {
+            assert!(
+                Issuer::new(issuer).unwrap().is_cluster_default(),
+                "{issuer}"
+            );
         }
-        assert!(!Issuer::new("https://hub.example.com").unwrap().is_cluster_default());
-        assert!(!Issuer::new("https://kubernetes.default.svcs.example.com").unwrap().is_cluster_default());
+        assert!(
+            !Issuer::new("https://hub.example.com")
+                .unwrap()
+                .is_cluster_default()
+        );
+        assert!(
+            !Issuer::new("https://kubernetes.default.svcs.example.com")
+                .unwrap()
+                .is_cluster_default()
+        );
     }
 
     #[test]
     fn a_public_url_is_an_origin() {
-        assert_eq!(PublicUrl::new("https://keys.example.com:8443/").unwrap().jwks_uri(), "https://keys.example.com:8443/openid/v1/jwks");
-        for text in ["http://a", "https://a/b", "https://a?b", "https://a#b", "https://u@a", "https://u:p@a", "a", "https://@a"] {
+        assert_eq!(
+            PublicUrl::new("https://keys.example.com:8443/")
+                .unwrap()
+                .jwks_uri(),
+            "https://keys.example.com:8443/openid/v1/jwks"
+        );
+        for text in [
+            "http://a",
+            "https://a/b",
+            "https://a?b",
+            "https://a#b",
+            "https://u@a",
+            "https://u:p@a",
+            "a",
+            "https://@a",
+        ] {
             assert!(PublicUrl::new(text).is_err(), "{text}");
         }
     }

@@ -1,7 +1,7 @@
 //! Reading JSON that someone else wrote: bounded, and with one meaning only.
 //!
-//! RFC 8259 section 4 leaves duplicate member names open, so two readers of one document can see two documents. Here a name stands
-//! once in its object, at every level, however it is escaped.
+//! RFC 8259 section 4 leaves duplicate member names open, so two readers of one document can see
+//! two documents. Here a name stands once in its object, at every level, however it is escaped.
 
 use std::cell::Cell;
 use std::fmt;
@@ -71,7 +71,10 @@ pub enum JsonError {
 /// [`JsonError`] names the first rule that the text breaks.
 pub fn read_object(bytes: &[u8], limits: JsonLimits) -> Result<Map<String, Value>, JsonError> {
     if bytes.len() > limits.bytes {
-        return Err(JsonError::TooLarge { found: bytes.len(), limit: limits.bytes });
+        return Err(JsonError::TooLarge {
+            found: bytes.len(),
+            limit: limits.bytes,
+        });
     }
     if bytes.starts_with(b"\xef\xbb\xbf") {
         return Err(JsonError::ByteOrderMark);
@@ -79,11 +82,21 @@ pub fn read_object(bytes: &[u8], limits: JsonLimits) -> Result<Map<String, Value
     let text = std::str::from_utf8(bytes).map_err(|_| JsonError::NotUtf8)?;
     let fault = Cell::new(None);
     let mut reader = serde_json::Deserializer::from_str(text);
-    let read = StrictValue { levels_left: limits.depth, fault: &fault }.deserialize(&mut reader);
+    let read = StrictValue {
+        levels_left: limits.depth,
+        fault: &fault,
+    }
+    .deserialize(&mut reader);
     let value = read.map_err(|error| match fault.get() {
         Some(Fault::TooDeep) => JsonError::TooDeep(limits.depth),
-        Some(Fault::DuplicateMember) => JsonError::DuplicateMember { line: error.line(), column: error.column() },
-        None => JsonError::Syntax { line: error.line(), column: error.column() },
+        Some(Fault::DuplicateMember) => JsonError::DuplicateMember {
+            line: error.line(),
+            column: error.column(),
+        },
+        None => JsonError::Syntax {
+            line: error.line(),
+            column: error.column(),
+        },
     })?;
     reader.end().map_err(|_| JsonError::TrailingBytes)?;
     match value {
@@ -108,7 +121,10 @@ struct StrictValue<'a> {
 impl StrictValue<'_> {
     fn one_level_down<E: serde::de::Error>(self) -> Result<Self, E> {
         match self.levels_left.checked_sub(1) {
-            Some(levels_left) => Ok(StrictValue { levels_left, ..self }),
+            Some(levels_left) => Ok(StrictValue {
+                levels_left,
+                ..self
+            }),
             None => Err(self.refuse(Fault::TooDeep)),
         }
     }
@@ -151,7 +167,9 @@ impl<'de> Visitor<'de> for StrictValue<'_> {
     }
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
-        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("not a finite number"))
+        Number::from_f64(value)
+            .map(Value::Number)
+            .ok_or_else(|| E::custom("not a finite number"))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {

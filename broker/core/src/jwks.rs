@@ -1,7 +1,9 @@
-//! The keys that targets verify with: taken from a hub that is not believed, given out in one spelling.
+//! The keys that targets verify with: taken from a hub that is not believed, given out in one
+//! spelling.
 //!
-//! A hub's answer (RFC 7517) is read into typed public keys and printed again from them, so nothing else it holds can leave. Key types
-//! that old verifiers choke on are left out: a single one makes them drop the whole set.
+//! A hub's answer (RFC 7517) is read into typed public keys and printed again from them, so nothing
+//! else it holds can leave. Key types that old verifiers choke on are left out: a single one makes
+//! them drop the whole set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +32,10 @@ pub struct KeySetLimits {
 impl Default for KeySetLimits {
     /// 1 MiB and 200 keys; a hub has two or three.
     fn default() -> KeySetLimits {
-        KeySetLimits { bytes: 1 << 20, keys: 200 }
+        KeySetLimits {
+            bytes: 1 << 20,
+            keys: 200,
+        }
     }
 }
 
@@ -51,7 +56,8 @@ pub enum JwksError {
         /// The most that is read.
         limit: usize,
     },
-    /// A key holds a private member: whoever serves it has published a private key. Nothing of the set is used.
+    /// A key holds a private member: whoever serves it has published a private key. Nothing of the
+    /// set is used.
     #[error("key set holds a private key")]
     PrivateKeyInSet,
     /// Two usable keys have one `kid` and are not the same.
@@ -69,18 +75,35 @@ pub struct PublicKeySet {
 }
 
 impl PublicKeySet {
-    /// Reads an upstream's answer. Unusable keys are left out and named; an unsafe answer is refused whole.
+    /// Reads an upstream's answer. Unusable keys are left out and named; an unsafe answer is
+    /// refused whole.
     ///
     /// # Errors
     /// [`JwksError`] says why nothing of the answer is used.
-    pub fn from_upstream(bytes: &[u8], limits: KeySetLimits) -> Result<(PublicKeySet, Vec<RejectedKey>), JwksError> {
-        let document = read_object(bytes, JsonLimits { bytes: limits.bytes, depth: MAX_JSON_DEPTH }).map_err(JwksError::Json)?;
-        let entries = document.get("keys").and_then(Value::as_array).ok_or(JwksError::NoKeysArray)?;
+    pub fn from_upstream(
+        bytes: &[u8],
+        limits: KeySetLimits,
+    ) -> Result<(PublicKeySet, Vec<RejectedKey>), JwksError> {
+        let document = read_object(
+            bytes,
+            JsonLimits {
+                bytes: limits.bytes,
+                depth: MAX_JSON_DEPTH,
+            },
+        )
+        .map_err(JwksError::Json)?;
+        let entries = document
+            .get("keys")
+            .and_then(Value::as_array)
+            .ok_or(JwksError::NoKeysArray)?;
         if entries.iter().any(holds_private_member) {
             return Err(JwksError::PrivateKeyInSet);
         }
         if entries.len() > limits.keys {
-            return Err(JwksError::TooManyKeys { found: entries.len(), limit: limits.keys });
+            return Err(JwksError::TooManyKeys {
+                found: entries.len(),
+                limit: limits.keys,
+            });
         }
         let mut usable = Vec::new();
         let mut rejected = Vec::new();
@@ -102,9 +125,12 @@ impl PublicKeySet {
         collect(keys, 0)
     }
 
-    /// What is left where every key there was has been revoked by hand: the one way to an empty set.
+    /// What is left where every key there was has been revoked by hand: the one way to an empty
+    /// set.
     pub fn revoked_whole() -> PublicKeySet {
-        PublicKeySet { keys: BTreeMap::new() }
+        PublicKeySet {
+            keys: BTreeMap::new(),
+        }
     }
 
     /// The set as RFC 7517 section 5 spells it: the same bytes for the same keys, sorted by `kid`.
@@ -128,8 +154,8 @@ impl PublicKeySet {
         self.keys.get(kid)
     }
 
-    /// Whether the set holds this `kid` with the same key and the same `alg`. A `kid` that comes back with another key is a replacement
-    /// that no rotation makes.
+    /// Whether the set holds this `kid` with the same key and the same `alg`. A `kid` that comes
+    /// back with another key is a replacement that no rotation makes.
     pub fn contains_same_key(&self, key: &PublicKey) -> bool {
         self.get(key.kid()) == Some(key)
     }
@@ -154,10 +180,15 @@ impl PublicKeySet {
 const PRIVATE_MEMBERS: [&str; 9] = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"];
 
 fn holds_private_member(entry: &Value) -> bool {
-    PRIVATE_MEMBERS.iter().any(|member| entry.get(member).is_some())
+    PRIVATE_MEMBERS
+        .iter()
+        .any(|member| entry.get(member).is_some())
 }
 
-fn collect(keys: impl IntoIterator<Item = PublicKey>, seen: usize) -> Result<PublicKeySet, JwksError> {
+fn collect(
+    keys: impl IntoIterator<Item = PublicKey>,
+    seen: usize,
+) -> Result<PublicKeySet, JwksError> {
     let mut by_kid: BTreeMap<String, PublicKey> = BTreeMap::new();
     for key in keys {
         match by_kid.get(key.kid()) {
@@ -168,7 +199,11 @@ fn collect(keys: impl IntoIterator<Item = PublicKey>, seen: usize) -> Result<Pub
             }
         }
     }
-    if by_kid.is_empty() { Err(JwksError::NoUsableKey(seen)) } else { Ok(PublicKeySet { keys: by_kid }) }
+    if by_kid.is_empty() {
+        Err(JwksError::NoUsableKey(seen))
+    } else {
+        Ok(PublicKeySet { keys: by_kid })
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! A JWT taken apart, before anyone believes it.
 //!
-//! The strict reading that the verifying library does not do: JWS compact serialisation (RFC 7515 section 3.1) of bounded size,
-//! base64url with one spelling, a header with nothing in it that could choose a key or change the meaning.
+//! The strict reading that the verifying library does not do: JWS compact serialisation (RFC 7515
+//! section 3.1) of bounded size, base64url with one spelling, a header with nothing in it that
+//! could choose a key or change the meaning.
 
 use std::fmt;
 
@@ -23,9 +24,11 @@ pub const MAX_JWT_BYTES: usize = 8192;
 /// The longest `kid`, in bytes: as long as Kubernetes lets an external signer make one.
 pub const MAX_KID_BYTES: usize = 1024;
 
-/// Header members that choose a key, change what is signed, or say that the token is something else (RFC 7515 section 4.1, RFC 7516
-/// section 4.1, RFC 7797). Kubernetes writes none of them.
-pub const REFUSED_HEADER_MEMBERS: [&str; 11] = ["crit", "b64", "zip", "enc", "jwk", "jku", "x5u", "x5c", "x5t", "x5t#S256", "cty"];
+/// Header members that choose a key, change what is signed, or say that the token is something else
+/// (RFC 7515 section 4.1, RFC 7516 section 4.1, RFC 7797). Kubernetes writes none of them.
+pub const REFUSED_HEADER_MEMBERS: [&str; 11] = [
+    "crit", "b64", "zip", "enc", "jwk", "jku", "x5u", "x5c", "x5t", "x5t#S256", "cty",
+];
 
 /// Why a text is no JWT that is read here. No part of the token is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -103,7 +106,8 @@ impl UnverifiedJwt {
             return Err(JwtError::Empty);
         }
         let dots = compact.bytes().filter(|byte| *byte == b'.').count();
-        let (signing_input, signature) = compact.rsplit_once('.').ok_or(JwtError::DotCount(dots))?;
+        let (signing_input, signature) =
+            compact.rsplit_once('.').ok_or(JwtError::DotCount(dots))?;
         let (header, claims) = match signing_input.split_once('.') {
             Some(parts) if dots == 2 => parts,
             _ => return Err(JwtError::DotCount(dots)),
@@ -120,7 +124,14 @@ impl UnverifiedJwt {
             return Err(JwtError::SignatureMissing);
         }
         let claims_end = signing_input.len();
-        Ok(UnverifiedJwt { compact: Zeroizing::new(compact.to_owned()), claims_end, algorithm, kid, claims, signature })
+        Ok(UnverifiedJwt {
+            compact: Zeroizing::new(compact.to_owned()),
+            claims_end,
+            algorithm,
+            kid,
+            claims,
+            signature,
+        })
     }
 
     /// The header's `alg`.
@@ -140,7 +151,10 @@ impl UnverifiedJwt {
 
     /// What the signature is over: header, dot, claims, still encoded (RFC 7515 section 5.2).
     pub(crate) fn signing_input(&self) -> &[u8] {
-        self.compact.as_bytes().get(..self.claims_end).unwrap_or_default()
+        self.compact
+            .as_bytes()
+            .get(..self.claims_end)
+            .unwrap_or_default()
     }
 
     /// The signature, still encoded.
@@ -156,14 +170,19 @@ impl UnverifiedJwt {
 
 impl fmt::Debug for UnverifiedJwt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UnverifiedJwt").field("algorithm", &self.algorithm).finish_non_exhaustive()
+        f.debug_struct("UnverifiedJwt")
+            .field("algorithm", &self.algorithm)
+            .finish_non_exhaustive()
     }
 }
 
-const LIMITS: JsonLimits = JsonLimits { bytes: MAX_JWT_BYTES, depth: MAX_JSON_DEPTH };
+const LIMITS: JsonLimits = JsonLimits {
+    bytes: MAX_JWT_BYTES,
+    depth: MAX_JSON_DEPTH,
+};
 
-/// RFC 7515 section 2: no padding, no other characters. The unused bits of the last character must be zero, else one token would
-/// have several spellings.
+/// RFC 7515 section 2: no padding, no other characters. The unused bits of the last character must
+/// be zero, else one token would have several spellings.
 pub(crate) const BASE64URL: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
     GeneralPurposeConfig::new()
@@ -179,7 +198,10 @@ fn decode(segment: &str) -> Option<Zeroizing<Vec<u8>>> {
 fn algorithm_of(header: &Map<String, Value>) -> Result<SigningAlgorithm, JwtError> {
     match header.get("alg") {
         None => Err(JwtError::AlgorithmMissing),
-        Some(alg) => alg.as_str().and_then(SigningAlgorithm::from_name).ok_or(JwtError::AlgorithmRefused),
+        Some(alg) => alg
+            .as_str()
+            .and_then(SigningAlgorithm::from_name)
+            .ok_or(JwtError::AlgorithmRefused),
     }
 }
 

@@ -1,9 +1,10 @@
-//! One process's view of the hub's keys: what it saw itself, what the shared record says, and what follows for publishing and for
-//! handing out.
+//! One process's view of the hub's keys: what it saw itself, what the shared record says, and what
+//! follows for publishing and for handing out.
 //!
-//! Seen at the hub, a key becomes a candidate; seen again, or vouched for by a token that the hub just minted for us, it is published;
-//! published long enough, it is settled, and only then do tokens that it signed leave; withdrawn by the hub, it is held while a token
-//! that it signed may live; then it is retired. Revoked, it goes at once and never comes back.
+//! Seen at the hub, a key becomes a candidate; seen again, or vouched for by a token that the hub
+//! just minted for us, it is published; published long enough, it is settled, and only then do
+//! tokens that it signed leave; withdrawn by the hub, it is held while a token that it signed may
+//! live; then it is retired. Revoked, it goes at once and never comes back.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,11 +48,13 @@ pub struct KeyBook {
     /// Keys that this process retired and the shared record may still hold, each with the time.
     retired: BTreeMap<String, Timestamp>,
     sequence: u64,
-    /// Whether the shared record was ever read and believed, or found absent: before, nobody knows what is revoked.
+    /// Whether the shared record was ever read and believed, or found absent: before, nobody knows
+    /// what is revoked.
     knows_record: bool,
     /// When the shared record was last read.
     read_at: Option<Moment>,
-    /// Whether the shared record is known to have been absent, so that the first set seen is the first one published.
+    /// Whether the shared record is known to have been absent, so that the first set seen is the
+    /// first one published.
     nothing_before: bool,
 }
 
@@ -60,7 +63,8 @@ struct Entry {
     record: KeyRecord,
     /// Whether it was in the first set that this process saw.
     in_first_set: bool,
-    /// How old the publication was at `since`, so that a wall clock that jumps later settles nothing.
+    /// How old the publication was at `since`, so that a wall clock that jumps later settles
+    /// nothing.
     age: Duration,
     /// On the monotonic clock.
     since: Duration,
@@ -94,7 +98,8 @@ pub enum Settling {
 }
 
 impl KeyBook {
-    /// A book without keys. `settle` is 30 s and the soak; without a shared record this process is alone.
+    /// A book without keys. `settle` is 30 s and the soak; without a shared record this process is
+    /// alone.
     pub fn new(issuer: Issuer, settle: Duration, shared: bool) -> KeyBook {
         KeyBook {
             issuer,
@@ -118,11 +123,16 @@ impl KeyBook {
         &self.issuer
     }
 
-    /// The keys that targets get; nothing as long as none is known. The set is empty only where all that there was is revoked.
+    /// The keys that targets get; nothing as long as none is known. The set is empty only where all
+    /// that there was is revoked.
     pub fn served(&self, now: Moment) -> Option<PublicKeySet> {
         // Before the record was read it is not known what is revoked.
         let known = |entry: &&Entry| self.knows_record || entry.restored;
-        let served = self.entries.values().filter(|entry| entry.is_served(now.wall)).filter(known);
+        let served = self
+            .entries
+            .values()
+            .filter(|entry| entry.is_served(now.wall))
+            .filter(known);
         match PublicKeySet::from_keys(served.map(|entry| entry.record.key.clone())) {
             Ok(set) => Some(set),
             Err(_) if self.revoked.is_empty() || !self.entries.is_empty() => None,
@@ -130,13 +140,23 @@ impl KeyBook {
         }
     }
 
-    /// The keys by which callers are known: those that the hub was seen to have by this process itself.
+    /// The keys by which callers are known: those that the hub was seen to have by this process
+    /// itself.
     pub fn authenticating(&self, now: Moment) -> PublicKeySet {
-        let confirmed = self.entries.values().filter(|entry| entry.confirmed && entry.is_served(now.wall));
+        let confirmed = self
+            .entries
+            .values()
+            .filter(|entry| entry.confirmed && entry.is_served(now.wall));
         let confirmed = confirmed.map(|entry| entry.record.key.clone());
-        // A candidate may be known already, as a token's signer and no more: the hub has the last word on every caller.
-        let listed = self.listed.values().filter(|key| !self.entries.contains_key(key.kid())).cloned();
-        PublicKeySet::from_keys(confirmed.chain(listed)).unwrap_or_else(|_| PublicKeySet::revoked_whole())
+        // A candidate may be known already, as a token's signer and no more: the hub has the last
+        // word on every caller.
+        let listed = self
+            .listed
+            .values()
+            .filter(|key| !self.entries.contains_key(key.kid()))
+            .cloned();
+        PublicKeySet::from_keys(confirmed.chain(listed))
+            .unwrap_or_else(|_| PublicKeySet::revoked_whole())
     }
 
     /// Whether tokens signed by `kid` may leave.
@@ -185,7 +205,10 @@ impl KeyBook {
 
     /// How many keys are served that the hub has not shown to this process.
     pub fn unconfirmed(&self, now: Moment) -> usize {
-        self.entries.values().filter(|entry| !entry.confirmed && entry.is_served(now.wall)).count()
+        self.entries
+            .values()
+            .filter(|entry| !entry.confirmed && entry.is_served(now.wall))
+            .count()
     }
 
     /// What is known of each key, for people and metrics.
@@ -201,11 +224,16 @@ impl KeyBook {
     fn is_revoked(&self, key: &PublicKey) -> bool {
         // The thumbprint is worked out only where something was revoked.
         !self.revoked.is_empty()
-            && (self.revoked.contains_key(key.kid()) || self.revoked.values().any(|revoked| revoked.thumbprint == key.thumbprint()))
+            && (self.revoked.contains_key(key.kid())
+                || self
+                    .revoked
+                    .values()
+                    .any(|revoked| revoked.thumbprint == key.thumbprint()))
     }
 
     fn insert(&mut self, key: PublicKey, in_first_set: bool, now: Moment) {
-        let first = in_first_set && self.nothing_before && self.sequence == 0 && self.revoked.is_empty();
+        let first =
+            in_first_set && self.nothing_before && self.sequence == 0 && self.revoked.is_empty();
         self.retired.remove(key.kid());
         let record = KeyRecord {
             published_at: now.wall,
@@ -232,16 +260,24 @@ impl KeyBook {
 }
 
 impl Entry {
-    /// A withdrawn key is held while a token that it signed may live; one that this process never saw at the hub is kept no longer
-    /// than a token lives.
+    /// A withdrawn key is held while a token that it signed may live; one that this process never
+    /// saw at the hub is kept no longer than a token lives.
     fn is_served(&self, now: Timestamp) -> bool {
-        let longest = |withdrawn: Timestamp| withdrawn.saturating_add(lifetime::MAX).unwrap_or(Timestamp::MAX);
+        let longest = |withdrawn: Timestamp| {
+            withdrawn
+                .saturating_add(lifetime::MAX)
+                .unwrap_or(Timestamp::MAX)
+        };
         let held = match (self.record.withdrawn_at, self.record.signed_until) {
             (None, _) => true,
             (Some(withdrawn), Some(until)) => now < until.min(longest(withdrawn)),
             (Some(_), None) => false,
         };
-        let newest = self.record.confirmed_at.saturating_add(lifetime::MAX).unwrap_or(Timestamp::MAX);
+        let newest = self
+            .record
+            .confirmed_at
+            .saturating_add(lifetime::MAX)
+            .unwrap_or(Timestamp::MAX);
         held && (self.confirmed || now < newest)
     }
 
@@ -254,7 +290,11 @@ impl Entry {
         }
         let age = self.age.saturating_add(now.mono.saturating_sub(self.since));
         let left = settle.saturating_sub(age);
-        if left.is_zero() { Settling::Settled } else { Settling::After(left) }
+        if left.is_zero() {
+            Settling::Settled
+        } else {
+            Settling::After(left)
+        }
     }
 }
 

@@ -1,8 +1,9 @@
-//! What is recorded of the hub's keys, so that every replica and every restart knows since when each was published, which may still be
-//! needed, and which must never come back.
+//! What is recorded of the hub's keys, so that every replica and every restart knows since when
+//! each was published, which may still be needed, and which must never come back.
 //!
-//! The record lies in one Secret that replicas change by compare-and-swap, and in a state directory. Who can write what we publish can
-//! be anyone at every target, so it is sealed: bytes without the seal are read for nothing but an alarm.
+//! The record lies in one Secret that replicas change by compare-and-swap, and in a state
+//! directory. Who can write what we publish can be anyone at every target, so it is sealed: bytes
+//! without the seal are read for nothing but an alarm.
 
 use std::collections::BTreeMap;
 
@@ -35,15 +36,18 @@ pub struct KeyLedger {
 pub struct KeyRecord {
     /// The key. Its bytes are pinned to its `kid` for as long as the record holds it.
     pub key: PublicKey,
-    /// When every replica could know that it is published: the time of the write that brought it in.
+    /// When every replica could know that it is published: the time of the write that brought it
+    /// in.
     pub published_at: Timestamp,
-    /// Whether it was in the first set ever published. Such a key is settled: no verifier holds an older set.
+    /// Whether it was in the first set ever published. Such a key is settled: no verifier holds an
+    /// older set.
     pub first: bool,
     /// When a replica last saw it at the hub, to the hour.
     pub confirmed_at: Timestamp,
     /// When a replica first verified a token signed with it; none if there was none.
     pub signed_since: Option<Timestamp>,
-    /// The latest expiry among the tokens signed with it that were verified here; none if there was none.
+    /// The latest expiry among the tokens signed with it that were verified here; none if there was
+    /// none.
     pub signed_until: Option<Timestamp>,
     /// Since when no endpoint of the hub lists it.
     pub withdrawn_at: Option<Timestamp>,
@@ -61,16 +65,28 @@ pub struct Revocation {
 impl KeyLedger {
     /// A record without keys.
     pub fn empty(issuer: Issuer) -> KeyLedger {
-        KeyLedger { issuer, sequence: 0, keys: BTreeMap::new(), revoked: BTreeMap::new() }
+        KeyLedger {
+            issuer,
+            sequence: 0,
+            keys: BTreeMap::new(),
+            revoked: BTreeMap::new(),
+        }
     }
 
-    /// The record with `kid` withdrawn for ever; nothing if neither a key nor a revocation of that name is there.
+    /// The record with `kid` withdrawn for ever; nothing if neither a key nor a revocation of that
+    /// name is there.
     #[must_use]
     pub fn with_revoked(&self, kid: &str, at: Timestamp) -> Option<KeyLedger> {
         let mut ledger = self.clone();
         if !ledger.revoked.contains_key(kid) {
             let record = ledger.keys.remove(kid)?;
-            ledger.revoked.insert(kid.to_owned(), Revocation { thumbprint: record.key.thumbprint(), at });
+            ledger.revoked.insert(
+                kid.to_owned(),
+                Revocation {
+                    thumbprint: record.key.thumbprint(),
+                    at,
+                },
+            );
         }
         ledger.keys.remove(kid);
         ledger.sequence = ledger.sequence.saturating_add(1);

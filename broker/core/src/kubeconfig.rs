@@ -1,5 +1,6 @@
-//! The kubeconfig that leaves: typed fields in, one document out. What a server sends has no exec stanza and no file paths; the two
-//! forms that have one are made by a command on the machine where they will be used.
+//! The kubeconfig that leaves: typed fields in, one document out. What a server sends has no exec
+//! stanza and no file paths; the two forms that have one are made by a command on the machine where
+//! they will be used.
 
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
@@ -45,14 +46,19 @@ struct EnvVar {
 }
 
 impl ExecStanza {
-    /// One in `client.authentication.k8s.io/v1` that tells the plugin the cluster and never asks a person.
+    /// One in `client.authentication.k8s.io/v1` that tells the plugin the cluster and never asks a
+    /// person.
     pub fn new(command: String, args: Vec<String>, env: Vec<(String, String)>) -> ExecStanza {
         ExecStanza {
             api_version: "client.authentication.k8s.io/v1",
             command,
             args,
-            env: env.into_iter().map(|(name, value)| EnvVar { name, value }).collect(),
-            install_hint: "keyferry is not on the PATH; install it, or write its full path as command",
+            env: env
+                .into_iter()
+                .map(|(name, value)| EnvVar { name, value })
+                .collect(),
+            install_hint: "keyferry is not on the PATH; install it, or write its full path as \
+                command",
             interactive_mode: "Never",
             provide_cluster_info: true,
         }
@@ -123,28 +129,54 @@ struct ContextFields {
 
 /// Writes a self-contained kubeconfig with an inline CA and an inline token.
 ///
-/// The context is named `<namespace>/<access>@<target>`, so that two of them merge without hiding each other.
+/// The context is named `<namespace>/<access>@<target>`, so that two of them merge without hiding
+/// each other.
 ///
 /// # Errors
 /// [`KubeconfigError`] only if the serialiser fails.
 pub fn render(parts: &KubeconfigParts<'_>) -> Result<SecretString, KubeconfigError> {
-    with_token(&PublicCluster::of(parts.target, parts.ca_pem), parts.access, parts.token)
+    with_token(
+        &PublicCluster::of(parts.target, parts.ca_pem),
+        parts.access,
+        parts.token,
+    )
 }
 
 /// As [`render`], of connection data that is known already.
 ///
 /// # Errors
 /// As [`render`].
-pub fn with_token(cluster: &PublicCluster, access: &AccessName, token: &SecretString) -> Result<SecretString, KubeconfigError> {
-    write(cluster, cluster.certificate_authority_data.clone(), None, access, UserFields::Token(token.expose_secret())).map(Into::into)
+pub fn with_token(
+    cluster: &PublicCluster,
+    access: &AccessName,
+    token: &SecretString,
+) -> Result<SecretString, KubeconfigError> {
+    write(
+        cluster,
+        cluster.certificate_authority_data.clone(),
+        None,
+        access,
+        UserFields::Token(token.expose_secret()),
+    )
+    .map(Into::into)
 }
 
 /// One whose user is the exec plugin. It holds no secret.
 ///
 /// # Errors
 /// As [`render`].
-pub fn with_exec(cluster: &PublicCluster, access: &AccessName, stanza: &ExecStanza) -> Result<String, KubeconfigError> {
-    write(cluster, cluster.certificate_authority_data.clone(), None, access, UserFields::Exec(stanza))
+pub fn with_exec(
+    cluster: &PublicCluster,
+    access: &AccessName,
+    stanza: &ExecStanza,
+) -> Result<String, KubeconfigError> {
+    write(
+        cluster,
+        cluster.certificate_authority_data.clone(),
+        None,
+        access,
+        UserFields::Exec(stanza),
+    )
 }
 
 /// One that names the files `token` and `ca.crt` beside it. It holds no secret.
@@ -152,8 +184,17 @@ pub fn with_exec(cluster: &PublicCluster, access: &AccessName, stanza: &ExecStan
 /// # Errors
 /// As [`render`].
 pub fn with_files(cluster: &PublicCluster, access: &AccessName) -> Result<String, KubeconfigError> {
-    let ca_file = cluster.certificate_authority_data.as_ref().map(|_| "./ca.crt");
-    write(cluster, None, ca_file, access, UserFields::TokenFile("./token"))
+    let ca_file = cluster
+        .certificate_authority_data
+        .as_ref()
+        .map(|_| "./ca.crt");
+    write(
+        cluster,
+        None,
+        ca_file,
+        access,
+        UserFields::TokenFile("./token"),
+    )
 }
 
 /// One cluster, one user, one context between them.
@@ -181,11 +222,20 @@ fn write(
                 },
             },
         }],
-        users: [Named { name: user.clone(), item: User { user: fields } }],
-        contexts: [Named { name: context.clone(), item: Context { context: ContextFields { cluster, user } } }],
+        users: [Named {
+            name: user.clone(),
+            item: User { user: fields },
+        }],
+        contexts: [Named {
+            name: context.clone(),
+            item: Context {
+                context: ContextFields { cluster, user },
+            },
+        }],
         current_context: context,
     };
-    // Every text in quotes and on one line: readers of YAML 1.1 and 1.2 differ in what plain words mean, and in block scalars' ends.
+    // Every text in quotes and on one line: readers of YAML 1.1 and 1.2 differ in what plain words
+    // mean, and in block scalars' ends.
     let options = serde_saphyr::ser_options! { quote_all: true, prefer_block_scalars: false };
     serde_saphyr::to_string_with_options(&document, options).map_err(|_| KubeconfigError)
 }

@@ -1,10 +1,12 @@
 //! Keyferry's decisions, as pure functions.
 //!
-//! A line in this crate is synchronous and total: it gets the time, bytes and objects as arguments and returns a value or a named
-//! error. It opens no socket, reads no file and asks no clock. The crate's manifest holds that wall.
+//! A line in this crate is synchronous and total: it gets the time, bytes and objects as arguments
+//! and returns a value or a named error. It opens no socket, reads no file and asks no clock. The
+//! crate's manifest holds that wall.
 //!
-//! Where to look: who may have what is decided in [`authorise`]; what the configuration means is in [`config`]; signatures are
-//! checked in [`verify`]; the documents that leave are made in [`kubeconfig`], [`discovery`] and [`jwks`].
+//! Where to look: who may have what is decided in [`authorise`]; what the configuration means is in
+//! [`config`]; signatures are checked in [`verify`]; the documents that leave are made in
+//! [`kubeconfig`], [`discovery`] and [`jwks`].
 
 pub mod access_status;
 pub mod audience;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// The least and the most that Keyferry asks for. Kubernetes itself allows no less than ten minutes.
+/// The least and the most that Keyferry asks for. Kubernetes itself allows no less than ten
+/// minutes.
 pub const MIN: Duration = Duration::from_secs(600);
 /// A day: longer than any refresh needs.
 pub const MAX: Duration = Duration::from_secs(24 * 3600);
@@ -10,21 +11,23 @@ pub const MAX: Duration = Duration::from_secs(24 * 3600);
 pub const SPREAD: Duration = Duration::from_secs(30);
 /// How much longer than `max-age` a verifier may hold an older key set.
 pub const SOAK_MARGIN: Duration = Duration::from_secs(30);
-/// How much earlier than `exp` clients are told a token ends: a target gives no leeway, and clients use a token to the last second.
+/// How much earlier than `exp` clients are told a token ends: a target gives no leeway, and clients
+/// use a token to the last second.
 pub const MARGIN: Duration = Duration::from_secs(60);
 /// A token with less than this left, after the margin, is not handed out at all.
 pub const LEAST_USE: Duration = Duration::from_secs(10);
 /// The largest difference between the hub's clock and ours at which tokens are still minted.
 pub const MAX_SKEW: Duration = Duration::from_secs(30);
 
-/// How long a key must have been published before a token that it signed is handed out: until every replica serves it, and then the
-/// soak, which is the `max-age` that verifiers were told and half a minute.
+/// How long a key must have been published before a token that it signed is handed out: until every
+/// replica serves it, and then the soak, which is the `max-age` that verifiers were told and half a
+/// minute.
 pub fn settle(max_age: Duration) -> Duration {
     SPREAD + max_age + SOAK_MARGIN
 }
 
-/// The least lifetime that leaves a new key time to settle: a token is renewed no earlier than half-way, and its predecessor must
-/// still be of use when the new one may leave.
+/// The least lifetime that leaves a new key time to settle: a token is renewed no earlier than
+/// half-way, and its predecessor must still be of use when the new one may leave.
 pub fn least_for(settle: Duration) -> Duration {
     (settle + MARGIN + LEAST_USE) * 2
 }
@@ -43,23 +46,38 @@ pub fn check(lifetime: Duration) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// How long after its minting a token of this lifetime is renewed: min(0.8 L, L - 70 s - settle), up to 2.5 % of L earlier by `jitter`.
+/// How long after its minting a token of this lifetime is renewed: min(0.8 L, L - 70 s - settle),
+/// up to 2.5 % of L earlier by `jitter`.
 ///
-/// `jitter` is a random number from 0 to 1: tokens minted together must not be renewed together. With 5 % of L, a key would cost the hub
-/// up to 1.33 TokenRequests for each lifetime instead of 1.29.
+/// `jitter` is a random number from 0 to 1: tokens minted together must not be renewed together.
+/// With 5 % of L, a key would cost the hub up to 1.33 TokenRequests for each lifetime instead of
+/// 1.29.
 pub fn refresh_after(lifetime: Duration, settle: Duration, jitter: f64) -> Duration {
-    let latest = lifetime.mul_f64(0.8).min(lifetime.saturating_sub(MARGIN + LEAST_USE).saturating_sub(settle));
-    // Where a lifetime leaves no room, which configurations refuse, it is still not renewed all the time.
-    latest.max(lifetime / 3).saturating_sub(lifetime.mul_f64(0.025 * jitter.clamp(0.0, 1.0)))
+    let latest = lifetime.mul_f64(0.8).min(
+        lifetime
+            .saturating_sub(MARGIN + LEAST_USE)
+            .saturating_sub(settle),
+    );
+    // Where a lifetime leaves no room, which configurations refuse, it is still not renewed all the
+    // time.
+    latest
+        .max(lifetime / 3)
+        .saturating_sub(lifetime.mul_f64(0.025 * jitter.clamp(0.0, 1.0)))
 }
 
-/// How long after it was written a token file with this much life left is looked at again: min(0.8 L, L - 180 s), at most ten minutes, up
-/// to 5 % earlier by `jitter`.
+/// How long after it was written a token file with this much life left is looked at again: min(0.8
+/// L, L - 180 s), at most ten minutes, up to 5 % earlier by `jitter`.
 ///
-/// client-go takes up to a minute to read a changed file, and a first failure must leave time for another try.
+/// client-go takes up to a minute to read a changed file, and a first failure must leave time for
+/// another try.
 pub fn rewrite_after(left: Duration, jitter: f64) -> Duration {
-    let latest = left.mul_f64(0.8).min(left.saturating_sub(Duration::from_secs(180))).min(REWRITE_MOST);
-    latest.mul_f64(1.0 - 0.05 * jitter.clamp(0.0, 1.0)).max(REWRITE_LEAST)
+    let latest = left
+        .mul_f64(0.8)
+        .min(left.saturating_sub(Duration::from_secs(180)))
+        .min(REWRITE_MOST);
+    latest
+        .mul_f64(1.0 - 0.05 * jitter.clamp(0.0, 1.0))
+        .max(REWRITE_LEAST)
 }
 
 /// Files follow a changed CA or address within this time.
@@ -67,7 +85,8 @@ const REWRITE_MOST: Duration = Duration::from_secs(600);
 /// A token with little life left is renewed by the server soon, and not asked for all the time.
 const REWRITE_LEAST: Duration = Duration::from_secs(15);
 
-/// The most that a caller may ask for by `min_ttl`: half a lifetime, so that asking cannot cause more than two mints per lifetime.
+/// The most that a caller may ask for by `min_ttl`: half a lifetime, so that asking cannot cause
+/// more than two mints per lifetime.
 pub fn greatest_min_ttl(lifetime: Duration) -> Duration {
     lifetime / 2
 }
@@ -76,7 +95,10 @@ pub fn greatest_min_ttl(lifetime: Duration) -> Duration {
 mod tests {
     use std::time::Duration;
 
-    use super::{LEAST_USE, MARGIN, MAX, MIN, check, greatest_min_ttl, least_for, refresh_after, rewrite_after, settle};
+    use super::{
+        LEAST_USE, MARGIN, MAX, MIN, check, greatest_min_ttl, least_for, refresh_after,
+        rewrite_after, settle,
+    };
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -92,8 +114,14 @@ mod tests {
                 for jitter in [0.0, 0.5, 1.0] {
                     let after = refresh_after(lifetime, settle, jitter);
                     let left = lifetime - after;
-                    assert!(left >= settle + MARGIN + LEAST_USE, "{minutes} min leave {left:?}");
-                    assert!(after >= lifetime.mul_f64(0.44), "{minutes} min are renewed after {after:?}");
+                    assert!(
+                        left >= settle + MARGIN + LEAST_USE,
+                        "{minutes} min leave {left:?}"
+                    );
+                    assert!(
+                        after >= lifetime.mul_f64(0.44),
+                        "{minutes} min are renewed after {after:?}"
+                    );
                 }
             }
         }
@@ -104,15 +132,25 @@ mod tests {
         for minutes in 20..=1440 {
             let lifetime = MINUTE * minutes;
             let after = refresh_after(lifetime, settle(MINUTE), 1.0);
-            assert!(after * 13 >= lifetime * 10, "{minutes} min are renewed after {after:?}");
+            assert!(
+                after * 13 >= lifetime * 10,
+                "{minutes} min are renewed after {after:?}"
+            );
         }
     }
 
     #[test]
     fn a_long_max_age_needs_a_long_lifetime() {
-        assert!(least_for(settle(MINUTE)) <= MIN, "the default leaves every lifetime room");
+        assert!(
+            least_for(settle(MINUTE)) <= MIN,
+            "the default leaves every lifetime room"
+        );
         let hour = settle(MINUTE * 60);
-        assert!(MINUTE * 60 < least_for(hour) && least_for(hour) <= MINUTE * 240, "{:?}", least_for(hour));
+        assert!(
+            MINUTE * 60 < least_for(hour) && least_for(hour) <= MINUTE * 240,
+            "{:?}",
+            least_for(hour)
+        );
     }
 
     #[test]
@@ -120,8 +158,16 @@ mod tests {
         let (hour, settle) = (MINUTE * 60, settle(MINUTE));
         assert_eq!(refresh_after(hour, settle, 0.0), Duration::from_secs(2880));
         assert_eq!(refresh_after(hour, settle, 1.0), Duration::from_secs(2790));
-        assert_eq!(refresh_after(hour, settle, 7.0), Duration::from_secs(2790), "a bad random number does no harm");
-        assert_eq!(refresh_after(MIN, settle, 0.0), Duration::from_secs(410), "short tokens keep the fixed margin");
+        assert_eq!(
+            refresh_after(hour, settle, 7.0),
+            Duration::from_secs(2790),
+            "a bad random number does no harm"
+        );
+        assert_eq!(
+            refresh_after(MIN, settle, 0.0),
+            Duration::from_secs(410),
+            "short tokens keep the fixed margin"
+        );
     }
 
     #[test]
@@ -130,18 +176,29 @@ mod tests {
             let left = Duration::from_secs(seconds);
             for jitter in [0.0, 1.0, 9.0] {
                 let after = rewrite_after(left, jitter);
-                assert!(left - after >= Duration::from_secs(175) && after <= MINUTE * 10, "{seconds} s are left alone for {after:?}");
+                assert!(
+                    left - after >= Duration::from_secs(175) && after <= MINUTE * 10,
+                    "{seconds} s are left alone for {after:?}"
+                );
                 assert!(after >= Duration::from_secs(15));
             }
         }
-        assert_eq!(rewrite_after(Duration::from_secs(600), 0.0), Duration::from_secs(420));
+        assert_eq!(
+            rewrite_after(Duration::from_secs(600), 0.0),
+            Duration::from_secs(420)
+        );
         assert_eq!(rewrite_after(Duration::ZERO, 0.0), Duration::from_secs(15));
     }
 
     #[test]
     fn lifetimes_have_bounds() {
         assert!(check(MIN).is_ok() && check(MAX).is_ok());
-        assert!(check(Duration::from_secs(599)).is_err() && check(Duration::from_secs(86_401)).is_err());
-        assert_eq!(greatest_min_ttl(Duration::from_secs(3600)), Duration::from_secs(1800));
+        assert!(
+            check(Duration::from_secs(599)).is_err() && check(Duration::from_secs(86_401)).is_err()
+        );
+        assert_eq!(
+            greatest_min_ttl(Duration::from_secs(3600)),
+            Duration::from_secs(1800)
+        );
     }
 }

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 
 /// One reading of both clocks.
 ///
-/// A deadline holds only while both agree: the wall clock can be set back, the monotonic clock can stand still while a machine
-/// sleeps.
+/// A deadline holds only while both agree: the wall clock can be set back, the monotonic clock can
+/// stand still while a machine sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// Wall time.
@@ -26,12 +26,18 @@ pub struct Deadline {
 impl Deadline {
     /// The deadline at `expires` on the wall clock, seen from `now`.
     pub fn at(expires: Timestamp, now: Moment) -> Deadline {
-        Deadline { wall: expires, mono: now.mono.saturating_add(from_to(now.wall, expires)) }
+        Deadline {
+            wall: expires,
+            mono: now.mono.saturating_add(from_to(now.wall, expires)),
+        }
     }
 
     /// The deadline `span` after `now`.
     pub fn after(span: Duration, now: Moment) -> Deadline {
-        Deadline { wall: now.wall.saturating_add(span).unwrap_or(Timestamp::MAX), mono: now.mono.saturating_add(span) }
+        Deadline {
+            wall: now.wall.saturating_add(span).unwrap_or(Timestamp::MAX),
+            mono: now.mono.saturating_add(span),
+        }
     }
 
     /// The time left: the smaller of what the two clocks leave, zero once passed.
@@ -65,24 +71,41 @@ mod tests {
     use super::{Deadline, Moment};
 
     fn moment(wall: i64, mono: u64) -> Moment {
-        Moment { wall: Timestamp::from_second(wall).unwrap(), mono: Duration::from_secs(mono) }
+        Moment {
+            wall: Timestamp::from_second(wall).unwrap(),
+            mono: Duration::from_secs(mono),
+        }
     }
 
     #[test]
     fn the_earlier_clock_wins() {
         let deadline = Deadline::at(Timestamp::from_second(1_000).unwrap(), moment(900, 5));
         assert_eq!(deadline.left(moment(900, 5)), Duration::from_secs(100));
-        assert_eq!(deadline.left(moment(900, 65)), Duration::from_secs(40), "the wall clock was set back");
-        assert_eq!(deadline.left(moment(990, 6)), Duration::from_secs(10), "the machine slept");
+        assert_eq!(
+            deadline.left(moment(900, 65)),
+            Duration::from_secs(40),
+            "the wall clock was set back"
+        );
+        assert_eq!(
+            deadline.left(moment(990, 6)),
+            Duration::from_secs(10),
+            "the machine slept"
+        );
         assert!(deadline.passed(moment(1_000, 6)));
         assert!(deadline.passed(moment(2_000, 6)), "no underflow long after");
     }
 
     #[test]
     fn a_span_that_begins_late_in_a_second_is_not_shorter() {
-        let at = |millis: i64, mono| Moment { wall: Timestamp::from_millisecond(millis).unwrap(), mono: Duration::from_millis(mono) };
+        let at = |millis: i64, mono| Moment {
+            wall: Timestamp::from_millisecond(millis).unwrap(),
+            mono: Duration::from_millis(mono),
+        };
         let deadline = Deadline::after(Duration::from_secs(10), at(100_900, 0));
-        assert_eq!(deadline.left(at(110_000, 9_100)), Duration::from_millis(900));
+        assert_eq!(
+            deadline.left(at(110_000, 9_100)),
+            Duration::from_millis(900)
+        );
         assert!(deadline.passed(at(110_900, 10_000)));
     }
 
@@ -90,6 +113,9 @@ mod tests {
     fn a_deadline_in_the_past_has_passed_at_once() {
         let deadline = Deadline::at(Timestamp::from_second(10).unwrap(), moment(900, 5));
         assert!(deadline.passed(moment(900, 5)));
-        assert!(deadline.passed(moment(5, 5)), "not even when the wall clock is set back");
+        assert!(
+            deadline.passed(moment(5, 5)),
+            "not even when the wall clock is set back"
+        );
     }
 }

@@ -14,8 +14,12 @@ pub enum NameError {
     /// Longer than Kubernetes allows.
     #[error("is longer than {0} characters")]
     TooLong(usize),
-    /// Holds something other than lower-case letters, digits, `-` (and `.` where a subdomain is allowed).
-    #[error("may hold only lower-case letters, digits, '-' and, in an object's name, '.', and starts and ends with a letter or digit")]
+    /// Holds something other than lower-case letters, digits, `-` (and `.` where a subdomain is
+    /// allowed).
+    #[error(
+        "may hold only lower-case letters, digits, '-' and, in an object's name, '.', and starts \
+         and ends with a letter or digit"
+    )]
     Grammar,
 }
 
@@ -97,7 +101,10 @@ fn segment(text: &str) -> Result<(), NameError> {
         return Err(NameError::Empty);
     };
     let alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    if alphanumeric(first) && alphanumeric(last) && bytes.iter().all(|byte| alphanumeric(byte) || *byte == b'-') {
+    if alphanumeric(first)
+        && alphanumeric(last)
+        && bytes.iter().all(|byte| alphanumeric(byte) || *byte == b'-')
+    {
         Ok(())
     } else {
         Err(NameError::Grammar)
@@ -120,7 +127,10 @@ impl AccessName {
     /// [`NameError`] of the part that is wrong.
     pub fn parse(text: &str) -> Result<AccessName, NameError> {
         let (namespace, name) = text.split_once('/').ok_or(NameError::Grammar)?;
-        Ok(AccessName { namespace: Namespace::new(namespace)?, name: ObjectName::new(name)? })
+        Ok(AccessName {
+            namespace: Namespace::new(namespace)?,
+            name: ObjectName::new(name)?,
+        })
     }
 }
 
@@ -136,12 +146,28 @@ mod tests {
 
     #[test]
     fn hostile_names_are_refused_as_they_stand() {
-        for text in ["", "../x", "a%2Fb", "Tenant-a", "tenant\u{0430}", "a_b", "-a", "a-", "a b", "a\0b", "a/b"] {
+        for text in [
+            "",
+            "../x",
+            "a%2Fb",
+            "Tenant-a",
+            "tenant\u{0430}",
+            "a_b",
+            "-a",
+            "a-",
+            "a b",
+            "a\0b",
+            "a/b",
+        ] {
             assert!(Namespace::new(text).is_err(), "{text:?} is no namespace");
             assert!(ObjectName::new(text).is_err(), "{text:?} is no object name");
         }
         assert_eq!(Namespace::new("a".repeat(64)), Err(NameError::TooLong(63)));
-        assert_eq!(Namespace::new("a.b"), Err(NameError::Grammar), "a namespace holds no dot");
+        assert_eq!(
+            Namespace::new("a.b"),
+            Err(NameError::Grammar),
+            "a namespace holds no dot"
+        );
         assert!(ObjectName::new("a.b").is_ok());
         assert!(ObjectName::new("a..b").is_err());
     }
@@ -149,7 +175,14 @@ mod tests {
     #[test]
     fn an_access_name_has_one_slash() {
         assert!(AccessName::parse("tenant-a/prod").is_ok());
-        for text in ["tenant-a", "tenant-a/", "/prod", "tenant-a/prod/x", "tenant-a//prod", " tenant-a/prod"] {
+        for text in [
+            "tenant-a",
+            "tenant-a/",
+            "/prod",
+            "tenant-a/prod/x",
+            "tenant-a//prod",
+            " tenant-a/prod",
+        ] {
             assert!(AccessName::parse(text).is_err(), "{text:?}");
         }
     }

@@ -8,7 +8,8 @@ use crate::config::{DeliveryType, NamespaceRule, Policy, TargetAccess, TargetClu
 pub enum OnPaper {
     /// An allow rule names its namespace and its ServiceAccount.
     Allowed,
-    /// An allow rule names its ServiceAccount, and selects namespaces by labels that only the hub knows.
+    /// An allow rule names its ServiceAccount, and selects namespaces by labels that only the hub
+    /// knows.
     ByNamespaceLabels,
     /// No allow rule fits.
     NotAllowed,
@@ -21,7 +22,9 @@ pub enum OnPaper {
 impl OnPaper {
     /// What `policy` says about `access`, delivered on request.
     pub fn of(policy: &Policy, access: &TargetAccess) -> OnPaper {
-        let Some(target) = policy.targets.get(&access.target) else { return OnPaper::NoSuchTarget };
+        let Some(target) = policy.targets.get(&access.target) else {
+            return OnPaper::NoSuchTarget;
+        };
         if policy.own_namespace.as_ref() == Some(&access.name.namespace) {
             return OnPaper::NotAllowed;
         }
@@ -45,14 +48,20 @@ impl OnPaper {
 }
 
 fn fitting_rule(target: &TargetCluster, access: &TargetAccess) -> Option<OnPaper> {
-    let on_request = [DeliveryType::HTTP, DeliveryType::Exec].into_iter().filter(|delivery| access.offers(*delivery));
+    let on_request = [DeliveryType::HTTP, DeliveryType::Exec]
+        .into_iter()
+        .filter(|delivery| access.offers(*delivery));
     let verdicts = on_request.flat_map(|delivery| {
         target.allow.iter().filter_map(move |rule| {
-            if !rule.service_accounts.contains(&access.service_account) || !rule.deliveries.contains(&delivery) {
+            if !rule.service_accounts.contains(&access.service_account)
+                || !rule.deliveries.contains(&delivery)
+            {
                 return None;
             }
             match &rule.namespaces {
-                NamespaceRule::Named(names) => names.contains(&access.name.namespace).then_some(OnPaper::Allowed),
+                NamespaceRule::Named(names) => names
+                    .contains(&access.name.namespace)
+                    .then_some(OnPaper::Allowed),
                 NamespaceRule::Selected(_) if authorise::is_system(&access.name.namespace) => None,
                 NamespaceRule::Selected(_) => Some(OnPaper::ByNamespaceLabels),
             }

@@ -1,9 +1,11 @@
-//! Issuers of Keyferry's own, for hubs whose issuer a target cannot trust: one issuer, one audience and one key set per TargetCluster.
+//! Issuers of Keyferry's own, for hubs whose issuer a target cannot trust: one issuer, one audience
+//! and one key set per TargetCluster.
 //!
-//! A key set is three things: the key that signs, the key that will, and the keys that did. All are published. The next key has been
-//! published for a soak before it signs, and a key that signed stays published until the longest token that it can have signed is
-//! over. The set is stored as one document that any replica may replace by compare-and-swap; what a replica may do with it depends on
-//! what it has seen itself ([`Sightings`]).
+//! A key set is three things: the key that signs, the key that will, and the keys that did. All are
+//! published. The next key has been published for a soak before it signs, and a key that signed
+//! stays published until the longest token that it can have signed is over. The set is stored as
+//! one document that any replica may replace by compare-and-swap; what a replica may do with it
+//! depends on what it has seen itself ([`Sightings`]).
 
 mod claims;
 mod key;
@@ -25,12 +27,12 @@ pub use rotation::{Change, RotationPolicy, due};
 pub use sightings::{MAX_PUBLISHED, Sightings};
 pub use stored::{MAX_STORED_BYTES, StoredFault, read, write};
 
-/// The audience of the TokenRequest by which the hub says that the ServiceAccount is there and that Keyferry may mint for it. No target
-/// has it and no API server takes it; the token is dropped.
+/// The audience of the TokenRequest by which the hub says that the ServiceAccount is there and that
+/// Keyferry may mint for it. No target has it and no API server takes it; the token is dropped.
 pub const INERT_AUDIENCE: &str = "keyferry.dev/inert";
 
-/// How long after a superseded key's last signature it stays published: the longest life of a token, and time for replicas that have
-/// not read the change yet and for clocks that differ.
+/// How long after a superseded key's last signature it stays published: the longest life of a
+/// token, and time for replicas that have not read the change yet and for clocks that differ.
 pub const KEPT: Duration = Duration::from_secs(24 * 3600 + 300);
 
 /// How often each replica reads a key set.
@@ -60,7 +62,10 @@ pub fn secret_name(target: &ObjectName) -> Result<ObjectName, NameError> {
     ObjectName::new(format!("keyferry-issuer-{target}"))
 }
 
-const _: () = assert!(KEPT.as_secs() > lifetime::MAX.as_secs() + READING_GOOD_FOR.as_secs() + lifetime::MAX_SKEW.as_secs());
+const _: () = assert!(
+    KEPT.as_secs()
+        > lifetime::MAX.as_secs() + READING_GOOD_FOR.as_secs() + lifetime::MAX_SKEW.as_secs()
+);
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,5 @@
-//! The pairs of ServiceAccount and audience that policy allows, as the admission policy on TokenRequests reads them.
+//! The pairs of ServiceAccount and audience that policy allows, as the admission policy on
+//! TokenRequests reads them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,27 +13,38 @@ use crate::service_account::ServiceAccount;
 pub const NAME: &str = "keyferry";
 /// Where it is.
 pub const COLLECTION: &str = "/apis/keyferry.dev/v1alpha1/audiencepairings";
-/// An audience that is listed for nobody, the canary included: that a token for it is refused shows that the policy holds.
+/// An audience that is listed for nobody, the canary included: that a token for it is refused shows
+/// that the policy holds.
 pub const NOBODYS: &str = "keyferry.dev/nobody";
 
-/// By audience, who may have a token for it. Each of `audiences` stands there, also those of targets that cannot be used as they are, so
-/// that nobody else gets one; the canary, which tries audiences and is let in nowhere, has them all. While a target or an access is
-/// suspended nobody has the audience by it: whoever mints for himself, as Flux does, is to be held too. [`NOBODYS`] is nobody's.
+/// By audience, who may have a token for it. Each of `audiences` stands there, also those of
+/// targets that cannot be used as they are, so that nobody else gets one; the canary, which tries
+/// audiences and is let in nowhere, has them all. While a target or an access is suspended nobody
+/// has the audience by it: whoever mints for himself, as Flux does, is to be held too. [`NOBODYS`]
+/// is nobody's.
 pub fn pairs(
     policy: &Policy,
     hub: &dyn HubView,
     audiences: impl IntoIterator<Item = String>,
     canary: &ServiceAccount,
 ) -> BTreeMap<String, BTreeSet<String>> {
-    let mut pairs: BTreeMap<String, BTreeSet<String>> =
-        audiences.into_iter().map(|audience| (audience, BTreeSet::from([canary.to_string()]))).collect();
+    let mut pairs: BTreeMap<String, BTreeSet<String>> = audiences
+        .into_iter()
+        .map(|audience| (audience, BTreeSet::from([canary.to_string()])))
+        .collect();
     for access in policy.accesses.values() {
-        let Some(target) = policy.targets.get(&access.target) else { continue };
+        let Some(target) = policy.targets.get(&access.target) else {
+            continue;
+        };
         if target.suspend || access.suspend {
             continue;
         }
-        let shapes = crate::config::DeliveryType::ALL.iter().map(|(_, shape)| *shape);
-        let allowed = shapes.into_iter().find_map(|shape| authorise::pair(policy, hub, &Requester::Operator, &access.name, shape).ok());
+        let shapes = crate::config::DeliveryType::ALL
+            .iter()
+            .map(|(_, shape)| *shape);
+        let allowed = shapes.into_iter().find_map(|shape| {
+            authorise::pair(policy, hub, &Requester::Operator, &access.name, shape).ok()
+        });
         if let (Some(pair), Some(accounts)) = (allowed, pairs.get_mut(target.audience.as_str())) {
             accounts.insert(pair.service_account().account.to_string());
         }
@@ -92,21 +104,32 @@ mod tests {
              targetClusterRef: {{name: prod}}\n  serviceAccountName: reconciler\n{access}"
         );
         let policy = config::read(&text).unwrap().policy;
-        let canary = ServiceAccount { namespace: Namespace::new("keyferry-system").unwrap(), name: ObjectName::new("canary").unwrap() };
+        let canary = ServiceAccount {
+            namespace: Namespace::new("keyferry-system").unwrap(),
+            name: ObjectName::new("canary").unwrap(),
+        };
         pairs(&policy, &Hub, [audience.to_owned()], &canary)
     }
 
     #[test]
     fn the_audience_of_nobody_stays_nobodys() {
         assert_eq!(all("", "", "prod")[NOBODYS], BTreeSet::new());
-        assert_eq!(all("", "", NOBODYS)[NOBODYS], BTreeSet::new(), "even where a target claims it");
+        assert_eq!(
+            all("", "", NOBODYS)[NOBODYS],
+            BTreeSet::new(),
+            "even where a target claims it"
+        );
     }
 
     #[test]
     fn nobody_but_the_canary_has_the_audience_of_what_is_suspended() {
         assert!(listed("", "").contains("tenant-a/reconciler"));
         let canary = BTreeSet::from(["keyferry-system/canary".to_owned()]);
-        assert_eq!(listed("  suspend: true\n", ""), canary, "who mints for himself is held too");
+        assert_eq!(
+            listed("  suspend: true\n", ""),
+            canary,
+            "who mints for himself is held too"
+        );
         assert_eq!(listed("", "  suspend: true\n"), canary);
     }
 }

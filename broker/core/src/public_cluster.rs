@@ -1,6 +1,8 @@
-//! Where a target is, as its clients may know it: what clientcmd calls a cluster. Nothing in it is a secret.
+//! Where a target is, as its clients may know it: what clientcmd calls a cluster. Nothing in it is
+//! a secret.
 //!
-//! The server tells it to an authorised caller who asks; the exec plugin holds it against what kubectl says it will talk to.
+//! The server tells it to an authorised caller who asks; the exec plugin holds it against what
+//! kubectl says it will talk to.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -32,7 +34,8 @@ pub struct PublicCluster {
     pub proxy_url: Option<String>,
 }
 
-/// A cluster as a client says that it will use it (`spec.cluster` of `client.authentication.k8s.io`).
+/// A cluster as a client says that it will use it (`spec.cluster` of
+/// `client.authentication.k8s.io`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClaimedCluster {
     /// `server`.
@@ -52,7 +55,8 @@ pub struct ClaimedCluster {
 #[error("its {0} cannot be used")]
 pub struct UnusableCluster(pub &'static str);
 
-/// Why a client is not given the target's token. No value is repeated: the messages are read on other people's screens.
+/// Why a client is not given the target's token. No value is repeated: the messages are read on
+/// other people's screens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OtherCluster {
     /// `server` is another URL.
@@ -98,13 +102,25 @@ impl PublicCluster {
         if config::server_address(&self.server).ok().as_ref() != Some(&self.server) {
             return Err(UnusableCluster("server"));
         }
-        if self.tls_server_name.as_deref().is_some_and(|name| ObjectName::new(name).is_err()) {
+        if self
+            .tls_server_name
+            .as_deref()
+            .is_some_and(|name| ObjectName::new(name).is_err())
+        {
             return Err(UnusableCluster("tls-server-name"));
         }
-        if self.proxy_url.as_ref().is_some_and(|url| config::proxy_address(url).ok().as_ref() != Some(url)) {
+        if self
+            .proxy_url
+            .as_ref()
+            .is_some_and(|url| config::proxy_address(url).ok().as_ref() != Some(url))
+        {
             return Err(UnusableCluster("proxy-url"));
         }
-        if self.certificate_authority_data.as_deref().is_some_and(|data| certificates(data).is_none()) {
+        if self
+            .certificate_authority_data
+            .as_deref()
+            .is_some_and(|data| certificates(data).is_none())
+        {
             return Err(UnusableCluster("certificate-authority-data"));
         }
         Ok(self)
@@ -112,13 +128,16 @@ impl PublicCluster {
 
     /// The CA certificates as PEM.
     pub fn ca_pem(&self) -> Option<String> {
-        let bytes = STANDARD.decode(self.certificate_authority_data.as_deref()?).ok()?;
+        let bytes = STANDARD
+            .decode(self.certificate_authority_data.as_deref()?)
+            .ok()?;
         String::from_utf8(bytes).ok()
     }
 
     /// Whether a client that uses `claimed` talks to this target and trusts nobody else to be it.
     ///
-    /// A client that trusts fewer of the target's certificates than there are is let through: so a CA can be replaced.
+    /// A client that trusts fewer of the target's certificates than there are is let through: so a
+    /// CA can be replaced.
     ///
     /// # Errors
     /// [`OtherCluster`].
@@ -138,18 +157,25 @@ impl PublicCluster {
         let own = match &self.certificate_authority_data {
             Some(data) => certificates(data).ok_or(OtherCluster::AuthorityForm)?,
             None if claimed.certificate_authority_data.is_empty() => return Ok(()),
-            // The target is verified by the roots of the system; a further CA is one more that could be it.
+            // The target is verified by the roots of the system; a further CA is one more that
+            // could be it.
             None => return Err(OtherCluster::AuthorityOther),
         };
         if claimed.certificate_authority_data.is_empty() {
             return Err(OtherCluster::AuthorityMissing);
         }
-        let trusted = certificates(&claimed.certificate_authority_data).ok_or(OtherCluster::AuthorityForm)?;
-        if trusted.iter().all(|certificate| own.contains(certificate)) { Ok(()) } else { Err(OtherCluster::AuthorityOther) }
+        let trusted =
+            certificates(&claimed.certificate_authority_data).ok_or(OtherCluster::AuthorityForm)?;
+        if trusted.iter().all(|certificate| own.contains(certificate)) {
+            Ok(())
+        } else {
+            Err(OtherCluster::AuthorityOther)
+        }
     }
 }
 
-/// The certificates of base64 of PEM, as DER; at least one, and nothing beside them: another reader must not find one more.
+/// The certificates of base64 of PEM, as DER; at least one, and nothing beside them: another reader
+/// must not find one more.
 fn certificates(encoded: &str) -> Option<Vec<Vec<u8>>> {
     if encoded.len() > MAX_CA_BYTES.saturating_mul(2) {
         return None;
@@ -159,7 +185,10 @@ fn certificates(encoded: &str) -> Option<Vec<Vec<u8>>> {
         return None;
     }
     let (mut found, mut open) = (Vec::new(), None::<String>);
-    for line in text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line)) {
+    for line in text
+        .split('\n')
+        .map(|line| line.strip_suffix('\r').unwrap_or(line))
+    {
         open = match (line, open) {
             ("-----BEGIN CERTIFICATE-----", None) => Some(String::new()),
             ("-----END CERTIFICATE-----", Some(body)) => {
@@ -174,7 +203,8 @@ fn certificates(encoded: &str) -> Option<Vec<Vec<u8>>> {
             _ => return None,
         };
     }
-    (open.is_none() && !found.is_empty() && found.len() <= ca_bundle::MAX_CERTIFICATES).then_some(found)
+    (open.is_none() && !found.is_empty() && found.len() <= ca_bundle::MAX_CERTIFICATES)
+        .then_some(found)
 }
 
 #[cfg(test)]

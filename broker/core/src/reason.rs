@@ -1,6 +1,7 @@
 //! The stable codes by which Keyferry names a failure.
 //!
-//! One failure has one code, spelt the same in the log, the audit record, the metric label, the condition and the JSON answer.
+//! One failure has one code, spelt the same in the log, the audit record, the metric label, the
+//! condition and the JSON answer.
 
 use std::fmt;
 
@@ -27,17 +28,21 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// An admission policy of the hub is missing or differs, or does not know all audiences of the hub; the message says which.
+    /// An admission policy of the hub is missing or differs, or does not know all audiences of the
+    /// hub; the message says which.
     AdmissionPolicyIncomplete,
     /// An older target has the same audience.
     AudienceConflict,
-    /// The target's audience is one that the hub's own apiserver accepts: a token for it would open the hub.
+    /// The target's audience is one that the hub's own apiserver accepts: a token for it would open
+    /// the hub.
     AudienceIsHubs,
-    /// It could not be learnt whether the hub's apiserver accepts the audience, so nothing is minted for it.
+    /// It could not be learnt whether the hub's apiserver accepts the audience, so nothing is
+    /// minted for it.
     AudienceUnchecked,
     /// The audit record could not be written, so nothing was handed out.
     AuditUnavailable,
-    /// The admission policy that checks who writes a TargetAccess is missing or weakened, so no token is written to an object.
+    /// The admission policy that checks who writes a TargetAccess is missing or weakened, so no
+    /// token is written to an object.
     AuthorUnchecked,
     /// The caller's token is not for Keyferry's audience alone.
     CallerAudienceMismatch,
@@ -65,7 +70,8 @@ reasons! {
     ClockSkew,
     /// The configuration has an error.
     ConfigurationInvalid,
-    /// What a decision waits for took too long in all: a crowd in the caller's namespace, the hub, and a key that settles, one after the other.
+    /// What a decision waits for took too long in all: a crowd in the caller's namespace, the hub,
+    /// and a key that settles, one after the other.
     DecisionTimedOut,
     /// A delegated caller may not create tokens for the ServiceAccount by the hub's own RBAC.
     DelegationForbidden,
@@ -107,7 +113,8 @@ reasons! {
     KeyRevoked,
     /// The token's key was published too lately for every target to know it.
     KeySettling,
-    /// The admission policy that guards the labels of a selector is missing or weakened: whoever may edit a namespace may have it selected.
+    /// The admission policy that guards the labels of a selector is missing or weakened: whoever
+    /// may edit a namespace may have it selected.
     LabelsUnfenced,
     /// No replica has led for a minute, so nothing is delivered or withdrawn.
     LeaderMissing,
@@ -125,7 +132,8 @@ reasons! {
     NotExpressible,
     /// An object of that name is there and was not made for this access.
     ObjectNotOurs,
-    /// The admission policy that keeps a target's audience for its pairs is missing or weakened: others may mint for it.
+    /// The admission policy that keeps a target's audience for its pairs is missing or weakened:
+    /// others may mint for it.
     PairingUnfenced,
     /// The target refused a token of this access.
     ProbeRefused,
@@ -133,13 +141,15 @@ reasons! {
     ProbeUnanswered,
     /// A quota of the namespace leaves no room for the object.
     QuotaExceeded,
-    /// Callers that are not known yet send more requests from one address, or with tokens of one namespace, than it may.
+    /// Callers that are not known yet send more requests from one address, or with tokens of one
+    /// namespace, than it may.
     RateLimited,
     /// All is well.
     Ready,
     /// The request is malformed.
     RequestInvalid,
-    /// The hub could not carry out a TokenReview or a SubjectAccessReview, or its answer cannot be read.
+    /// The hub could not carry out a TokenReview or a SubjectAccessReview, or its answer cannot be
+    /// read.
     ReviewFailed,
     /// The hub refuses Keyferry a TokenReview or a SubjectAccessReview.
     ReviewForbidden,
@@ -149,11 +159,13 @@ reasons! {
     ServingCertificateInvalid,
     /// The object has a mistake that its schema cannot tell.
     SpecInvalid,
-    /// The TargetCluster is being deleted: nothing is minted for it, and what was delivered stays until it has expired.
+    /// The TargetCluster is being deleted: nothing is minted for it, and what was delivered stays
+    /// until it has expired.
     TargetDraining,
     /// The target accepts a token that none of its rules should let in.
     TargetNotFenced,
-    /// The caller's own ServiceAccount is paired with no such target: absent, forbidden and not allowed are one answer.
+    /// The caller's own ServiceAccount is paired with no such target: absent, forbidden and not
+    /// allowed are one answer.
     TargetNotGranted,
     /// The target cannot be used at the moment.
     TargetNotReady,
@@ -192,8 +204,15 @@ mod tests {
 
     #[test]
     fn codes_are_in_alphabetical_order() {
-        assert!(Reason::ALL.is_sorted_by_key(|reason| reason.as_str()), "sort the list: {:?}", Reason::ALL);
-        assert!(Reason::ALL.is_sorted(), "the order of the variants is the order of the codes");
+        assert!(
+            Reason::ALL.is_sorted_by_key(|reason| reason.as_str()),
+            "sort the list: {:?}",
+            Reason::ALL
+        );
+        assert!(
+            Reason::ALL.is_sorted(),
+            "the order of the variants is the order of the codes"
+        );
     }
 
     #[test]

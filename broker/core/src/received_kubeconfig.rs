@@ -1,6 +1,7 @@
 //! A kubeconfig that a server sent, read as if by an enemy: kubectl runs what stands in one.
 //!
-//! Only what [`crate::kubeconfig`] writes is let in, and what comes out is written anew from the fields.
+//! Only what [`crate::kubeconfig`] writes is let in, and what comes out is written anew from the
+//! fields.
 
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
@@ -16,7 +17,8 @@ pub const MAX_KUBECONFIG_BYTES: usize = 512 * 1024;
 /// Why a received kubeconfig is not used. Nothing of it is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReceivedError {
-    /// Larger than [`MAX_KUBECONFIG_BYTES`], or no YAML of the expected form: one cluster, one user, one context, no further members.
+    /// Larger than [`MAX_KUBECONFIG_BYTES`], or no YAML of the expected form: one cluster, one
+    /// user, one context, no further members.
     #[error("the server's kubeconfig is not of the form that Keyferry writes")]
     Form,
     /// It is for another access.
@@ -112,9 +114,19 @@ pub fn parse(text: &str, access: &AccessName) -> Result<ReceivedKubeconfig, Rece
         return Err(ReceivedError::Form);
     }
     let options = serde_saphyr::options! { budget: serde_saphyr::budget! { max_events: 200, max_aliases: 0, max_anchors: 0 } };
-    let document: Document = serde_saphyr::from_str_with_options(text, options).map_err(|_| ReceivedError::Form)?;
-    let Document { api_version, kind, clusters: [cluster], users: [user], contexts: [context], current_context } = document;
-    let joined = context.context.cluster == cluster.name && context.context.user == user.name && context.name == current_context;
+    let document: Document =
+        serde_saphyr::from_str_with_options(text, options).map_err(|_| ReceivedError::Form)?;
+    let Document {
+        api_version,
+        kind,
+        clusters: [cluster],
+        users: [user],
+        contexts: [context],
+        current_context,
+    } = document;
+    let joined = context.context.cluster == cluster.name
+        && context.context.user == user.name
+        && context.name == current_context;
     if api_version != "v1" || kind != "Config" || !joined {
         return Err(ReceivedError::Form);
     }
@@ -123,9 +135,23 @@ pub fn parse(text: &str, access: &AccessName) -> Result<ReceivedKubeconfig, Rece
         return Err(ReceivedError::OtherAccess);
     }
     UnverifiedJwt::parse(user.user.token.expose_secret()).map_err(|_| ReceivedError::Token)?;
-    let Cluster { server, certificate_authority_data, tls_server_name, proxy_url } = cluster.cluster;
-    let cluster = PublicCluster { name, server, certificate_authority_data, tls_server_name, proxy_url };
-    Ok(ReceivedKubeconfig { cluster: cluster.checked().map_err(|_| ReceivedError::Cluster)?, token: user.user.token })
+    let Cluster {
+        server,
+        certificate_authority_data,
+        tls_server_name,
+        proxy_url,
+    } = cluster.cluster;
+    let cluster = PublicCluster {
+        name,
+        server,
+        certificate_authority_data,
+        tls_server_name,
+        proxy_url,
+    };
+    Ok(ReceivedKubeconfig {
+        cluster: cluster.checked().map_err(|_| ReceivedError::Cluster)?,
+        token: user.user.token,
+    })
 }
 
 #[cfg(test)]
@@ -152,11 +178,16 @@ mod tests {
         let cluster = PublicCluster {
             name: ObjectName::new("prod").unwrap(),
             server: "https://prod.example.com:6443/path".to_owned(),
-            certificate_authority_data: Some(STANDARD.encode("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")),
+            certificate_authority_data: Some(
+                STANDARD.encode("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+            ),
             tls_server_name: Some("kubernetes".to_owned()),
             proxy_url: Some("socks5://proxy:1080".to_owned()),
         };
-        kubeconfig::with_token(&cluster, &access(), &token.into()).unwrap().expose_secret().to_owned()
+        kubeconfig::with_token(&cluster, &access(), &token.into())
+            .unwrap()
+            .expose_secret()
+            .to_owned()
     }
 
     #[test]
@@ -179,28 +210,51 @@ mod tests {
         ] {
             let mut hostile = text.clone();
             hostile.insert_str(user, &format!("{stanza}\n      "));
-            assert_eq!(read(&hostile, &access()).unwrap_err(), ReceivedError::Form, "{stanza}");
+            assert_eq!(
+                read(&hostile, &access()).unwrap_err(),
+                ReceivedError::Form,
+                "{stanza}"
+            );
         }
         let server = text.find("server:").unwrap();
-        for stanza in ["insecure-skip-tls-verify: true", "certificate-authority: /etc/shadow", "extensions: []"] {
+        for stanza in [
+            "insecure-skip-tls-verify: true",
+            "certificate-authority: /etc/shadow",
+            "extensions: []",
+        ] {
             let mut hostile = text.clone();
             hostile.insert_str(server, &format!("{stanza}\n      "));
-            assert_eq!(read(&hostile, &access()).unwrap_err(), ReceivedError::Form, "{stanza}");
+            assert_eq!(
+                read(&hostile, &access()).unwrap_err(),
+                ReceivedError::Form,
+                "{stanza}"
+            );
         }
     }
 
     #[test]
     fn another_access_another_address_or_no_token_is_refused() {
         let text = good();
-        assert_eq!(read(&text, &AccessName::parse("tenant-a/other").unwrap()).unwrap_err(), ReceivedError::OtherAccess);
+        assert_eq!(
+            read(&text, &AccessName::parse("tenant-a/other").unwrap()).unwrap_err(),
+            ReceivedError::OtherAccess
+        );
         for (from, to, error) in [
             ("https://prod", "http://prod", ReceivedError::Cluster),
-            ("https://prod", "https://user:word@prod", ReceivedError::Cluster),
+            (
+                "https://prod",
+                "https://user:word@prod",
+                ReceivedError::Cluster,
+            ),
             ("socks5://proxy", "file:///proxy", ReceivedError::Cluster),
             ("'Config'", "'List'", ReceivedError::Form),
         ] {
             assert!(text.contains(from), "{from}");
-            assert_eq!(read(&text.replace(from, to), &access()).unwrap_err(), error, "{from} -> {to}");
+            assert_eq!(
+                read(&text.replace(from, to), &access()).unwrap_err(),
+                error,
+                "{from} -> {to}"
+            );
         }
         let start = text.find("eyJ").unwrap();
         let end = start + text.get(start..).unwrap().find('\'').unwrap();

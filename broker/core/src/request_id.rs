@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A request's id: 16 hex digits, the same in the `X-Request-Id` header and in the audit record's `requestId`.
+/// A request's id: 16 hex digits, the same in the `X-Request-Id` header and in the audit record's
+/// `requestId`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestId([u8; 16]);
 
@@ -31,7 +32,11 @@ impl From<u64> for RequestId {
 }
 
 fn digit(value: u8) -> u8 {
-    if value < 10 { b'0' + value } else { b'a' + value - 10 }
+    if value < 10 {
+        b'0' + value
+    } else {
+        b'a' + value - 10
+    }
 }
 
 impl fmt::Display for RequestId {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::name::{NameError, Namespace, ObjectName};
 
-/// A ServiceAccount's place on the hub. Names can be used again by another object; see [`ServiceAccountIdentity`].
+/// A ServiceAccount's place on the hub. Names can be used again by another object; see
+/// [`ServiceAccountIdentity`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServiceAccount {
     /// Its namespace.
@@ -20,9 +21,14 @@ impl ServiceAccount {
     /// # Errors
     /// [`NameError::Grammar`] for anything else.
     pub fn from_username(username: &str) -> Result<ServiceAccount, NameError> {
-        let rest = username.strip_prefix("system:serviceaccount:").ok_or(NameError::Grammar)?;
+        let rest = username
+            .strip_prefix("system:serviceaccount:")
+            .ok_or(NameError::Grammar)?;
         let (namespace, name) = rest.split_once(':').ok_or(NameError::Grammar)?;
-        Ok(ServiceAccount { namespace: Namespace::new(namespace)?, name: ObjectName::new(name)? })
+        Ok(ServiceAccount {
+            namespace: Namespace::new(namespace)?,
+            name: ObjectName::new(name)?,
+        })
     }
 
     /// The username that Kubernetes gives it.
@@ -54,7 +60,8 @@ impl Uid {
     /// Checks and takes a UID.
     ///
     /// # Errors
-    /// [`NameError`] when it is empty, too long or holds control characters: an empty UID would equal another empty one.
+    /// [`NameError`] when it is empty, too long or holds control characters: an empty UID would
+    /// equal another empty one.
     pub fn new(text: impl AsRef<str>) -> Result<Uid, NameError> {
         let text = text.as_ref();
         if text.is_empty() {
@@ -63,7 +70,11 @@ impl Uid {
         if text.len() > 128 {
             return Err(NameError::TooLong(128));
         }
-        if text.bytes().all(|byte| byte.is_ascii_graphic()) { Ok(Uid(text.into())) } else { Err(NameError::Grammar) }
+        if text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            Ok(Uid(text.into()))
+        } else {
+            Err(NameError::Grammar)
+        }
     }
 
     /// The UID as text.
@@ -85,10 +96,19 @@ mod tests {
 
     #[test]
     fn a_username_reads_back_as_it_was_written() {
-        let account = ServiceAccount::from_username("system:serviceaccount:tenant-a:reconciler").unwrap();
-        assert_eq!(account.username(), "system:serviceaccount:tenant-a:reconciler");
-        for text in ["tenant-a:reconciler", "system:serviceaccount:tenant-a", "system:serviceaccount:a:b:c", "system:serviceaccount::b", ""]
-        {
+        let account =
+            ServiceAccount::from_username("system:serviceaccount:tenant-a:reconciler").unwrap();
+        assert_eq!(
+            account.username(),
+            "system:serviceaccount:tenant-a:reconciler"
+        );
+        for text in [
+            "tenant-a:reconciler",
+            "system:serviceaccount:tenant-a",
+            "system:serviceaccount:a:b:c",
+            "system:serviceaccount::b",
+            "",
+        ] {
             assert!(ServiceAccount::from_username(text).is_err(), "{text:?}");
         }
     }

@@ -1,4 +1,5 @@
-//! Whether a certificate can serve a listener: what its clients would refuse is found before they meet it.
+//! Whether a certificate can serve a listener: what its clients would refuse is found before they
+//! meet it.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -43,31 +44,51 @@ impl ServingCertificateError {
     /// What to do about it.
     pub fn fix(&self) -> String {
         match self {
-            Self::NotX509 => "put the certificate of the listener first, as PEM, and those of intermediate authorities after it".to_owned(),
+            Self::NotX509 => "put the certificate of the listener first, as PEM, and those of \
+                intermediate authorities after it"
+                .to_owned(),
             Self::Expired(_) => "renew it".to_owned(),
-            Self::NotYetValid(_) => "wait until then, or correct the clock of this machine or of the issuer".to_owned(),
-            Self::NoServerAuth => "have it issued with the extended key usage serverAuth (cert-manager: usages: [server auth])".to_owned(),
+            Self::NotYetValid(_) => "wait until then, or correct the clock of this machine or of \
+                the issuer"
+                .to_owned(),
+            Self::NoServerAuth => "have it issued with the extended key usage serverAuth \
+                (cert-manager: usages: [server auth])"
+                .to_owned(),
             Self::OtherHost { host, .. } => {
-                format!("have it issued with {host} as a subject alternative name, or correct publicURL; its common name does not count")
+                format!(
+                    "have it issued with {host} as a subject alternative name, or correct \
+                    publicURL; its common name does not count"
+                )
             }
         }
     }
 }
 
-/// Checks the certificate of a listener and gives its end. `host` is the one that clients ask for, where that is known.
+/// Checks the certificate of a listener and gives its end. `host` is the one that clients ask for,
+/// where that is known.
 ///
 /// # Errors
 /// [`ServingCertificateError`] says what a client would refuse.
-pub fn check(leaf: &[u8], host: Option<&str>, now: Timestamp) -> Result<Timestamp, ServingCertificateError> {
+pub fn check(
+    leaf: &[u8],
+    host: Option<&str>,
+    now: Timestamp,
+) -> Result<Timestamp, ServingCertificateError> {
     use ServingCertificateError as E;
     let (rest, certificate) = parse_x509_certificate(leaf).map_err(|_| E::NotX509)?;
     if !rest.is_empty() {
         return Err(E::NotX509);
     }
     let validity = certificate.validity();
-    // RFC 5280 section 4.1.2.5: 99991231235959Z means no end, and lies beyond what a `Timestamp` can hold.
-    let time = |seconds: i64| Timestamp::from_second(seconds.min(Timestamp::MAX.as_second())).map_err(|_| E::NotX509);
-    let (begin, end) = (time(validity.not_before.timestamp())?, time(validity.not_after.timestamp())?);
+    // RFC 5280 section 4.1.2.5: 99991231235959Z means no end, and lies beyond what a `Timestamp`
+    // can hold.
+    let time = |seconds: i64| {
+        Timestamp::from_second(seconds.min(Timestamp::MAX.as_second())).map_err(|_| E::NotX509)
+    };
+    let (begin, end) = (
+        time(validity.not_before.timestamp())?,
+        time(validity.not_after.timestamp())?,
+    );
     if now > end {
         return Err(E::Expired(end));
     }
@@ -87,11 +108,23 @@ pub fn check(leaf: &[u8], host: Option<&str>, now: Timestamp) -> Result<Timestam
     }
 }
 
-/// RFC 6125 section 6.4, as clients read it today: subject alternative names alone, a wildcard for the whole first label.
-fn check_host(certificate: &X509Certificate<'_>, host: &str) -> Result<(), ServingCertificateError> {
-    let names = certificate.subject_alternative_name().map_err(|_| ServingCertificateError::NotX509)?;
-    let names = names.map(|extension| extension.value.general_names.as_slice()).unwrap_or_default();
-    let address: Option<IpAddr> = host.trim_start_matches('[').trim_end_matches(']').parse().ok();
+/// RFC 6125 section 6.4, as clients read it today: subject alternative names alone, a wildcard for
+/// the whole first label.
+fn check_host(
+    certificate: &X509Certificate<'_>,
+    host: &str,
+) -> Result<(), ServingCertificateError> {
+    let names = certificate
+        .subject_alternative_name()
+        .map_err(|_| ServingCertificateError::NotX509)?;
+    let names = names
+        .map(|extension| extension.value.general_names.as_slice())
+        .unwrap_or_default();
+    let address: Option<IpAddr> = host
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse()
+        .ok();
     let fits = |name: &GeneralName<'_>| match (name, address) {
         (GeneralName::IPAddress(bytes), Some(address)) => octets(address) == *bytes,
         (GeneralName::DNSName(pattern), None) => names_host(pattern, host),
@@ -100,9 +133,20 @@ fn check_host(certificate: &X509Certificate<'_>, host: &str) -> Result<(), Servi
     if names.iter().any(fits) {
         return Ok(());
     }
-    let printed: Vec<String> = names.iter().filter_map(printed).take(PRINTED_NAMES).collect();
-    let names = if printed.is_empty() { "no host".to_owned() } else { printed.join(", ") };
-    Err(ServingCertificateError::OtherHost { host: host.to_owned(), names })
+    let printed: Vec<String> = names
+        .iter()
+        .filter_map(printed)
+        .take(PRINTED_NAMES)
+        .collect();
+    let names = if printed.is_empty() {
+        "no host".to_owned()
+    } else {
+        printed.join(", ")
+    };
+    Err(ServingCertificateError::OtherHost {
+        host: host.to_owned(),
+        names,
+    })
 }
 
 fn octets(address: IpAddr) -> Vec<u8> {
@@ -115,7 +159,9 @@ fn octets(address: IpAddr) -> Vec<u8> {
 fn names_host(pattern: &str, host: &str) -> bool {
     let host = host.trim_end_matches('.');
     match pattern.strip_prefix("*.") {
-        Some(parent) => host.split_once('.').is_some_and(|(label, rest)| !label.is_empty() && rest.eq_ignore_ascii_case(parent)),
+        Some(parent) => host
+            .split_once('.')
+            .is_some_and(|(label, rest)| !label.is_empty() && rest.eq_ignore_ascii_case(parent)),
         None => pattern.eq_ignore_ascii_case(host),
     }
 }
@@ -129,7 +175,18 @@ fn printed(name: &GeneralName<'_>) -> Option<String> {
         },
         _ => return None,
     };
-    Some(text.chars().take(253).map(|letter| if letter.is_ascii_graphic() { letter } else { '?' }).collect())
+    Some(
+        text.chars()
+            .take(253)
+            .map(|letter| {
+                if letter.is_ascii_graphic() {
+                    letter
+                } else {
+                    '?'
+                }
+            })
+            .collect(),
+    )
 }
 
 #[cfg(test)]
@@ -141,11 +198,21 @@ mod tests {
     use super::{ServingCertificateError, check};
 
     fn certificate(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Vec<u8> {
-        let mut params = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap();
+        let mut params = CertificateParams::new(
+            names
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect::<Vec<_>>(),
+        )
+        .unwrap();
         params.not_before = date_time_ymd(2026, 1, 1);
         params.not_after = date_time_ymd(2026, 2, 1);
         change(&mut params);
-        params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().to_vec()
+        params
+            .self_signed(&KeyPair::generate().unwrap())
+            .unwrap()
+            .der()
+            .to_vec()
     }
 
     fn at(text: &str) -> Timestamp {
@@ -158,25 +225,62 @@ mod tests {
 
     #[test]
     fn its_host_is_among_its_names() {
-        let leaf = certificate(&["keyferry.example.com", "*.apps.example.com", "192.0.2.1", "2001:db8::1"], |_| {});
+        let leaf = certificate(
+            &[
+                "keyferry.example.com",
+                "*.apps.example.com",
+                "192.0.2.1",
+                "2001:db8::1",
+            ],
+            |_| {},
+        );
         let end = Ok(at("2026-02-01T00:00:00Z"));
-        for host in ["keyferry.example.com", "KEYFERRY.example.com", "a.apps.example.com", "192.0.2.1", "[2001:db8::1]"] {
+        for host in [
+            "keyferry.example.com",
+            "KEYFERRY.example.com",
+            "a.apps.example.com",
+            "192.0.2.1",
+            "[2001:db8::1]",
+        ] {
             assert_eq!(check(&leaf, Some(host), now()), end, "{host}");
         }
         assert_eq!(check(&leaf, None, now()), end);
-        for host in ["example.com", "apps.example.com", "a.b.apps.example.com", ".apps.example.com", "192.0.2.2", "[2001:db8::2]"] {
+        for host in [
+            "example.com",
+            "apps.example.com",
+            "a.b.apps.example.com",
+            ".apps.example.com",
+            "192.0.2.2",
+            "[2001:db8::2]",
+        ] {
             let error = check(&leaf, Some(host), now()).unwrap_err();
-            assert!(matches!(error, ServingCertificateError::OtherHost { .. }), "{host}: {error}");
-            assert!(error.to_string().contains("keyferry.example.com, *.apps.example.com, 192.0.2.1, 2001:db8::1"), "{error}");
+            assert!(
+                matches!(error, ServingCertificateError::OtherHost { .. }),
+                "{host}: {error}"
+            );
+            assert!(
+                error
+                    .to_string()
+                    .contains("keyferry.example.com, *.apps.example.com, 192.0.2.1, 2001:db8::1"),
+                "{error}"
+            );
         }
     }
 
     #[test]
     fn a_common_name_is_no_host() {
-        let leaf = certificate(&[], |params| params.distinguished_name.push(rcgen::DnType::CommonName, "keyferry.example.com"));
+        let leaf = certificate(&[], |params| {
+            params
+                .distinguished_name
+                .push(rcgen::DnType::CommonName, "keyferry.example.com")
+        });
         let error = check(&leaf, Some("keyferry.example.com"), now()).unwrap_err();
         assert!(error.to_string().ends_with("but for no host"), "{error}");
-        assert!(error.fix().contains("common name does not count"), "{}", error.fix());
+        assert!(
+            error.fix().contains("common name does not count"),
+            "{}",
+            error.fix()
+        );
     }
 
     #[test]
@@ -185,26 +289,51 @@ mod tests {
         let (begin, end) = (at("2026-01-01T00:00:00Z"), at("2026-02-01T00:00:00Z"));
         let second = SignedDuration::from_secs(1);
         assert_eq!(check(&leaf, None, end), Ok(end));
-        assert_eq!(check(&leaf, None, end + second), Err(ServingCertificateError::Expired(end)));
-        assert_eq!(check(&leaf, None, begin - SignedDuration::from_secs(300)), Ok(end), "clocks differ a little");
-        assert_eq!(check(&leaf, None, begin - SignedDuration::from_secs(301)), Err(ServingCertificateError::NotYetValid(begin)));
+        assert_eq!(
+            check(&leaf, None, end + second),
+            Err(ServingCertificateError::Expired(end))
+        );
+        assert_eq!(
+            check(&leaf, None, begin - SignedDuration::from_secs(300)),
+            Ok(end),
+            "clocks differ a little"
+        );
+        assert_eq!(
+            check(&leaf, None, begin - SignedDuration::from_secs(301)),
+            Err(ServingCertificateError::NotYetValid(begin))
+        );
     }
 
     #[test]
     fn its_usage_is_a_servers() {
-        let with = |usages: &[ExtendedKeyUsagePurpose]| certificate(&["a"], |params| params.extended_key_usages = usages.to_vec());
+        let with = |usages: &[ExtendedKeyUsagePurpose]| {
+            certificate(&["a"], |params| {
+                params.extended_key_usages = usages.to_vec()
+            })
+        };
         use ExtendedKeyUsagePurpose::{Any, ClientAuth, ServerAuth};
         for usages in [&[ServerAuth][..], &[ClientAuth, ServerAuth], &[Any], &[]] {
             assert!(check(&with(usages), None, now()).is_ok(), "{usages:?}");
         }
-        assert_eq!(check(&with(&[ClientAuth]), None, now()), Err(ServingCertificateError::NoServerAuth));
+        assert_eq!(
+            check(&with(&[ClientAuth]), None, now()),
+            Err(ServingCertificateError::NoServerAuth)
+        );
     }
 
     #[test]
     fn what_is_no_certificate_is_said_to_be_none() {
         let leaf = certificate(&["a"], |_| {});
-        for bytes in [&b""[..], b"junk", &leaf[..leaf.len() - 1], &[leaf.clone(), vec![0]].concat()] {
-            assert_eq!(check(bytes, None, now()), Err(ServingCertificateError::NotX509));
+        for bytes in [
+            &b""[..],
+            b"junk",
+            &leaf[..leaf.len() - 1],
+            &[leaf.clone(), vec![0]].concat(),
+        ] {
+            assert_eq!(
+                check(bytes, None, now()),
+                Err(ServingCertificateError::NotX509)
+            );
         }
     }
 }

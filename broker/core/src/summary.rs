@@ -1,7 +1,8 @@
-//! The STATUS of an object in one short line, as `kubectl get` shows it. The conditions hold the whole text.
+//! The STATUS of an object in one short line, as `kubectl get` shows it. The conditions hold the
+//! whole text.
 //!
-//! Each line is chosen by reason codes alone. Text of the hub, of a target or of a tenant never gets into it, so it is short and holds
-//! nothing secret whatever they say.
+//! Each line is chosen by reason codes alone. Text of the hub, of a target or of a tenant never
+//! gets into it, so it is short and holds nothing secret whatever they say.
 
 use jiff::Timestamp;
 
@@ -16,7 +17,8 @@ pub fn of_access(ready: &Finding, authenticates: Option<&Finding>) -> String {
     if !ready.holds() {
         return hindrance(ready.reason);
     }
-    // Ready speaks of Keyferry's own work. Who reads one line only must not take it for the target's word.
+    // Ready speaks of Keyferry's own work. Who reads one line only must not take it for the
+    // target's word.
     match authenticates.map(|finding| finding.status) {
         Some(Truth::False) => "delivered, but the target refuses the token (401)".to_owned(),
         Some(Truth::Unknown) => "delivered, but the target does not answer".to_owned(),
@@ -26,7 +28,10 @@ pub fn of_access(ready: &Finding, authenticates: Option<&Finding>) -> String {
 
 /// The line of a deleted TargetAccess that drains.
 pub fn of_draining_access(until: Timestamp) -> String {
-    format!("deleted; stays until {}; deletionPolicy: Immediate ends it", seconds(until))
+    format!(
+        "deleted; stays until {}; deletionPolicy: Immediate ends it",
+        seconds(until)
+    )
 }
 
 /// The line of a TargetCluster by its `Ready` and its further conditions that hold.
@@ -34,21 +39,49 @@ pub fn of_target(ready: &Finding, further: &[(&str, &Finding)]) -> String {
     if !ready.holds() {
         return hindrance(ready.reason);
     }
-    let holds = |reason: Reason| further.iter().any(|(_, finding)| finding.holds() && finding.reason == reason);
+    let holds = |reason: Reason| {
+        further
+            .iter()
+            .any(|(_, finding)| finding.holds() && finding.reason == reason)
+    };
     let warnings = [
-        (Reason::TargetNotFenced, "ready, but the target lets in users that none of its rules names"),
-        (Reason::PairingUnfenced, "ready, but others can mint for its audience: see PairingUnfenced"),
-        (Reason::LabelsUnfenced, "ready, but others can set the labels of allow[]: see LabelsUnfenced"),
-        (Reason::AdmissionPolicyIncomplete, "ready; admission policies differ: see AdmissionPolicyIncomplete"),
-        (Reason::ClientCertificateIgnored, "ready; the client certificate beside its CA is ignored"),
+        (
+            Reason::TargetNotFenced,
+            "ready, but the target lets in users that none of its rules names",
+        ),
+        (
+            Reason::PairingUnfenced,
+            "ready, but others can mint for its audience: see PairingUnfenced",
+        ),
+        (
+            Reason::LabelsUnfenced,
+            "ready, but others can set the labels of allow[]: see LabelsUnfenced",
+        ),
+        (
+            Reason::AdmissionPolicyIncomplete,
+            "ready; admission policies differ: see AdmissionPolicyIncomplete",
+        ),
+        (
+            Reason::ClientCertificateIgnored,
+            "ready; the client certificate beside its CA is ignored",
+        ),
     ];
-    let warning = warnings.iter().find(|(reason, _)| holds(*reason)).map(|(_, line)| *line);
-    warning.unwrap_or("ready; callers in allow[] can use it").to_owned()
+    let warning = warnings
+        .iter()
+        .find(|(reason, _)| holds(*reason))
+        .map(|(_, line)| *line);
+    warning
+        .unwrap_or("ready; callers in allow[] can use it")
+        .to_owned()
 }
 
 /// The line of a deleted TargetCluster that this many accesses still use.
 pub fn of_draining_target(users: usize) -> String {
-    let users = if users == 1 { "1 access still uses it".to_owned() } else { format!("{users} accesses still use it") };
+    let users = if users == 1 {
+        "1 access still uses it".to_owned()
+    } else {
+        format!("{users} accesses still use it")
+    };
     format!("deleted; {users}; deletionPolicy: Immediate ends it")
 }
 
@@ -57,35 +90,59 @@ fn hindrance(reason: Reason) -> String {
     let line = match reason {
         Reason::AudienceConflict => "another TargetCluster has this audience; nothing is minted",
         Reason::AudienceIsHubs => "the hub itself accepts this audience; nothing is minted",
-        Reason::AudienceUnchecked => "waiting: whether the hub itself accepts this audience is not known",
+        Reason::AudienceUnchecked => {
+            "waiting: whether the hub itself accepts this audience is not known"
+        }
         Reason::AuditUnavailable => "not delivered: the audit log could not be written",
         Reason::AuthorUnchecked => "no token written: apply the admission policy keyferry-author",
-        Reason::CertificateAuthorityInvalid => "the target's CA certificates are missing or invalid",
+        Reason::CertificateAuthorityInvalid => {
+            "the target's CA certificates are missing or invalid"
+        }
         Reason::ClockSkew => "the clocks of the hub and of Keyferry differ too much",
         Reason::DeliveryDraining => "deleted; its objects stay until their tokens expire",
         Reason::DeliveryFailed => "the hub did not take a change of an object: see Delivered",
-        Reason::DeliveryForbidden => "Keyferry may not write here: bind keyferry-minter in this namespace",
-        Reason::HubDiscoveryForbidden | Reason::HubDiscoveryInvalid => "the hub's keys cannot be read",
+        Reason::DeliveryForbidden => {
+            "Keyferry may not write here: bind keyferry-minter in this namespace"
+        }
+        Reason::HubDiscoveryForbidden | Reason::HubDiscoveryInvalid => {
+            "the hub's keys cannot be read"
+        }
         Reason::HubUnreachable => "the hub's API does not answer; trying again",
-        Reason::IssuerCollision => "the target has the hub's issuer as its own and refuses its tokens",
-        Reason::IssuerKeysForbidden => "Keyferry may not read or write the keys of the target's issuer",
+        Reason::IssuerCollision => {
+            "the target has the hub's issuer as its own and refuses its tokens"
+        }
+        Reason::IssuerKeysForbidden => {
+            "Keyferry may not read or write the keys of the target's issuer"
+        }
         Reason::IssuerKeysInvalid => "the keys of the target's issuer cannot be used",
         Reason::IssuerKeysSettling => "waiting until the target can know the keys of its issuer",
-        Reason::KeyNotPublished | Reason::KeySettling => "waiting until every target can know the signing key",
+        Reason::KeyNotPublished | Reason::KeySettling => {
+            "waiting until every target can know the signing key"
+        }
         Reason::KeyRevoked => "the key of its token was revoked, and the hub still signs with it",
         Reason::MintFailed => "the hub could not mint a token; trying again",
-        Reason::MintForbidden => "Keyferry may not mint here: bind keyferry-minter in this namespace",
+        Reason::MintForbidden => {
+            "Keyferry may not mint here: bind keyferry-minter in this namespace"
+        }
         Reason::MintMismatch => "the hub minted another token than was asked for",
         Reason::NamespaceTerminating => "the namespace is being deleted",
-        Reason::NotExpressible => "a delivery type cannot carry a field of the target: see Delivered",
+        Reason::NotExpressible => {
+            "a delivery type cannot carry a field of the target: see Delivered"
+        }
         Reason::ObjectNotOurs => "an object of that name is there and is not Keyferry's",
         Reason::ProbeRefused => "not delivered: the target refuses the token (401)",
         Reason::ProbeUnanswered => "not delivered: the target does not answer",
         Reason::QuotaExceeded => "a quota of the namespace leaves no room for an object",
-        Reason::ServiceAccountChanged => "the ServiceAccount was deleted or made anew; trying again",
+        Reason::ServiceAccountChanged => {
+            "the ServiceAccount was deleted or made anew; trying again"
+        }
         Reason::SpecInvalid => "spec has a mistake: see the condition Ready",
-        Reason::TargetDraining => "its TargetCluster is being deleted; objects stay until they expire",
-        Reason::TargetNotGranted => "no TargetCluster grants this to the access and its ServiceAccount",
+        Reason::TargetDraining => {
+            "its TargetCluster is being deleted; objects stay until they expire"
+        }
+        Reason::TargetNotGranted => {
+            "no TargetCluster grants this to the access and its ServiceAccount"
+        }
         Reason::TargetNotReady => "the target cannot be used yet: see the condition Ready",
         Reason::TargetSuspended => "suspended: nothing is minted or refreshed",
         Reason::TenantLimitReached => "the namespace holds as many tokens as one may",
@@ -106,8 +163,15 @@ mod tests {
     const TOKEN: &str = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeXN0ZW0ifQ.c2lnbmF0dXJl";
 
     fn assert_short(line: &str, of: &str) {
-        assert!((1..=MAX).contains(&line.chars().count()), "{of}: {} characters: {line}", line.chars().count());
-        assert!(line.is_ascii() && !line.chars().any(|character| character.is_ascii_control()), "{of}: {line:?}");
+        assert!(
+            (1..=MAX).contains(&line.chars().count()),
+            "{of}: {} characters: {line}",
+            line.chars().count()
+        );
+        assert!(
+            line.is_ascii() && !line.chars().any(|character| character.is_ascii_control()),
+            "{of}: {line:?}"
+        );
         assert!(!line.contains("eyJ"), "{of}: {line}");
     }
 
@@ -137,27 +201,61 @@ mod tests {
 
     #[test]
     fn every_hindrance_of_an_object_has_a_line_of_its_own() {
-        // Callers, configuration files and records of keys have no object whose STATUS would report them.
-        let of_objects = ["Audience", "Audit", "Author", "Certificate", "Delivery", "Issuer", "Object", "Probe", "Quota", "Target"];
-        let concerns = |reason: &&Reason| of_objects.iter().any(|prefix| reason.as_str().starts_with(prefix));
-        let hindering = Reason::ALL.iter().filter(|reason| **reason != Reason::TargetNotFenced);
+        // Callers, configuration files and records of keys have no object whose STATUS would report
+        // them.
+        let of_objects = [
+            "Audience",
+            "Audit",
+            "Author",
+            "Certificate",
+            "Delivery",
+            "Issuer",
+            "Object",
+            "Probe",
+            "Quota",
+            "Target",
+        ];
+        let concerns = |reason: &&Reason| {
+            of_objects
+                .iter()
+                .any(|prefix| reason.as_str().starts_with(prefix))
+        };
+        let hindering = Reason::ALL
+            .iter()
+            .filter(|reason| **reason != Reason::TargetNotFenced);
         for reason in hindering.filter(concerns) {
             let line = of_access(&Finding::not(*reason, ""), None);
-            assert!(!line.starts_with(reason.as_str()), "{reason} needs a line of its own");
+            assert!(
+                !line.starts_with(reason.as_str()),
+                "{reason} needs a line of its own"
+            );
         }
     }
 
     #[test]
     fn ready_is_not_taken_for_the_targets_word() {
         let well = Finding::well("authorised and delivered");
-        let refused = Finding::not(Reason::ProbeRefused, "the target answered 401 to a token of this access");
+        let refused = Finding::not(
+            Reason::ProbeRefused,
+            "the target answered 401 to a token of this access",
+        );
         let silent = Finding::unknown(Reason::ProbeUnanswered, "connection refused");
-        assert_eq!(of_access(&well, Some(&refused)), "delivered, but the target refuses the token (401)");
-        assert_eq!(of_access(&well, Some(&silent)), "delivered, but the target does not answer");
+        assert_eq!(
+            of_access(&well, Some(&refused)),
+            "delivered, but the target refuses the token (401)"
+        );
+        assert_eq!(
+            of_access(&well, Some(&silent)),
+            "delivered, but the target does not answer"
+        );
         assert_eq!(of_access(&well, Some(&well)), "authorised and delivered");
         assert_eq!(of_access(&well, None), "authorised and delivered");
         let revoked = Finding::not(Reason::TargetNotGranted, "");
-        assert_eq!(of_access(&revoked, Some(&refused)), of_access(&revoked, None), "what stands in the way comes first");
+        assert_eq!(
+            of_access(&revoked, Some(&refused)),
+            of_access(&revoked, None),
+            "what stands in the way comes first"
+        );
     }
 
     #[test]
@@ -165,9 +263,20 @@ mod tests {
         let well = Finding::well("");
         let open = Finding::so(Reason::TargetNotFenced, "");
         let ignored = Finding::so(Reason::ClientCertificateIgnored, "");
-        let line = of_target(&well, &[("ClientCertificateIgnored", &ignored), ("TargetNotFenced", &open)]);
+        let line = of_target(
+            &well,
+            &[
+                ("ClientCertificateIgnored", &ignored),
+                ("TargetNotFenced", &open),
+            ],
+        );
         assert!(line.contains("lets in"), "{line}");
-        assert!(of_target(&well, &[("ClientCertificateIgnored", &ignored)]).contains("certificate"));
-        assert_eq!(of_target(&well, &[]), "ready; callers in allow[] can use it");
+        assert!(
+            of_target(&well, &[("ClientCertificateIgnored", &ignored)]).contains("certificate")
+        );
+        assert_eq!(
+            of_target(&well, &[]),
+            "ready; callers in allow[] can use it"
+        );
     }
 }

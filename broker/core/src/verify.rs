@@ -1,7 +1,8 @@
 //! Whether a token is what it says: its signature, then its claims.
 //!
-//! The cryptography is jsonwebtoken's, except for ES512, which it does not know. What the library is lenient about (header, encoding,
-//! claims, which key may do what) was decided in [`crate::jwt`], [`crate::jwks`] and [`crate::claims`] before it is called.
+//! The cryptography is jsonwebtoken's, except for ES512, which it does not know. What the library
+//! is lenient about (header, encoding, claims, which key may do what) was decided in
+//! [`crate::jwt`], [`crate::jwks`] and [`crate::claims`] before it is called.
 
 use aws_lc_rs::signature::{ECDSA_P521_SHA512_FIXED, UnparsedPublicKey};
 use jiff::{SignedDuration, Timestamp};
@@ -19,7 +20,8 @@ pub const CLOCK_LEEWAY: SignedDuration = SignedDuration::from_secs(30);
 /// Why a signature is not believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyError {
-    /// The header names no key. Kubernetes always names one, and trying them all is how a wrong one gets used.
+    /// The header names no key. Kubernetes always names one, and trying them all is how a wrong one
+    /// gets used.
     #[error("token names no kid")]
     NoKid,
     /// No key of the set has that `kid`.
@@ -75,7 +77,8 @@ impl<'t> VerifiedSignature<'t> {
         self.kid
     }
 
-    /// The token's claims, now known to be the signer's. Whether they hold for us is [`check_claims`]'s question.
+    /// The token's claims, now known to be the signer's. Whether they hold for us is
+    /// [`check_claims`]'s question.
     ///
     /// # Errors
     /// [`ClaimsFormError`] where it is no bound ServiceAccount token.
@@ -101,24 +104,38 @@ pub struct Expected<'a> {
 ///
 /// # Errors
 /// [`VerifyError`] says why the signature is not believed.
-pub fn verify<'t>(jwt: &'t UnverifiedJwt, keys: &PublicKeySet) -> Result<VerifiedSignature<'t>, VerifyError> {
+pub fn verify<'t>(
+    jwt: &'t UnverifiedJwt,
+    keys: &PublicKeySet,
+) -> Result<VerifiedSignature<'t>, VerifyError> {
     let kid = jwt.kid().ok_or(VerifyError::NoKid)?;
     let key = keys.get(kid).ok_or(VerifyError::UnknownKid)?;
     if key.algorithm() != jwt.algorithm() {
         return Err(VerifyError::AlgorithmMismatch);
     }
-    if signature_holds(jwt, key) { Ok(VerifiedSignature { jwt, kid }) } else { Err(VerifyError::BadSignature) }
+    if signature_holds(jwt, key) {
+        Ok(VerifiedSignature { jwt, kid })
+    } else {
+        Err(VerifyError::BadSignature)
+    }
 }
 
 /// Checks that claims hold here and now. `exp` gets no leeway: the target gives none either.
 ///
 /// # Errors
 /// [`ClaimsError`] names the first claim that does not hold.
-pub fn check_claims(claims: &ServiceAccountClaims, expected: &Expected<'_>) -> Result<(), ClaimsError> {
+pub fn check_claims(
+    claims: &ServiceAccountClaims,
+    expected: &Expected<'_>,
+) -> Result<(), ClaimsError> {
     if claims.issuer != expected.issuer.as_str() {
         return Err(ClaimsError::WrongIssuer);
     }
-    if !claims.audiences.iter().any(|audience| audience == expected.audience.as_str()) {
+    if !claims
+        .audiences
+        .iter()
+        .any(|audience| audience == expected.audience.as_str())
+    {
         return Err(ClaimsError::WrongAudience);
     }
     if claims.audiences.len() != 1 {
@@ -130,7 +147,10 @@ pub fn check_claims(claims: &ServiceAccountClaims, expected: &Expected<'_>) -> R
     if expected.now >= claims.expires_at {
         return Err(ClaimsError::Expired);
     }
-    if claims.not_before.is_some_and(|time| is_ahead(time, expected.now)) {
+    if claims
+        .not_before
+        .is_some_and(|time| is_ahead(time, expected.now))
+    {
         return Err(ClaimsError::NotYetValid);
     }
     if is_ahead(claims.issued_at, expected.now) {
@@ -153,11 +173,25 @@ fn signature_holds(jwt: &UnverifiedJwt, key: &PublicKey) -> bool {
             let key = UnparsedPublicKey::new(&ECDSA_P521_SHA512_FIXED, KeyMaterial::point(x, y));
             return key.verify(jwt.signing_input(), jwt.signature()).is_ok();
         }
-        (algorithm, KeyMaterial::Rsa { n }) => (algorithm, DecodingKey::from_rsa_raw_components(n, &crate::jwks::rsa::F4)),
-        (algorithm, KeyMaterial::Ec { x, y, .. }) => (algorithm, DecodingKey::from_ec_der(&KeyMaterial::point(x, y))),
+        (algorithm, KeyMaterial::Rsa { n }) => (
+            algorithm,
+            DecodingKey::from_rsa_raw_components(n, &crate::jwks::rsa::F4),
+        ),
+        (algorithm, KeyMaterial::Ec { x, y, .. }) => (
+            algorithm,
+            DecodingKey::from_ec_der(&KeyMaterial::point(x, y)),
+        ),
     };
-    let Some(algorithm) = library_algorithm(algorithm) else { return false };
-    jsonwebtoken::crypto::verify(jwt.encoded_signature(), jwt.signing_input(), &decoding_key, algorithm).unwrap_or(false)
+    let Some(algorithm) = library_algorithm(algorithm) else {
+        return false;
+    };
+    jsonwebtoken::crypto::verify(
+        jwt.encoded_signature(),
+        jwt.signing_input(),
+        &decoding_key,
+        algorithm,
+    )
+    .unwrap_or(false)
 }
 
 fn library_algorithm(algorithm: SigningAlgorithm) -> Option<Algorithm> {

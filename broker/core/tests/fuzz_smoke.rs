@@ -1,4 +1,5 @@
-//! A bounded run of the fuzz targets' properties: every seed, and mutations of every seed. `cargo fuzz` runs the same ones without end.
+//! A bounded run of the fuzz targets' properties: every seed, and mutations of every seed. `cargo
+//! fuzz` runs the same ones without end.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::Path;
@@ -31,9 +32,13 @@ fn ca_bundle() {
 
 #[test]
 fn the_seeds_that_are_good_are_accepted() {
-    use keyferry_core::{ca_bundle::CaBundle, discovery::ProviderMetadata, jwt::UnverifiedJwt, verify};
+    use keyferry_core::{
+        ca_bundle::CaBundle, discovery::ProviderMetadata, jwt::UnverifiedJwt, verify,
+    };
 
-    let (keys, rejected) = keyferry_core::jwks::PublicKeySet::from_upstream(properties::KEYS, Default::default()).unwrap();
+    let (keys, rejected) =
+        keyferry_core::jwks::PublicKeySet::from_upstream(properties::KEYS, Default::default())
+            .unwrap();
     assert!(rejected.is_empty());
     let token = include_str!("../fuzz/corpus/jwt/plain").trim_end();
     let jwt = UnverifiedJwt::parse(token).unwrap();
@@ -41,8 +46,15 @@ fn the_seeds_that_are_good_are_accepted() {
     assert!(claims.expires_at > properties::now());
     let document = include_bytes!("../fuzz/corpus/discovery/plain.json");
     assert!(ProviderMetadata::from_upstream(document, properties::ISSUER).is_ok());
-    let bundle = CaBundle::from_pem(include_bytes!("../fuzz/corpus/ca_bundle/two_and_a_key.pem"), properties::now()).unwrap();
-    assert_eq!((bundle.certificates().len(), bundle.ignored_blocks()), (2, 1));
+    let bundle = CaBundle::from_pem(
+        include_bytes!("../fuzz/corpus/ca_bundle/two_and_a_key.pem"),
+        properties::now(),
+    )
+    .unwrap();
+    assert_eq!(
+        (bundle.certificates().len(), bundle.ignored_blocks()),
+        (2, 1)
+    );
 }
 
 /// Runs a property on every seed of a target, then on seeds with bytes replaced, cut out or joined.
@@ -51,9 +63,20 @@ fn run(target: &str, property: fn(&[u8]), cases: u32) {
     for seed in &seeds {
         property(seed);
     }
-    let edit = (any::<prop::sample::Index>(), any::<prop::sample::Index>(), prop::collection::vec(any::<u8>(), 0..3));
-    let input = (prop::sample::select(seeds), prop::collection::vec(edit, 0..4));
-    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+    let edit = (
+        any::<prop::sample::Index>(),
+        any::<prop::sample::Index>(),
+        prop::collection::vec(any::<u8>(), 0..3),
+    );
+    let input = (
+        prop::sample::select(seeds),
+        prop::collection::vec(edit, 0..4),
+    );
+    let mut runner = TestRunner::new(Config {
+        cases,
+        failure_persistence: None,
+        ..Config::default()
+    });
     let outcome = runner.run(&input, |(mut data, edits)| {
         for (start, length, bytes) in edits {
             let start = start.index(data.len() + 1);
@@ -67,9 +90,18 @@ fn run(target: &str, property: fn(&[u8]), cases: u32) {
 }
 
 fn seeds(target: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
-    let mut paths: Vec<_> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fuzz/corpus")
+        .join(target);
+    let mut paths: Vec<_> = folder
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     paths.sort();
     assert!(paths.len() >= 3, "{target} has too few seeds");
-    paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
+    paths
+        .iter()
+        .map(|path| std::fs::read(path).unwrap())
+        .collect()
 }

@@ -5,7 +5,8 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A file that is opened again when another one, or none, stands under its name: a rotated log must not swallow records.
+/// A file that is opened again when another one, or none, stands under its name: a rotated log must
+/// not swallow records.
 pub(super) struct LogFile {
     path: PathBuf,
     file: File,
@@ -15,12 +16,18 @@ impl LogFile {
     pub(super) fn open(path: &Path) -> std::io::Result<LogFile> {
         let mut options = OpenOptions::new();
         options.create(true).append(true).mode(0o600);
-        Ok(LogFile { path: path.to_owned(), file: options.open(path)? })
+        Ok(LogFile {
+            path: path.to_owned(),
+            file: options.open(path)?,
+        })
     }
 
     fn is_in_place(&self) -> bool {
         let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
-        let (here, there) = (self.file.metadata().map(identity), std::fs::metadata(&self.path).map(identity));
+        let (here, there) = (
+            self.file.metadata().map(identity),
+            std::fs::metadata(&self.path).map(identity),
+        );
         matches!((here, there), (Ok(here), Ok(there)) if here == there)
     }
 }

@@ -1,4 +1,5 @@
-//! `keyferry token` and `keyferry kubeconfig`: through a server, or directly by a configuration file.
+//! `keyferry token` and `keyferry kubeconfig`: through a server, or directly by a configuration
+//! file.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -25,7 +26,8 @@ pub(super) struct AccessArgs {
     named: NamedArgs,
     #[command(flatten)]
     server: ServerArgs,
-    /// Keyferry's configuration file: work without a server, by this file and your own rights on the hub.
+    /// Keyferry's configuration file: work without a server, by this file and your own rights on
+    /// the hub.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -33,7 +35,8 @@ pub(super) struct AccessArgs {
 /// Which access, where the client may name it instead.
 #[derive(Args)]
 pub(super) struct MaybeNamedArgs {
-    /// The TargetAccess, as NAME with -n, or as NAMESPACE/NAME [default: clusterName of the cluster's exec extension].
+    /// The TargetAccess, as NAME with -n, or as NAMESPACE/NAME [default: clusterName of the
+    /// cluster's exec extension].
     access: Option<String>,
     /// Namespace on the hub: of the access.
     #[arg(short, long, env = "KEYFERRY_NAMESPACE")]
@@ -62,13 +65,15 @@ pub(super) struct ServerArgs {
     /// The caller's own token, for the Keyferry server.
     #[arg(long, env = "KEYFERRY_TOKEN_FILE", value_name = "FILE", help_heading = SERVER)]
     pub(super) token_file: Option<PathBuf>,
-    /// A ServiceAccount of the hub: mint the caller's token for it, in the access's namespace, through a hub kubeconfig.
+    /// A ServiceAccount of the hub: mint the caller's token for it, in the access's namespace,
+    /// through a hub kubeconfig.
     #[arg(long, env = "KEYFERRY_SERVICE_ACCOUNT", value_name = "NAME", help_heading = SERVER)]
     pub(super) service_account: Option<String>,
     /// The audience of the caller's token: callerAudience of the server [default: keyferry.dev].
     #[arg(long, env = "KEYFERRY_CALLER_AUDIENCE", value_name = "TEXT", help_heading = SERVER)]
     pub(super) caller_audience: Option<String>,
-    /// Your own file with the server, its CA and your token's file [default: $XDG_CONFIG_HOME/keyferry/client.yaml].
+    /// Your own file with the server, its CA and your token's file [default:
+    /// $XDG_CONFIG_HOME/keyferry/client.yaml].
     #[arg(long, env = "KEYFERRY_CLIENT_CONFIG", value_name = "FILE", help_heading = SERVER)]
     pub(super) client_config: Option<PathBuf>,
     #[command(flatten)]
@@ -121,22 +126,34 @@ impl AccessArgs {
     pub(super) fn through_server(&self) -> Result<(AccessName, &ServerArgs), UsageError> {
         if self.config.is_some() {
             let hint = "the exec plugin asks a server; give --server URL";
-            return Err(UsageError { problem: "--config and --exec are both given".to_owned(), hint });
+            return Err(UsageError {
+                problem: "--config and --exec are both given".to_owned(),
+                hint,
+            });
         }
         Ok((self.named.name()?, &self.server))
     }
 }
 
-/// The way to one access: a configuration file, else a server by the flags or by the user's own file.
-pub(super) fn source(access: AccessName, server: &ServerArgs, config: Option<&PathBuf>) -> Result<Source, UsageError> {
+/// The way to one access: a configuration file, else a server by the flags or by the user's own
+/// file.
+pub(super) fn source(
+    access: AccessName,
+    server: &ServerArgs,
+    config: Option<&PathBuf>,
+) -> Result<Source, UsageError> {
     let way = match config {
         Some(_) if by_flag(server.server.as_deref().map(OsStr::new), "KEYFERRY_SERVER") => {
             return Err(UsageError {
                 problem: "both --server and --config are given".to_owned(),
-                hint: "keep --server to ask a server, or --config to mint with your own rights on the hub",
+                hint: "keep --server to ask a server, or --config to mint with your own rights on \
+                    the hub",
             });
         }
-        Some(config) => Way::Direct(Direct { config: config.clone(), hub: server.hub.access() }),
+        Some(config) => Way::Direct(Direct {
+            config: config.clone(),
+            hub: server.hub.access(),
+        }),
         None => {
             let reach = server.reach(Beside::Flags)?.ok_or_else(|| UsageError {
                 problem: "no server and no configuration file is named".to_owned(),
@@ -151,15 +168,34 @@ pub(super) fn source(access: AccessName, server: &ServerArgs, config: Option<&Pa
 impl ServerArgs {
     /// The server that the flags name, and the caller's token for it.
     pub(super) fn calls(&self) -> Result<Option<(ServerAddress, CallerTokenSource)>, UsageError> {
-        let Some(url) = self.server.clone() else { return Ok(None) };
-        let address = ServerAddress { url, certificate_authority: self.certificate_authority.clone() };
-        let wrong = |what: &str, error: String| UsageError { problem: format!("{what} {error}"), hint: "see keyferry token --help" };
+        let Some(url) = self.server.clone() else {
+            return Ok(None);
+        };
+        let address = ServerAddress {
+            url,
+            certificate_authority: self.certificate_authority.clone(),
+        };
+        let wrong = |what: &str, error: String| UsageError {
+            problem: format!("{what} {error}"),
+            hint: "see keyferry token --help",
+        };
         let audience = self.caller_audience.as_deref().unwrap_or(CALLER_AUDIENCE);
-        let audience = Audience::new(audience).map_err(|error| wrong("--caller-audience", error.to_string()))?;
-        let service_account = self.service_account.as_deref().map(ObjectName::new).transpose();
-        let service_account = service_account.map_err(|error| wrong("--service-account", error.to_string()))?;
+        let audience = Audience::new(audience)
+            .map_err(|error| wrong("--caller-audience", error.to_string()))?;
+        let service_account = self
+            .service_account
+            .as_deref()
+            .map(ObjectName::new)
+            .transpose();
+        let service_account =
+            service_account.map_err(|error| wrong("--service-account", error.to_string()))?;
         let hub = self.hub.access();
-        let caller = CallerTokenSource { token_file: self.token_file.clone(), service_account, audience: Some(audience), hub };
+        let caller = CallerTokenSource {
+            token_file: self.token_file.clone(),
+            service_account,
+            audience: Some(audience),
+            hub,
+        };
         Ok(Some((address, caller)))
     }
 }
@@ -167,7 +203,10 @@ impl ServerArgs {
 impl MaybeNamedArgs {
     /// The access, if the arguments name one.
     pub(super) fn name(&self) -> Result<Option<AccessName>, UsageError> {
-        self.access.as_deref().map(|access| access_name(access, self.namespace.as_deref())).transpose()
+        self.access
+            .as_deref()
+            .map(|access| access_name(access, self.namespace.as_deref()))
+            .transpose()
     }
 }
 
@@ -179,11 +218,16 @@ impl NamedArgs {
 
 /// NAME with a namespace, NAMESPACE/NAME or NAMESPACE:NAME.
 pub(super) fn access_name(access: &str, namespace: Option<&str>) -> Result<AccessName, UsageError> {
-    let wrong = |problem: String| UsageError { problem, hint: "write NAME with -n NAMESPACE, or NAMESPACE/NAME" };
+    let wrong = |problem: String| UsageError {
+        problem,
+        hint: "write NAME with -n NAMESPACE, or NAMESPACE/NAME",
+    };
     let access = &with_slash(access);
     if let Some(namespace) = namespace.filter(|_| !access.contains('/')) {
-        let namespace = Namespace::new(namespace).map_err(|error| wrong(format!("the namespace {error}")))?;
-        let name = ObjectName::new(access).map_err(|error| wrong(format!("the access's name {error}")))?;
+        let namespace =
+            Namespace::new(namespace).map_err(|error| wrong(format!("the namespace {error}")))?;
+        let name =
+            ObjectName::new(access).map_err(|error| wrong(format!("the access's name {error}")))?;
         return Ok(AccessName { namespace, name });
     }
     if !access.contains('/') {
@@ -194,7 +238,11 @@ pub(super) fn access_name(access: &str, namespace: Option<&str>) -> Result<Acces
 
 /// `NAMESPACE:NAME` as `NAMESPACE/NAME`. No name of Kubernetes has either sign in it.
 pub(super) fn with_slash(name: &str) -> String {
-    if name.contains('/') { name.to_owned() } else { name.replacen(':', "/", 1) }
+    if name.contains('/') {
+        name.to_owned()
+    } else {
+        name.replacen(':', "/", 1)
+    }
 }
 
 impl Source {
@@ -219,7 +267,10 @@ impl Source {
     /// The kubeconfig, read.
     pub(super) async fn received(&self) -> Result<ReceivedKubeconfig, ClientError> {
         let text = self.kubeconfig().await?;
-        Ok(received_kubeconfig::parse(text.expose_secret(), &self.access)?)
+        Ok(received_kubeconfig::parse(
+            text.expose_secret(),
+            &self.access,
+        )?)
     }
 
     async fn token(&self) -> Result<UsableToken, ClientError> {
@@ -252,11 +303,21 @@ pub(super) async fn token(args: TokenArgs) -> ExitCode {
 /// What to try next.
 pub(super) fn hint(error: &ClientError) -> Option<&'static str> {
     match error {
-        ClientError::Answer { error, .. } if error == "invalid_target" || error == "access_denied" => {
-            Some("the server does not say whether the access exists; ask its admin for the audit record of this request")
+        ClientError::Answer { error, .. }
+            if error == "invalid_target" || error == "access_denied" =>
+        {
+            Some(
+                "the server does not say whether the access exists; ask its admin for the audit \
+                 record of this request",
+            )
         }
-        ClientError::Answer { error, .. } if error == "invalid_request" || error == "invalid_token" => {
-            Some("the caller's token must be for Keyferry's audience alone (default keyferry.dev), unexpired, and of a live ServiceAccount")
+        ClientError::Answer { error, .. }
+            if error == "invalid_request" || error == "invalid_token" =>
+        {
+            Some(
+                "the caller's token must be for Keyferry's audience alone (default keyferry.dev), \
+                 unexpired, and of a live ServiceAccount",
+            )
         }
         _ => None,
     }
@@ -268,11 +329,22 @@ mod tests {
 
     #[test]
     fn an_access_is_named_with_a_slash_a_colon_or_a_flag() {
-        let named = |access, namespace| access_name(access, namespace).map(|name| name.to_string()).ok();
-        for (access, namespace) in
-            [("tenant-a/prod", None), ("tenant-a:prod", None), ("prod", Some("tenant-a")), ("tenant-a:prod", Some("b"))]
-        {
-            assert_eq!(named(access, namespace).as_deref(), Some("tenant-a/prod"), "{access}");
+        let named = |access, namespace| {
+            access_name(access, namespace)
+                .map(|name| name.to_string())
+                .ok()
+        };
+        for (access, namespace) in [
+            ("tenant-a/prod", None),
+            ("tenant-a:prod", None),
+            ("prod", Some("tenant-a")),
+            ("tenant-a:prod", Some("b")),
+        ] {
+            assert_eq!(
+                named(access, namespace).as_deref(),
+                Some("tenant-a/prod"),
+                "{access}"
+            );
         }
         for access in ["prod", "tenant-a:b:c", "tenant-a/b:c", "a/b/c", ":prod"] {
             assert_eq!(named(access, None), None, "{access}");

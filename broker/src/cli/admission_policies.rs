@@ -1,4 +1,5 @@
-//! `keyferry admission-policies`: the hub's admission policies, filled in for one hub, and whether they hold there.
+//! `keyferry admission-policies`: the hub's admission policies, filled in for one hub, and whether
+//! they hold there.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,13 +17,16 @@ use crate::controller::config_file;
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  keyferry admission-policies | kubectl apply --server-side -f -\n  keyferry admission-policies --check"
+    after_help = "Examples:\n  keyferry admission-policies | kubectl apply --server-side -f \
+        -\n  keyferry admission-policies --check"
 )]
 pub(super) struct AdmissionPoliciesArgs {
-    /// Only check, and exit: the policies on the hub are compared with the shipped ones and tried by dry runs.
+    /// Only check, and exit: the policies on the hub are compared with the shipped ones and tried
+    /// by dry runs.
     #[arg(long)]
     check: bool,
-    /// Keyferry's configuration file: for its callerAudience, canary and namespace; without it, their defaults.
+    /// Keyferry's configuration file: for its callerAudience, canary and namespace; without it,
+    /// their defaults.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Keyferry's own namespace on the hub.
@@ -40,10 +44,18 @@ pub(super) async fn run(args: AdmissionPoliciesArgs) -> ExitCode {
         Ok(site) => site,
         Err(problem) => return ui::fail(&problem, None),
     };
-    let policies = match AdmissionPolicies::connect(&args.hub.access(), site, canary, SystemClock::start().now().wall).await {
+    let policies = match AdmissionPolicies::connect(
+        &args.hub.access(),
+        site,
+        canary,
+        SystemClock::start().now().wall,
+    )
+    .await
+    {
         Ok(policies) => policies,
         Err(error) => {
-            let hint = "install Keyferry's ServiceAccounts first (examples/install/base), or give each audience by --hub-audience";
+            let hint = "install Keyferry's ServiceAccounts first (examples/install/base), or give \
+                each audience by --hub-audience";
             return ui::fail(&ui::plain(&error.to_string()), Some(hint));
         }
     };
@@ -52,8 +64,15 @@ pub(super) async fn run(args: AdmissionPoliciesArgs) -> ExitCode {
     }
     match policies.plan().await {
         Ok(plan) => {
-            let audiences: Vec<&str> = policies.hub_audiences().iter().map(String::as_str).collect();
-            ui::note(&format!("the hub's own audiences: {}", ui::plain(&audiences.join(", "))));
+            let audiences: Vec<&str> = policies
+                .hub_audiences()
+                .iter()
+                .map(String::as_str)
+                .collect();
+            ui::note(&format!(
+                "the hub's own audiences: {}",
+                ui::plain(&audiences.join(", "))
+            ));
             if let Some(wait) = plan.incomplete_for {
                 ui::note(&format!(
                     "left out for now: the bindings of keyferry-pairing. An apiserver that does not know the kind AudiencePairing yet would refuse every \
@@ -71,13 +90,28 @@ fn site(args: &AdmissionPoliciesArgs) -> Result<(HubSite, ServiceAccount), Strin
     let shipped = HubSite::shipped();
     let (namespace, canary, caller_audience) = match &args.config {
         Some(path) => {
-            let server = config_file::read(path, Overrides::of_a_reader()).map_err(|error| error.to_string())?.server;
-            (server.cluster_resource_namespace, server.canary_service_account, server.caller_audience.to_string())
+            let server = config_file::read(path, Overrides::of_a_reader())
+                .map_err(|error| error.to_string())?
+                .server;
+            (
+                server.cluster_resource_namespace,
+                server.canary_service_account,
+                server.caller_audience.to_string(),
+            )
         }
         None => {
             let namespace = Namespace::new(args.keyferry_namespace.as_str());
-            let namespace = namespace.map_err(|error| format!("reading --keyferry-namespace {:?}: {error}", args.keyferry_namespace))?;
-            (namespace, ObjectName::new(shipped.canary.as_str()).map_err(|error| error.to_string())?, shipped.caller_audience)
+            let namespace = namespace.map_err(|error| {
+                format!(
+                    "reading --keyferry-namespace {:?}: {error}",
+                    args.keyferry_namespace
+                )
+            })?;
+            (
+                namespace,
+                ObjectName::new(shipped.canary.as_str()).map_err(|error| error.to_string())?,
+                shipped.caller_audience,
+            )
         }
     };
     let site = HubSite {
@@ -87,11 +121,21 @@ fn site(args: &AdmissionPoliciesArgs) -> Result<(HubSite, ServiceAccount), Strin
         caller_audience,
         hub_audiences: args.hub_audiences.iter().cloned().collect(),
     };
-    Ok((site, ServiceAccount { namespace, name: canary }))
+    Ok((
+        site,
+        ServiceAccount {
+            namespace,
+            name: canary,
+        },
+    ))
 }
 
 fn check(findings: &[PolicyFinding]) -> ExitCode {
-    let mut rows = vec![vec!["POLICY".to_owned(), "ON THE HUB".to_owned(), "TRIED".to_owned()]];
+    let mut rows = vec![vec![
+        "POLICY".to_owned(),
+        "ON THE HUB".to_owned(),
+        "TRIED".to_owned(),
+    ]];
     for finding in findings {
         let shipped = match &finding.shipped {
             Ok(()) => "as shipped".to_owned(),
@@ -108,10 +152,18 @@ fn check(findings: &[PolicyFinding]) -> ExitCode {
     if ui::result(&ui::table(&rows)).is_err() {
         return ExitCode::FAILURE;
     }
-    let wrong: Vec<&str> = findings.iter().filter(|finding| !finding.is_well()).map(|finding| finding.name).collect();
+    let wrong: Vec<&str> = findings
+        .iter()
+        .filter(|finding| !finding.is_well())
+        .map(|finding| finding.name)
+        .collect();
     if wrong.is_empty() {
         return ExitCode::SUCCESS;
     }
-    let hint = "apply what keyferry admission-policies prints; a new policy takes some seconds to count";
-    ui::fail(&format!("not as they should be: {}", wrong.join(", ")), Some(hint))
+    let hint =
+        "apply what keyferry admission-policies prints; a new policy takes some seconds to count";
+    ui::fail(
+        &format!("not as they should be: {}", wrong.join(", ")),
+        Some(hint),
+    )
 }

@@ -40,7 +40,8 @@ pub(super) struct AgentArgs {
     check: bool,
     #[command(flatten)]
     server: ServerArgs,
-    /// Keyferry's configuration file: work without a server, by this file and your own rights on the hub.
+    /// Keyferry's configuration file: work without a server, by this file and your own rights on
+    /// the hub.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -51,7 +52,10 @@ fn mode(text: &str) -> Result<u32, String> {
         "0440" | "440" => Ok(0o440),
         "0600" | "600" => Ok(0o600),
         "0640" | "640" => Ok(0o640),
-        _ => Err("write 0400, 0440, 0600 or 0640: a token is for its user, and at most for one group".to_owned()),
+        _ => Err(
+            "write 0400, 0440, 0600 or 0640: a token is for its user, and at most for one group"
+                .to_owned(),
+        ),
     }
 }
 
@@ -61,7 +65,10 @@ impl AgentArgs {
         for access in &self.accesses {
             let name = access_name(access, self.namespace.as_deref())?;
             if names.contains(&name) {
-                return Err(UsageError { problem: format!("the access {name} stands twice"), hint: "name each access once" });
+                return Err(UsageError {
+                    problem: format!("the access {name} stands twice"),
+                    hint: "name each access once",
+                });
             }
             names.push(name);
         }
@@ -70,7 +77,11 @@ impl AgentArgs {
 
     /// Below DIR, the place of one access.
     fn below<'a>(&self, access: &'a AccessName) -> Vec<&'a str> {
-        if self.accesses.len() == 1 { Vec::new() } else { vec![access.namespace.as_str(), access.name.as_str()] }
+        if self.accesses.len() == 1 {
+            Vec::new()
+        } else {
+            vec![access.namespace.as_str(), access.name.as_str()]
+        }
     }
 
     /// Whether this is a probe, which reads and does no more.
@@ -87,7 +98,10 @@ pub(super) fn check(args: &AgentArgs) -> ExitCode {
     };
     let now = SystemClock::start().now().wall;
     for access in &names {
-        let place = args.below(access).into_iter().fold(args.dir.clone(), |path, name| path.join(name));
+        let place = args
+            .below(access)
+            .into_iter()
+            .fold(args.dir.clone(), |path, name| path.join(name));
         let problem = match token_directory::read_token(&place) {
             Err(error) => error.to_string(),
             Ok(token) => match token_agent::expiry(&token) {
@@ -96,7 +110,13 @@ pub(super) fn check(args: &AgentArgs) -> ExitCode {
                 None => "it is no token".to_owned(),
             },
         };
-        return ui::fail(&format!("looking at the token of {access} in {}: {problem}", place.display()), None);
+        return ui::fail(
+            &format!(
+                "looking at the token of {access} in {}: {problem}",
+                place.display()
+            ),
+            None,
+        );
     }
     ExitCode::SUCCESS
 }
@@ -109,9 +129,14 @@ pub(super) async fn run(args: AgentArgs) -> ExitCode {
     if args.once {
         return once(agents).await;
     }
-    let (mut terminate, mut interrupt) = match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
+    let (mut terminate, mut interrupt) = match (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) {
         (Ok(terminate), Ok(interrupt)) => (terminate, interrupt),
-        (Err(error), _) | (_, Err(error)) => return ui::fail(&format!("listening for signals: {error}"), None),
+        (Err(error), _) | (_, Err(error)) => {
+            return ui::fail(&format!("listening for signals: {error}"), None);
+        }
     };
     let all = agents.into_iter().map(|(parts, source)| async move {
         token_agent::keep(parts, async || source.received().await, &report).await;
@@ -128,13 +153,25 @@ type Agents = Result<Vec<(AgentParts, Source)>, (String, Option<&'static str>)>;
 
 fn agents(args: &AgentArgs) -> Agents {
     let usage = |usage: UsageError| (usage.problem, Some(usage.hint));
-    let rights = Rights { mode: args.mode, group: args.group };
+    let rights = Rights {
+        mode: args.mode,
+        group: args.group,
+    };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let mut agents = Vec::new();
     for access in args.names().map_err(usage)? {
         let source = source(access.clone(), &args.server, args.config.as_ref()).map_err(usage)?;
-        let directory = TokenDirectory::open(&args.dir, &args.below(&access), rights).map_err(|error| (error.to_string(), None))?;
-        agents.push((AgentParts { access, directory, clock: Arc::clone(&clock), random: Arc::new(SystemRandomness::default()) }, source));
+        let directory = TokenDirectory::open(&args.dir, &args.below(&access), rights)
+            .map_err(|error| (error.to_string(), None))?;
+        agents.push((
+            AgentParts {
+                access,
+                directory,
+                clock: Arc::clone(&clock),
+                random: Arc::new(SystemRandomness::default()),
+            },
+            source,
+        ));
     }
     Ok(agents)
 }
@@ -156,11 +193,21 @@ async fn once(agents: Vec<(AgentParts, Source)>) -> ExitCode {
 
 fn report(access: &AccessName, round: &Result<Round, RoundError>) {
     match round {
-        Ok(Round { expires, written: true }) => ui::note(&format!("{access}: written; the token ends at {expires}")),
+        Ok(Round {
+            expires,
+            written: true,
+        }) => ui::note(&format!("{access}: written; the token ends at {expires}")),
         Ok(_) => {}
         Err(error) => {
-            let hint = if let RoundError::Client(error) = error { hint(error) } else { None };
-            ui::fail(&format!("{access}: {error}; what was written before stays"), hint);
+            let hint = if let RoundError::Client(error) = error {
+                hint(error)
+            } else {
+                None
+            };
+            ui::fail(
+                &format!("{access}: {error}; what was written before stays"),
+                hint,
+            );
         }
     }
 }

@@ -24,21 +24,31 @@ const MAX_INPUT: usize = 16 << 20;
 pub(super) struct CanIArgs {
     /// The verb; `apply` takes -f.
     verb: String,
-    /// The resource, as RESOURCE[.GROUP][/SUBRESOURCE]; with `apply`, what to start from, as --from.
+    /// The resource, as RESOURCE[.GROUP][/SUBRESOURCE]; with `apply`, what to start from, as
+    /// --from.
     #[arg(required_unless_present = "filename")]
     resource: Option<String>,
-    /// With `apply`: a file, a folder of files, or - for standard input, with the objects that Flux is to apply; without it, what a
-    /// Kustomization has applied before, by its inventory. Overlays are not built: pipe `kubectl kustomize DIR` into -f -.
+    /// With `apply`: a file, a folder of files, or - for standard input, with the objects that Flux
+    /// is to apply; without it, what a Kustomization has applied before, by its inventory. Overlays
+    /// are not built: pipe `kubectl kustomize DIR` into -f -.
     #[arg(short, long, value_name = "PATH")]
     filename: Option<PathBuf>,
-    /// Namespace at the target: of what is asked about; of objects, where they name none, it is default.
+    /// Namespace at the target: of what is asked about; of objects, where they name none, it is
+    /// default.
     #[arg(long, value_name = "NAMESPACE", help_heading = TARGET)]
     target_namespace: Option<String>,
-    /// What to start from: targetaccess/, targetcluster/, secret/, configmap/, kustomization/ or helmrelease/NAME, or a short name of these; without it, the flags alone.
+    /// What to start from: targetaccess/, targetcluster/, secret/, configmap/, kustomization/ or
+    /// helmrelease/NAME, or a short name of these; without it, the flags alone.
     #[arg(long, value_name = "KIND/NAME")]
     from: Option<StartArg>,
     /// Namespace on the hub: of what is started from.
-    #[arg(short, long, alias = "from-namespace", env = "KEYFERRY_NAMESPACE", value_name = "NAMESPACE")]
+    #[arg(
+        short,
+        long,
+        alias = "from-namespace",
+        env = "KEYFERRY_NAMESPACE",
+        value_name = "NAMESPACE"
+    )]
     namespace: Option<String>,
     #[command(flatten)]
     way: WayArgs,
@@ -57,31 +67,54 @@ enum Output {
 
 pub(super) async fn run(args: CanIArgs) -> ExitCode {
     let asked = match (&args.filename, &args.resource) {
-        (path, start) if args.verb == "apply" => can_apply(&args, path.as_deref(), start.as_deref()).await,
+        (path, start) if args.verb == "apply" => {
+            can_apply(&args, path.as_deref(), start.as_deref()).await
+        }
         (Some(_), _) => Err("a file is given, but the verb is not apply".to_owned()),
         (None, Some(resource)) => can(&args, resource).await,
         (None, None) => Err("neither a resource nor a file is given".to_owned()),
     };
     asked.unwrap_or_else(|problem| {
-        ui::fail(&problem, Some("keyferry doctor names the hop that is broken"));
+        ui::fail(
+            &problem,
+            Some("keyferry doctor names the hop that is broken"),
+        );
         ExitCode::from(2)
     })
 }
 
 async fn can(args: &CanIArgs, resource: &str) -> Result<ExitCode, String> {
-    let plan = args.way.plan(args.from.as_ref(), args.namespace.as_deref()).await?;
+    let plan = args
+        .way
+        .plan(args.from.as_ref(), args.namespace.as_deref())
+        .await?;
     let calls = calls(&plan).await?;
     let user = user(&calls, &plan).await?;
     let wanted = attributes(&args.verb, resource, args.target_namespace.as_deref());
-    let asked = calls.allowed(&wanted, plan.impersonated_user().as_deref()).await;
-    let place = args.target_namespace.as_deref().map_or_else(|| "all namespaces".to_owned(), str::to_owned);
+    let asked = calls
+        .allowed(&wanted, plan.impersonated_user().as_deref())
+        .await;
+    let place = args
+        .target_namespace
+        .as_deref()
+        .map_or_else(|| "all namespaces".to_owned(), str::to_owned);
     let (who, target) = (ui::plain(&user), plan.target_in_words());
     let (verb, resource) = (&args.verb, ui::plain(resource));
     let (word, code, detail) = match &asked {
-        Asked::Yes(_) => ("yes", ExitCode::SUCCESS, format!("{who} may {verb} {resource} in {place} at {target}")),
-        Asked::No(_) => ("no", ExitCode::FAILURE, format!("{who} may not {verb} {resource} in {place} at {target}")),
+        Asked::Yes(_) => (
+            "yes",
+            ExitCode::SUCCESS,
+            format!("{who} may {verb} {resource} in {place} at {target}"),
+        ),
+        Asked::No(_) => (
+            "no",
+            ExitCode::FAILURE,
+            format!("{who} may not {verb} {resource} in {place} at {target}"),
+        ),
         Asked::Unknown(why) => ("undetermined", ExitCode::from(UNDETERMINED), ui::plain(why)),
-        Asked::NotAsked | Asked::NothingYet(_) => ("undetermined", ExitCode::from(UNDETERMINED), String::new()),
+        Asked::NotAsked | Asked::NothingYet(_) => {
+            ("undetermined", ExitCode::from(UNDETERMINED), String::new())
+        }
     };
     let text = match args.output {
         Output::Json => {
@@ -95,44 +128,90 @@ async fn can(args: &CanIArgs, resource: &str) -> Result<ExitCode, String> {
     let printed = ui::result(&text);
     if let (Output::Text, Asked::No(_)) = (args.output, &asked) {
         let text = |name: &str| wanted[name].as_str().unwrap_or_default();
-        let resource = [text("resource"), text("subresource")].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
-        let role = role_for(args.target_namespace.as_deref(), &[(text("group"), &resource, verb)]);
-        ui::note(&format!("these would allow it, to review and to apply at {target}:\n{}", with_bindings(&[role], &user)));
+        let resource = [text("resource"), text("subresource")]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join("/");
+        let role = role_for(
+            args.target_namespace.as_deref(),
+            &[(text("group"), &resource, verb)],
+        );
+        ui::note(&format!(
+            "these would allow it, to review and to apply at {target}:\n{}",
+            with_bindings(&[role], &user)
+        ));
     }
-    Ok(if printed.is_ok() { code } else { ExitCode::FAILURE })
+    Ok(if printed.is_ok() {
+        code
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// The user name that the target goes by: the bearer's, or that of the impersonated ServiceAccount.
 async fn user(calls: &TargetCalls, plan: &Plan) -> Result<String, String> {
-    let name = |answer: Result<Value, Identity>| answer.ok().and_then(|user| user["username"].as_str().map(str::to_owned));
+    let name = |answer: Result<Value, Identity>| {
+        answer
+            .ok()
+            .and_then(|user| user["username"].as_str().map(str::to_owned))
+    };
     let bearer = || "the bearer of the token".to_owned();
-    let Some(wanted) = plan.impersonated_user() else { return Ok(name(calls.review(None).await).unwrap_or_else(bearer)) };
+    let Some(wanted) = plan.impersonated_user() else {
+        return Ok(name(calls.review(None).await).unwrap_or_else(bearer));
+    };
     match name(calls.review(Some(&wanted)).await).and_then(|answered| ignored(&wanted, &answered)) {
-        Some(problem) => Err(format!("asking as {wanted}: {}: {}; fix: {}", problem.cause.name(), problem.detail, problem.cause.mend())),
+        Some(problem) => Err(format!(
+            "asking as {wanted}: {}: {}; fix: {}",
+            problem.cause.name(),
+            problem.detail,
+            problem.cause.mend()
+        )),
         None => Ok(wanted),
     }
 }
 
 /// Each role with its binding to the user, as YAML documents.
 fn with_bindings(roles: &[Value], user: &str) -> String {
-    let objects = roles.iter().flat_map(|role| [role.clone(), binding(role, user)]);
-    let documents: Vec<String> = objects.filter_map(|object| serde_saphyr::to_string(&object).ok()).collect();
-    documents.iter().map(|document| format!("---\n{}", document.trim_end())).collect::<Vec<_>>().join("\n")
+    let objects = roles
+        .iter()
+        .flat_map(|role| [role.clone(), binding(role, user)]);
+    let documents: Vec<String> = objects
+        .filter_map(|object| serde_saphyr::to_string(&object).ok())
+        .collect();
+    documents
+        .iter()
+        .map(|document| format!("---\n{}", document.trim_end()))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
-async fn can_apply(args: &CanIArgs, path: Option<&std::path::Path>, start: Option<&str>) -> Result<ExitCode, String> {
+async fn can_apply(
+    args: &CanIArgs,
+    path: Option<&std::path::Path>,
+    start: Option<&str>,
+) -> Result<ExitCode, String> {
     let start = match (start, &args.from) {
-        (Some(_), Some(_)) => return Err("what to start from is given twice, before -f and by --from".to_owned()),
+        (Some(_), Some(_)) => {
+            return Err("what to start from is given twice, before -f and by --from".to_owned());
+        }
         (Some(start), None) => Some(start.parse::<StartArg>()?),
         (None, from) => from.clone(),
     };
     let given = path.map(objects).transpose()?;
-    let mut plan = args.way.plan(start.as_ref(), args.namespace.as_deref()).await?;
+    let mut plan = args
+        .way
+        .plan(start.as_ref(), args.namespace.as_deref())
+        .await?;
     let Found { objects, unbuilt } = match (given, plan.inventory.take()) {
         (Some(given), _) => given,
-        (None, Some(objects)) => Found { objects, ..Found::default() },
+        (None, Some(objects)) => Found {
+            objects,
+            ..Found::default()
+        },
         (None, None) => {
-            let hint = "give them by -f PATH, or -f - for standard input, or start from a kustomization that has applied before";
+            let hint = "give them by -f PATH, or -f - for standard input, or start from a \
+                kustomization that has applied before";
             return Err(format!("apply is asked about objects: {hint}"));
         }
     };
@@ -142,9 +221,15 @@ async fn can_apply(args: &CanIArgs, path: Option<&std::path::Path>, start: Optio
     let calls = calls(&plan).await?;
     let user = user(&calls, &plan).await?;
     let place = args.target_namespace.as_deref().unwrap_or("default");
-    let mut applied = apply::ask(&calls, &objects, place, plan.impersonated_user().as_deref()).await;
+    let mut applied =
+        apply::ask(&calls, &objects, place, plan.impersonated_user().as_deref()).await;
     // What it would make of the objects is not known here.
-    let not_built = |file: &std::path::PathBuf| format!("{} is not built here: pipe kubectl kustomize DIR into -f -", file.display());
+    let not_built = |file: &std::path::PathBuf| {
+        format!(
+            "{} is not built here: pipe kubectl kustomize DIR into -f -",
+            file.display()
+        )
+    };
     applied.unknown.extend(unbuilt.iter().map(not_built));
     let code = match (applied.missing.is_empty(), applied.unknown.is_empty()) {
         (false, _) => ExitCode::FAILURE,
@@ -155,7 +240,11 @@ async fn can_apply(args: &CanIArgs, path: Option<&std::path::Path>, start: Optio
         return Ok(ui::finish_json(&document(&applied, &user), code));
     }
     let printed = ui::result(&text(&applied, &user, &plan.target_in_words()));
-    Ok(if printed.is_ok() { code } else { ExitCode::FAILURE })
+    Ok(if printed.is_ok() {
+        code
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 fn objects(path: &std::path::Path) -> Result<Found, String> {
@@ -163,8 +252,13 @@ fn objects(path: &std::path::Path) -> Result<Found, String> {
         return apply::objects(path);
     }
     let text = String::from_utf8(super::local_file::read(path, "the objects", MAX_INPUT)?).ok();
-    let objects = text.and_then(|text| apply::objects_of(&text)).ok_or("reading the objects from -: it is not YAML")?;
-    Ok(Found { objects, ..Found::default() })
+    let objects = text
+        .and_then(|text| apply::objects_of(&text))
+        .ok_or("reading the objects from -: it is not YAML")?;
+    Ok(Found {
+        objects,
+        ..Found::default()
+    })
 }
 
 fn document(applied: &Applied, user: &str) -> Value {
@@ -190,10 +284,22 @@ fn text(applied: &Applied, user: &str, target: &str) -> String {
         ui::note(&format!("undetermined: {}", why));
     }
     if applied.missing.is_empty() {
-        let word = if applied.unknown.is_empty() { "yes" } else { "undetermined" };
-        return format!("{word}: {} has {} right(s) at {target}", ui::plain(user), applied.allowed.len());
+        let word = if applied.unknown.is_empty() {
+            "yes"
+        } else {
+            "undetermined"
+        };
+        return format!(
+            "{word}: {} has {} right(s) at {target}",
+            ui::plain(user),
+            applied.allowed.len()
+        );
     }
     let count = applied.missing.len();
-    ui::note(&format!("no: {} lacks {count} right(s) at {target}; these would give them, to review and to apply there:", ui::plain(user)));
+    ui::note(&format!(
+        "no: {} lacks {count} right(s) at {target}; these would give them, to review and to apply \
+         there:",
+        ui::plain(user)
+    ));
     with_bindings(&roles(&applied.missing), user)
 }

@@ -1,6 +1,7 @@
 //! Which server is asked, and as whom: the user's own file, or the flags.
 //!
-//! For the exec plugin, flags beside a file must say the same: arguments may have been added by whoever wrote the list of clusters.
+//! For the exec plugin, flags beside a file must say the same: arguments may have been added by
+//! whoever wrote the list of clusters.
 
 use std::path::{Path, PathBuf};
 
@@ -15,8 +16,8 @@ use crate::kube::client::HubAccess;
 /// What flags may do where the user's file is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Beside {
-    /// A person typed them: with `--server` they count alone, and the file is left aside. Flags and file are never mixed, so that a token of
-    /// the one does not go to the server of the other.
+    /// A person typed them: with `--server` they count alone, and the file is left aside. Flags and
+    /// file are never mixed, so that a token of the one does not go to the server of the other.
     Flags,
     /// They may have come from a list of clusters: the file decides alone.
     File,
@@ -37,18 +38,37 @@ impl ServerArgs {
     pub(super) fn reach(&self, beside: Beside) -> Result<Option<Reach>, UsageError> {
         let by_flags = || {
             let calls = self.calls()?;
-            Ok(calls.map(|(server, caller)| Reach { server, caller, allow_unpinned_server: false, file: None }))
+            Ok(calls.map(|(server, caller)| Reach {
+                server,
+                caller,
+                allow_unpinned_server: false,
+                file: None,
+            }))
         };
         if beside == Beside::Flags && self.server.is_some() {
             return by_flags();
         }
-        let path = self.client_config.clone().or_else(|| home_folder("XDG_CONFIG_HOME", ".config").map(|it| it.join("client.yaml")));
-        let file = path.as_deref().map(|path| client_file::read(path, CALLER_AUDIENCE)).transpose();
+        let path = self
+            .client_config
+            .clone()
+            .or_else(|| home_folder("XDG_CONFIG_HOME", ".config").map(|it| it.join("client.yaml")));
+        let file = path
+            .as_deref()
+            .map(|path| client_file::read(path, CALLER_AUDIENCE))
+            .transpose();
         let hint = "see docs/clients.md for its form";
-        let file = file.map_err(|error| UsageError { problem: error.to_string(), hint })?.flatten();
+        let file = file
+            .map_err(|error| UsageError {
+                problem: error.to_string(),
+                hint,
+            })?
+            .flatten();
         let Some(mut file) = file else {
             if let Some(path) = &self.client_config {
-                return Err(UsageError { problem: format!("the client configuration {} is not there", path.display()), hint });
+                return Err(UsageError {
+                    problem: format!("the client configuration {} is not there", path.display()),
+                    hint,
+                });
             }
             return by_flags();
         };
@@ -56,9 +76,17 @@ impl ServerArgs {
         let open = beside == Beside::Flags && file.caller.hub.kubeconfig.is_none();
         if open {
             let flags = self.hub.access();
-            file.caller.hub = HubAccess { context: file.caller.hub.context.or(flags.context), ..flags };
+            file.caller.hub = HubAccess {
+                context: file.caller.hub.context.or(flags.context),
+                ..flags
+            };
         }
-        let reach = Reach { server: file.server, caller: file.caller, allow_unpinned_server: file.allow_unpinned_server, file: path };
+        let reach = Reach {
+            server: file.server,
+            caller: file.caller,
+            allow_unpinned_server: file.allow_unpinned_server,
+            file: path,
+        };
         reach.agrees_with(self)?;
         Ok(Some(reach))
     }
@@ -67,26 +95,66 @@ impl ServerArgs {
 impl Reach {
     /// A flag beside the file may repeat it and nothing else.
     fn agrees_with(&self, flags: &ServerArgs) -> Result<(), UsageError> {
-        let same_path = |flag: &Option<PathBuf>, own: &Option<PathBuf>| flag.is_none() || flag == own;
-        let same_text = |flag: &Option<String>, own: Option<&str>| flag.is_none() || flag.as_deref() == own;
-        let ServerArgs { server, certificate_authority, token_file, service_account, caller_audience, client_config: _, hub } = flags;
-        let CallerTokenSource { token_file: own_file, service_account: own_account, audience, hub: own_hub } = &self.caller;
+        let same_path =
+            |flag: &Option<PathBuf>, own: &Option<PathBuf>| flag.is_none() || flag == own;
+        let same_text =
+            |flag: &Option<String>, own: Option<&str>| flag.is_none() || flag.as_deref() == own;
+        let ServerArgs {
+            server,
+            certificate_authority,
+            token_file,
+            service_account,
+            caller_audience,
+            client_config: _,
+            hub,
+        } = flags;
+        let CallerTokenSource {
+            token_file: own_file,
+            service_account: own_account,
+            audience,
+            hub: own_hub,
+        } = &self.caller;
         let flags = [
             ("--server", same_text(server, Some(&self.server.url))),
-            ("--certificate-authority", same_path(certificate_authority, &self.server.certificate_authority)),
+            (
+                "--certificate-authority",
+                same_path(certificate_authority, &self.server.certificate_authority),
+            ),
             ("--token-file", same_path(token_file, own_file)),
-            ("--service-account", same_text(service_account, own_account.as_ref().map(|name| name.as_str()))),
-            ("--caller-audience", same_text(caller_audience, audience.as_ref().map(|audience| audience.as_str()))),
-            ("--kubeconfig", same_path(&hub.kubeconfig, &own_hub.kubeconfig)),
-            ("--context", same_text(&hub.context, own_hub.context.as_deref())),
+            (
+                "--service-account",
+                same_text(
+                    service_account,
+                    own_account.as_ref().map(|name| name.as_str()),
+                ),
+            ),
+            (
+                "--caller-audience",
+                same_text(
+                    caller_audience,
+                    audience.as_ref().map(|audience| audience.as_str()),
+                ),
+            ),
+            (
+                "--kubeconfig",
+                same_path(&hub.kubeconfig, &own_hub.kubeconfig),
+            ),
+            (
+                "--context",
+                same_text(&hub.context, own_hub.context.as_deref()),
+            ),
         ];
         match flags.iter().find(|(_, agrees)| !agrees) {
             None => Ok(()),
             Some((flag, _)) => {
                 let path = self.file.as_deref().unwrap_or(Path::new("")).display();
                 Err(UsageError {
-                    problem: format!("{flag}, or its KEYFERRY_ variable, says otherwise than the client configuration {path}"),
-                    hint: "that file decides which server is asked and as whom; change it there, or name another file by --client-config",
+                    problem: format!(
+                        "{flag}, or its KEYFERRY_ variable, says otherwise than the client \
+                         configuration {path}"
+                    ),
+                    hint: "that file decides which server is asked and as whom; change it there, \
+                        or name another file by --client-config",
                 })
             }
         }
@@ -96,22 +164,45 @@ impl Reach {
     ///
     /// # Errors
     /// The hub is known by several merged kubeconfigs, which one argument cannot name.
-    pub(super) fn arguments(&self, access: &AccessName, named_file: Option<&Path>) -> Result<Vec<String>, UsageError> {
+    pub(super) fn arguments(
+        &self,
+        access: &AccessName,
+        named_file: Option<&Path>,
+    ) -> Result<Vec<String>, UsageError> {
         let mut arguments = vec!["credential".to_owned(), access.to_string()];
-        let mut add = |flag: &str, value: Option<String>| arguments.extend(value.into_iter().flat_map(|value| [flag.to_owned(), value]));
+        let mut add = |flag: &str, value: Option<String>| {
+            arguments.extend(value.into_iter().flat_map(|value| [flag.to_owned(), value]))
+        };
         if self.file.is_some() {
             add("--client-config", named_file.map(absolute));
             return Ok(arguments);
         }
-        let CallerTokenSource { token_file, service_account, audience, hub } = &self.caller;
+        let CallerTokenSource {
+            token_file,
+            service_account,
+            audience,
+            hub,
+        } = &self.caller;
         add("--server", Some(self.server.url.clone()));
-        add("--certificate-authority", self.server.certificate_authority.as_deref().map(absolute));
+        add(
+            "--certificate-authority",
+            self.server.certificate_authority.as_deref().map(absolute),
+        );
         add("--token-file", token_file.as_deref().map(absolute));
         if let (None, Some(name)) = (token_file, service_account) {
-            // The plugin does not read KUBECONFIG, where its client may have the target's own kubeconfig.
-            let hub = hub.pinned().map_err(|error| UsageError { problem: error.to_string(), hint: "or write it into client.yaml" })?;
+            // The plugin does not read KUBECONFIG, where its client may have the target's own
+            // kubeconfig.
+            let hub = hub.pinned().map_err(|error| UsageError {
+                problem: error.to_string(),
+                hint: "or write it into client.yaml",
+            })?;
             add("--service-account", Some(name.to_string()));
-            add("--caller-audience", audience.as_ref().map(|audience| audience.as_str().to_owned()));
+            add(
+                "--caller-audience",
+                audience
+                    .as_ref()
+                    .map(|audience| audience.as_str().to_owned()),
+            );
             add("--kubeconfig", hub.kubeconfig.as_deref().map(absolute));
             add("--context", hub.context);
         }
@@ -120,21 +211,30 @@ impl Reach {
 
     /// The file of the caller's token, where it is one.
     pub(super) fn token_file(&self) -> Option<&Path> {
-        let default = Some(Path::new(caller_token::DEFAULT_TOKEN_FILE)).filter(|_| self.caller.service_account.is_none());
+        let default = Some(Path::new(caller_token::DEFAULT_TOKEN_FILE))
+            .filter(|_| self.caller.service_account.is_none());
         self.caller.token_file.as_deref().or(default)
     }
 }
 
-/// `keyferry` in a folder of the user's, by the XDG Base Directory Specification: a relative path in the variable does not count.
+/// `keyferry` in a folder of the user's, by the XDG Base Directory Specification: a relative path
+/// in the variable does not count.
 pub(super) fn home_folder(variable: &str, otherwise: &str) -> Option<PathBuf> {
-    let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let named = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
     let folder = named(variable).or_else(|| named("HOME").map(|home| home.join(otherwise)))?;
     Some(folder.join("keyferry"))
 }
 
 /// kubectl runs the plugin wherever the user happens to be.
 fn absolute(path: &Path) -> String {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
+    std::path::absolute(path)
+        .unwrap_or_else(|_| path.to_owned())
+        .display()
+        .to_string()
 }
 
 #[cfg(test)]
@@ -155,17 +255,24 @@ mod tests {
             service_account: None,
             caller_audience: None,
             client_config: None,
-            hub: HubArgs { kubeconfig: None, context: None },
+            hub: HubArgs {
+                kubeconfig: None,
+                context: None,
+            },
         }
     }
 
     fn with_file(flags: ServerArgs, beside: Beside) -> Result<Reach, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("client.yaml");
-        let text =
-            "apiVersion: config.keyferry.dev/v1alpha1\nkind: ClientConfiguration\nserver: https://k.example\ntokenFile: /own/token\n";
+        let text = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ClientConfiguration\nserver: \
+            https://k.example\ntokenFile: /own/token\n";
         std::fs::write(&path, text).unwrap();
-        let reach = ServerArgs { client_config: Some(path), ..flags }.reach(beside);
+        let reach = ServerArgs {
+            client_config: Some(path),
+            ..flags
+        }
+        .reach(beside);
         reach.map(Option::unwrap).map_err(|usage| usage.problem)
     }
 
@@ -173,21 +280,80 @@ mod tests {
     fn arguments_lead_nowhere_else_than_the_users_file() {
         let plugin = |flags| with_file(flags, Beside::File);
         assert_eq!(plugin(flags()).unwrap().server.url, "https://k.example");
-        let same = ServerArgs { server: Some("https://k.example".to_owned()), token_file: Some("/own/token".into()), ..flags() };
+        let same = ServerArgs {
+            server: Some("https://k.example".to_owned()),
+            token_file: Some("/own/token".into()),
+            ..flags()
+        };
         assert!(plugin(same).is_ok());
         let path = |path: &str| Some(PathBuf::from(path));
         let text = |text: &str| Some(text.to_owned());
         for (flag, other) in [
-            ("--server", ServerArgs { server: text("https://evil"), ..flags() }),
-            ("--certificate-authority", ServerArgs { certificate_authority: path("/evil"), ..flags() }),
-            ("--token-file", ServerArgs { token_file: path("/etc/shadow"), ..flags() }),
-            ("--service-account", ServerArgs { service_account: text("other"), ..flags() }),
-            ("--caller-audience", ServerArgs { caller_audience: text("other"), ..flags() }),
-            ("--kubeconfig", ServerArgs { hub: HubArgs { kubeconfig: path("/evil"), context: None }, ..flags() }),
-            ("--context", ServerArgs { hub: HubArgs { kubeconfig: None, context: text("evil") }, ..flags() }),
+            (
+                "--server",
+                ServerArgs {
+                    server: text("https://evil"),
+                    ..flags()
+                },
+            ),
+            (
+                "--certificate-authority",
+                ServerArgs {
+                    certificate_authority: path("/evil"),
+                    ..flags()
+                },
+            ),
+            (
+                "--token-file",
+                ServerArgs {
+                    token_file: path("/etc/shadow"),
+                    ..flags()
+                },
+            ),
+            (
+                "--service-account",
+                ServerArgs {
+                    service_account: text("other"),
+                    ..flags()
+                },
+            ),
+            (
+                "--caller-audience",
+                ServerArgs {
+                    caller_audience: text("other"),
+                    ..flags()
+                },
+            ),
+            (
+                "--kubeconfig",
+                ServerArgs {
+                    hub: HubArgs {
+                        kubeconfig: path("/evil"),
+                        context: None,
+                    },
+                    ..flags()
+                },
+            ),
+            (
+                "--context",
+                ServerArgs {
+                    hub: HubArgs {
+                        kubeconfig: None,
+                        context: text("evil"),
+                    },
+                    ..flags()
+                },
+            ),
         ] {
-            let problem = plugin(other).err().unwrap_or_else(|| panic!("{flag} is let through"));
-            assert!(problem.starts_with(flag) && !problem.contains("evil") && !problem.contains("shadow"), "{problem}");
+            let problem = plugin(other)
+                .err()
+                .unwrap_or_else(|| panic!("{flag} is let through"));
+            assert!(
+                problem.starts_with(flag)
+                    && !problem.contains("evil")
+                    && !problem.contains("shadow"),
+                "{problem}"
+            );
         }
     }
 
@@ -195,48 +361,131 @@ mod tests {
     fn for_a_person_server_leaves_the_file_aside_and_nothing_is_mixed() {
         let person = |flags| with_file(flags, Beside::Flags);
         assert_eq!(person(flags()).unwrap().server.url, "https://k.example");
-        let reach = person(ServerArgs { server: Some("https://other.example".to_owned()), ..flags() }).unwrap();
-        assert_eq!((reach.server.url.as_str(), &reach.caller.token_file), ("https://other.example", &None), "not the file's token");
-        let problem = person(ServerArgs { token_file: Some("/other/token".into()), ..flags() }).err().unwrap();
-        assert!(problem.starts_with("--token-file"), "another token does not go to the file's server: {problem}");
-        let hub = HubArgs { kubeconfig: Some("/hub".into()), context: None };
+        let reach = person(ServerArgs {
+            server: Some("https://other.example".to_owned()),
+            ..flags()
+        })
+        .unwrap();
+        assert_eq!(
+            (reach.server.url.as_str(), &reach.caller.token_file),
+            ("https://other.example", &None),
+            "not the file's token"
+        );
+        let problem = person(ServerArgs {
+            token_file: Some("/other/token".into()),
+            ..flags()
+        })
+        .err()
+        .unwrap();
+        assert!(
+            problem.starts_with("--token-file"),
+            "another token does not go to the file's server: {problem}"
+        );
+        let hub = HubArgs {
+            kubeconfig: Some("/hub".into()),
+            context: None,
+        };
         let reach = person(ServerArgs { hub, ..flags() }).unwrap();
-        assert_eq!(reach.caller.hub.kubeconfig, Some("/hub".into()), "the file names no kubeconfig");
+        assert_eq!(
+            reach.caller.hub.kubeconfig,
+            Some("/hub".into()),
+            "the file names no kubeconfig"
+        );
     }
 
     #[test]
     fn a_stanza_finds_the_same_again() {
         let access = AccessName::parse("tenant-a/prod").unwrap();
-        let arguments = |reach: &Reach, file| reach.arguments(&access, file).map_err(|usage| usage.problem).unwrap();
-        let named = ServerArgs { server: Some("https://k.example".to_owned()), token_file: Some("/own/token".into()), ..flags() };
-        let (server, caller) = named.calls().map_err(|usage| usage.problem).unwrap().unwrap();
-        let reach = Reach { server, caller, allow_unpinned_server: false, file: None };
-        let expected = ["credential", "tenant-a/prod", "--server", "https://k.example", "--token-file", "/own/token"];
+        let arguments = |reach: &Reach, file| {
+            reach
+                .arguments(&access, file)
+                .map_err(|usage| usage.problem)
+                .unwrap()
+        };
+        let named = ServerArgs {
+            server: Some("https://k.example".to_owned()),
+            token_file: Some("/own/token".into()),
+            ..flags()
+        };
+        let (server, caller) = named
+            .calls()
+            .map_err(|usage| usage.problem)
+            .unwrap()
+            .unwrap();
+        let reach = Reach {
+            server,
+            caller,
+            allow_unpinned_server: false,
+            file: None,
+        };
+        let expected = [
+            "credential",
+            "tenant-a/prod",
+            "--server",
+            "https://k.example",
+            "--token-file",
+            "/own/token",
+        ];
         assert_eq!(arguments(&reach, None), expected);
         let reach = with_file(flags(), Beside::File).unwrap();
-        assert_eq!(arguments(&reach, None), ["credential", "tenant-a/prod"], "the file that is found by itself");
+        assert_eq!(
+            arguments(&reach, None),
+            ["credential", "tenant-a/prod"],
+            "the file that is found by itself"
+        );
         let file = reach.file.clone().unwrap();
-        assert_eq!(arguments(&reach, Some(&file)).last().map(String::as_str), file.to_str());
+        assert_eq!(
+            arguments(&reach, Some(&file)).last().map(String::as_str),
+            file.to_str()
+        );
     }
 
-    /// The plugin reads no `KUBECONFIG`, so what was found there when the stanza was written stands in it.
+    /// The plugin reads no `KUBECONFIG`, so what was found there when the stanza was written stands
+    /// in it.
     #[test]
     fn a_stanza_names_the_kubeconfig_that_was_found() {
         let access = AccessName::parse("tenant-a/prod").unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config");
-        std::fs::write(&path, "apiVersion: v1\nkind: Config\ncurrent-context: hub\n").unwrap();
-        let named = ServerArgs { server: Some("https://k.example".to_owned()), service_account: Some("reconciler".to_owned()), ..flags() };
-        let (server, mut caller) = named.calls().map_err(|usage| usage.problem).unwrap().unwrap();
+        std::fs::write(
+            &path,
+            "apiVersion: v1\nkind: Config\ncurrent-context: hub\n",
+        )
+        .unwrap();
+        let named = ServerArgs {
+            server: Some("https://k.example".to_owned()),
+            service_account: Some("reconciler".to_owned()),
+            ..flags()
+        };
+        let (server, mut caller) = named
+            .calls()
+            .map_err(|usage| usage.problem)
+            .unwrap()
+            .unwrap();
         caller.hub.search = vec![path.clone()];
-        let mut reach = Reach { server, caller, allow_unpinned_server: false, file: None };
-        let arguments = reach.arguments(&access, None).map_err(|usage| usage.problem).unwrap();
+        let mut reach = Reach {
+            server,
+            caller,
+            allow_unpinned_server: false,
+            file: None,
+        };
+        let arguments = reach
+            .arguments(&access, None)
+            .map_err(|usage| usage.problem)
+            .unwrap();
         let tail = ["--kubeconfig", path.to_str().unwrap(), "--context", "hub"];
-        assert!(arguments.ends_with(&tail.map(str::to_owned)), "{arguments:?}");
+        assert!(
+            arguments.ends_with(&tail.map(str::to_owned)),
+            "{arguments:?}"
+        );
         let second = folder.path().join("second");
         std::fs::copy(&path, &second).unwrap();
         reach.caller.hub.search.push(second);
-        let problem = reach.arguments(&access, None).err().map(|usage| usage.problem).unwrap_or_default();
+        let problem = reach
+            .arguments(&access, None)
+            .err()
+            .map(|usage| usage.problem)
+            .unwrap_or_default();
         assert!(problem.contains("several files"), "{problem}");
     }
 }

@@ -1,6 +1,7 @@
 //! `keyferry credential`: the exec plugin of kubectl and client-go.
 //!
-//! A warm call reads a few files and prints. Nothing of the network is built before a token has to be fetched.
+//! A warm call reads a few files and prints. Nothing of the network is built before a token has to
+//! be fetched.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -43,18 +44,27 @@ struct Failure {
 
 impl From<UsageError> for Failure {
     fn from(usage: UsageError) -> Failure {
-        Failure { problem: usage.problem, hint: Some(usage.hint) }
+        Failure {
+            problem: usage.problem,
+            hint: Some(usage.hint),
+        }
     }
 }
 
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Failure {
-        Failure { problem: error.to_string(), hint: hint(&error) }
+        Failure {
+            problem: error.to_string(),
+            hint: hint(&error),
+        }
     }
 }
 
 fn failure(problem: impl Into<String>, hint: &'static str) -> Failure {
-    Failure { problem: problem.into(), hint: Some(hint) }
+    Failure {
+        problem: problem.into(),
+        hint: Some(hint),
+    }
 }
 
 pub(super) fn run(args: &CredentialArgs) -> ExitCode {
@@ -70,15 +80,27 @@ fn answer(args: &CredentialArgs, clock: &SystemClock) -> Result<secrecy::SecretS
     let argument = args.access.name()?;
     let info = std::env::var_os(EXEC_INFO);
     let info = ExecInfo::read(info.as_deref().map(std::os::unix::ffi::OsStrExt::as_bytes));
-    let info = info.map_err(|error| failure(error.to_string(), "kubectl and client-go set it; see docs/clients.md"))?;
+    let info = info.map_err(|error| {
+        failure(
+            error.to_string(),
+            "kubectl and client-go set it; see docs/clients.md",
+        )
+    })?;
     let reach = args.server.reach(Beside::File)?;
-    let mut reach = reach.ok_or_else(|| failure("no server is named", "give --server URL, or write it into client.yaml"))?;
-    // The client that runs the plugin may have the target's kubeconfig in KUBECONFIG, whose user is this plugin again.
+    let mut reach = reach.ok_or_else(|| {
+        failure(
+            "no server is named",
+            "give --server URL, or write it into client.yaml",
+        )
+    })?;
+    // The client that runs the plugin may have the target's kubeconfig in KUBECONFIG, whose user is
+    // this plugin again.
     reach.caller.hub.search.clear();
     if info.cluster.is_none() && !reach.allow_unpinned_server {
         return Err(failure(
             format!("{EXEC_INFO} names no cluster, so the token could go to any server"),
-            "write provideClusterInfo: true into the exec stanza; for a client that cannot, allowUnpinnedServer into your own client file",
+            "write provideClusterInfo: true into the exec stanza; for a client that cannot, \
+             allowUnpinnedServer into your own client file",
         ));
     }
     let access = match argument {
@@ -90,25 +112,31 @@ fn answer(args: &CredentialArgs, clock: &SystemClock) -> Result<secrecy::SecretS
     answer.map_err(|error| failure(error.to_string(), "run the command again"))
 }
 
-/// The access that the cluster's entry names. Whoever wrote it chooses among the caller's own accesses, and gets the token of one only for
-/// that access's own target: so not where the target may go unnamed.
+/// The access that the cluster's entry names. Whoever wrote it chooses among the caller's own
+/// accesses, and gets the token of one only for that access's own target: so not where the target
+/// may go unnamed.
 fn named_by_cluster(named: &NamedByCluster, reach: &Reach) -> Result<AccessName, Failure> {
-    let mend = "write the access into the exec stanza's arguments: keyferry credential NAMESPACE/NAME";
+    let mend =
+        "write the access into the exec stanza's arguments: keyferry credential NAMESPACE/NAME";
     match named {
-        NamedByCluster::Access(_) if reach.allow_unpinned_server => {
-            Err(failure("with allowUnpinnedServer the access is not taken from the cluster's config", mend))
-        }
+        NamedByCluster::Access(_) if reach.allow_unpinned_server => Err(failure(
+            "with allowUnpinnedServer the access is not taken from the cluster's config",
+            mend,
+        )),
         NamedByCluster::Access(access) => Ok(access.clone()),
-        NamedByCluster::Nothing => {
-            Err(failure("no access is named, neither by an argument nor by clusterName of the cluster's config", mend))
-        }
-        NamedByCluster::Unreadable => {
-            Err(failure("clusterName of the cluster's config is no <namespace>/<name>", "a ClusterProfile that Keyferry writes has it"))
-        }
+        NamedByCluster::Nothing => Err(failure(
+            "no access is named, neither by an argument nor by clusterName of the cluster's config",
+            mend,
+        )),
+        NamedByCluster::Unreadable => Err(failure(
+            "clusterName of the cluster's config is no <namespace>/<name>",
+            "a ClusterProfile that Keyferry writes has it",
+        )),
     }
 }
 
-/// From the cache, or fetched by the one process that holds the lock while the others wait for what it leaves.
+/// From the cache, or fetched by the one process that holds the lock while the others wait for what
+/// it leaves.
 fn through_cache(
     args: &CredentialArgs,
     access: &AccessName,
@@ -116,8 +144,12 @@ fn through_cache(
     cluster: Option<&ClaimedCluster>,
     clock: &SystemClock,
 ) -> Result<CachedToken, Failure> {
-    let folder = args.cache_dir.clone().or_else(|| home_folder("XDG_CACHE_HOME", ".cache").map(|it| it.join("credentials")));
-    let cache = folder.ok_or_else(|| "no cache is used: neither --cache-dir nor HOME is set".to_owned());
+    let folder = args
+        .cache_dir
+        .clone()
+        .or_else(|| home_folder("XDG_CACHE_HOME", ".cache").map(|it| it.join("credentials")));
+    let cache =
+        folder.ok_or_else(|| "no cache is used: neither --cache-dir nor HOME is set".to_owned());
     let cache = match cache.and_then(|folder| CredentialCache::open(&folder)) {
         Ok(cache) => cache,
         Err(why) => {
@@ -136,7 +168,9 @@ fn through_cache(
                 return Ok(token);
             }
         }
-        None => ui::note("keyferry: another process holds the cache's lock; this one asks by itself"),
+        None => {
+            ui::note("keyferry: another process holds the cache's lock; this one asks by itself")
+        }
     }
     let token = fetch(access, reach, cluster, clock)?;
     if let Err(why) = cache.put(&key, &token, clock.now().wall) {
@@ -147,10 +181,14 @@ fn through_cache(
 
 /// Everything that decides which token comes out.
 fn key(access: &AccessName, reach: &Reach, cluster: Option<&ClaimedCluster>) -> CacheKey {
-    let path = |path: Option<&std::path::Path>| path.map(|path| path.as_os_str().as_encoded_bytes().to_vec());
+    let path = |path: Option<&std::path::Path>| {
+        path.map(|path| path.as_os_str().as_encoded_bytes().to_vec())
+    };
     let text = |text: Option<&str>| text.map(|text| text.as_bytes().to_vec());
     let authority = reach.server.certificate_authority.as_deref();
-    let claimed = |part: fn(&ClaimedCluster) -> &str| cluster.map(|cluster| part(cluster).as_bytes().to_vec());
+    let claimed = |part: fn(&ClaimedCluster) -> &str| {
+        cluster.map(|cluster| part(cluster).as_bytes().to_vec())
+    };
     let parts = [
         text(Some(&access.to_string())),
         text(Some(&reach.server.url)),
@@ -158,41 +196,80 @@ fn key(access: &AccessName, reach: &Reach, cluster: Option<&ClaimedCluster>) -> 
         authority.and_then(|file| local_file::read(file, "CA certificates", MAX_CA_BYTES).ok()),
         path(reach.token_file()),
         reach.token_file().and_then(identity),
-        text(reach.caller.service_account.as_ref().map(|name| name.as_str())),
-        text(reach.caller.audience.as_ref().map(|audience| audience.as_str())),
+        text(
+            reach
+                .caller
+                .service_account
+                .as_ref()
+                .map(|name| name.as_str()),
+        ),
+        text(
+            reach
+                .caller
+                .audience
+                .as_ref()
+                .map(|audience| audience.as_str()),
+        ),
         path(reach.caller.hub.kubeconfig.as_deref()),
         text(reach.caller.hub.context.as_deref()),
         claimed(|cluster| &cluster.server),
         claimed(|cluster| &cluster.tls_server_name),
         claimed(|cluster| &cluster.certificate_authority_data),
         claimed(|cluster| &cluster.proxy_url),
-        claimed(|cluster| if cluster.insecure_skip_tls_verify { "insecure" } else { "" }),
+        claimed(|cluster| {
+            if cluster.insecure_skip_tls_verify {
+                "insecure"
+            } else {
+                ""
+            }
+        }),
         Some(rustix::process::geteuid().as_raw().to_be_bytes().to_vec()),
     ];
     CacheKey::of(&parts.each_ref().map(Option::as_deref))
 }
 
-/// Who the caller's token says it is: a file may come to hold another's, as in the jobs of one runner.
+/// Who the caller's token says it is: a file may come to hold another's, as in the jobs of one
+/// runner.
 fn identity(file: &std::path::Path) -> Option<Vec<u8>> {
     let token = caller_token::read(file).ok()?;
     let token = UnverifiedJwt::parse(token.expose_secret()).ok()?;
     let claims = token.claims();
-    let uid = claims.get("kubernetes.io").and_then(|own| own.pointer("/serviceaccount/uid")).cloned();
-    let identity = [claims.get("iss").cloned(), claims.get("sub").cloned(), uid].map(|part| part.unwrap_or(Value::Null));
+    let uid = claims
+        .get("kubernetes.io")
+        .and_then(|own| own.pointer("/serviceaccount/uid"))
+        .cloned();
+    let identity = [claims.get("iss").cloned(), claims.get("sub").cloned(), uid]
+        .map(|part| part.unwrap_or(Value::Null));
     serde_json::to_vec(&identity).ok()
 }
 
-fn fetch(access: &AccessName, reach: &Reach, cluster: Option<&ClaimedCluster>, clock: &SystemClock) -> Result<CachedToken, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure { problem: format!("starting: {error}"), hint: None })?;
+fn fetch(
+    access: &AccessName,
+    reach: &Reach,
+    cluster: Option<&ClaimedCluster>,
+    clock: &SystemClock,
+) -> Result<CachedToken, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| Failure {
+        problem: format!("starting: {error}"),
+        hint: None,
+    })?;
     let fetched = runtime.block_on(async {
         let caller = caller_token::find(&reach.caller, access.namespace.as_str()).await?;
         reach.server.cluster_token(&caller, access).await
     })?;
-    let ClusterToken { token, cluster: target } = fetched;
+    let ClusterToken {
+        token,
+        cluster: target,
+    } = fetched;
     if let Some(claimed) = cluster {
         let target = target.ok_or_else(|| {
-            failure("the server does not say where the target is, so nothing can be compared", "update the Keyferry server")
+            failure(
+                "the server does not say where the target is, so nothing can be compared",
+                "update the Keyferry server",
+            )
         })?;
         target.is_what(claimed).map_err(|other| {
             failure(
@@ -202,9 +279,17 @@ fn fetch(access: &AccessName, reach: &Reach, cluster: Option<&ClaimedCluster>, c
         })?;
     }
     let jwt = UnverifiedJwt::parse(token.token.expose_secret());
-    let expiration = jwt.ok().and_then(|jwt| exec_credential::expiration(&jwt, token.usable, clock.now().wall));
+    let expiration = jwt
+        .ok()
+        .and_then(|jwt| exec_credential::expiration(&jwt, token.usable, clock.now().wall));
     let expiration = expiration.ok_or_else(|| {
-        failure("the server's token has less than 10 s to go by this machine's clock, or no expiry", "set the clocks right")
+        failure(
+            "the server's token has less than 10 s to go by this machine's clock, or no expiry",
+            "set the clocks right",
+        )
     })?;
-    Ok(CachedToken { token: token.token, expiration })
+    Ok(CachedToken {
+        token: token.token,
+        expiration,
+    })
 }

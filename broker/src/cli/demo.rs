@@ -44,7 +44,10 @@ pub(super) async fn run(args: DemoArgs) -> ExitCode {
 }
 
 async fn show(screen: &Screen, once: bool) -> Result<(), DemoError> {
-    screen.title("keyferry demo: an embedded hub and an embedded target, real TLS and real signatures on loopback")?;
+    screen.title(
+        "keyferry demo: an embedded hub and an embedded target, real TLS and real \
+        signatures on loopback",
+    )?;
     let stage = Stage::start().await?;
     steps::play(&stage, screen).await?;
     if !once {

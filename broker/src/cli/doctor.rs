@@ -14,7 +14,8 @@ use crate::client::doctor::gather;
 
 #[derive(Args)]
 pub(super) struct DoctorArgs {
-    /// What to start from: targetaccess/, targetcluster/, secret/, configmap/, kustomization/ or helmrelease/NAME, or a short name of these; without it, the flags alone.
+    /// What to start from: targetaccess/, targetcluster/, secret/, configmap/, kustomization/ or
+    /// helmrelease/NAME, or a short name of these; without it, the flags alone.
     #[arg(value_name = "KIND/NAME")]
     start: Option<StartArg>,
     /// Namespace on the hub: of what is started from.
@@ -25,7 +26,8 @@ pub(super) struct DoctorArgs {
     /// The target's AuthenticationConfiguration.
     #[arg(long, value_name = "FILE", help_heading = TARGET)]
     auth_config: Option<std::path::PathBuf>,
-    /// The target's Kubernetes release, like 1.33 or v1.33.4: where it does not say it to the anonymous.
+    /// The target's Kubernetes release, like 1.33 or v1.33.4: where it does not say it to the
+    /// anonymous.
     #[arg(long = "kubernetes", value_name = "VERSION", help_heading = TARGET)]
     target_version: Option<keyferry_trust::Minor>,
     /// A kubeconfig of somebody who may create tokenreviews at the target.
@@ -34,7 +36,8 @@ pub(super) struct DoctorArgs {
     /// Context of --target-kubeconfig, instead of its current one.
     #[arg(long, value_name = "NAME", requires = "target_kubeconfig")]
     target_context: Option<String>,
-    /// What the user must be allowed, as VERB/RESOURCE or VERB/RESOURCE.GROUP; in --target-namespace, else in all.
+    /// What the user must be allowed, as VERB/RESOURCE or VERB/RESOURCE.GROUP; in
+    /// --target-namespace, else in all.
     #[arg(long, value_name = "VERB/RESOURCE", help_heading = TARGET)]
     needs: Vec<String>,
     /// Namespace at the target: where the user must have rights.
@@ -68,30 +71,52 @@ pub(super) async fn run(args: DoctorArgs) -> ExitCode {
 
 /// The report, and the RBAC that is missing.
 async fn report(args: &DoctorArgs) -> Result<(Report, Option<String>), String> {
-    let plan = args.way.plan(args.start.as_ref(), args.namespace.as_deref()).await?;
+    let plan = args
+        .way
+        .plan(args.start.as_ref(), args.namespace.as_deref())
+        .await?;
     let start = plan.start.clone();
-    let auth_config = args.auth_config.as_deref().map(super::target_way::file).transpose()?;
+    let auth_config = args
+        .auth_config
+        .as_deref()
+        .map(super::target_way::file)
+        .transpose()?;
     let mut modes = vec![Mode::Network];
     modes.extend(auth_config.is_some().then_some(Mode::Configuration));
-    modes.extend(args.target_kubeconfig.is_some().then_some(Mode::TargetKubeconfig));
+    modes.extend(
+        args.target_kubeconfig
+            .is_some()
+            .then_some(Mode::TargetKubeconfig),
+    );
     let means = crate::client::doctor::Means {
         auth_config,
         minor: args.target_version,
         target_kubeconfig: args.target_kubeconfig.clone(),
         target_context: args.target_context.clone(),
-        needs: args.needs.iter().map(|need| super::target_way::need(need, args.target_namespace.as_deref())).collect::<Result<_, _>>()?,
+        needs: args
+            .needs
+            .iter()
+            .map(|need| super::target_way::need(need, args.target_namespace.as_deref()))
+            .collect::<Result<_, _>>()?,
         target_namespace: args.target_namespace.clone(),
     };
     let acts_as = plan.impersonated_user();
-    let evidence = gather(plan, &means).await.map_err(|error| error.to_string())?;
+    let evidence = gather(plan, &means)
+        .await
+        .map_err(|error| error.to_string())?;
     let mut report = Report::of(&start, modes, &examine(&evidence));
     report.next = next::commands(&report, args.auth_config.as_deref());
     let user = acts_as.or(match &evidence.target.identity {
         Identity::Known(name) if !name.is_empty() => Some(name.clone()),
         _ => None,
     });
-    let lacks = report.hops.iter().any(|hop| hop.reason == Some(Code::NoRights.into()));
-    let yaml = user.filter(|_| lacks).map(|user| next::rbac(&user, &means.needs, args.target_namespace.as_deref()));
+    let lacks = report
+        .hops
+        .iter()
+        .any(|hop| hop.reason == Some(Code::NoRights.into()));
+    let yaml = user
+        .filter(|_| lacks)
+        .map(|user| next::rbac(&user, &means.needs, args.target_namespace.as_deref()));
     Ok((report, yaml))
 }
 
@@ -131,20 +156,46 @@ fn table(report: &Report, yaml: Option<&str>) -> String {
     let mut end = match (&report.broken, report.verdict) {
         (Some(hop), _) => {
             let fix = hop.mend.unwrap_or_default();
-            format!("the first broken hop is {:?}: {}: {}\nfix: {fix}", hop.hop, name(hop), hop.detail)
+            format!(
+                "the first broken hop is {:?}: {}: {}\nfix: {fix}",
+                hop.hop,
+                name(hop),
+                hop.detail
+            )
         }
         (None, Verdict::Well) => {
-            let warned: Vec<&ReportedHop> = report.hops.iter().filter(|hop| hop.status == Status::Warning).collect();
+            let warned: Vec<&ReportedHop> = report
+                .hops
+                .iter()
+                .filter(|hop| hop.status == Status::Warning)
+                .collect();
             let fixes: Vec<String> = warned
                 .iter()
-                .map(|hop| format!("\nwarning: {:?}: {}\nfix: {}", hop.hop, name(hop), hop.mend.unwrap_or_default()))
+                .map(|hop| {
+                    format!(
+                        "\nwarning: {:?}: {}\nfix: {}",
+                        hop.hop,
+                        name(hop),
+                        hop.mend.unwrap_or_default()
+                    )
+                })
                 .collect();
-            format!("every hop holds{}{}", if warned.is_empty() { "" } else { ", with warnings" }, fixes.concat())
+            format!(
+                "every hop holds{}{}",
+                if warned.is_empty() {
+                    ""
+                } else {
+                    ", with warnings"
+                },
+                fixes.concat()
+            )
         }
         (None, _) => undetermined(report),
     };
     if let Some(yaml) = yaml {
-        end.push_str(&format!("\nthis binding would do, to review and to apply at the target:\n{yaml}"));
+        end.push_str(&format!(
+            "\nthis binding would do, to review and to apply at the target:\n{yaml}"
+        ));
     }
     for command in &report.next {
         end.push_str(&format!("\nnext: {command}"));
@@ -153,7 +204,9 @@ fn table(report: &Report, yaml: Option<&str>) -> String {
 }
 
 fn undetermined(report: &Report) -> String {
-    let refused = |hop: &&ReportedHop| hop.status == Status::Broken && hop.reason == Some(Code::TokenRefused.into());
+    let refused = |hop: &&ReportedHop| {
+        hop.status == Status::Broken && hop.reason == Some(Code::TokenRefused.into())
+    };
     if !report.hops.iter().any(|hop| refused(&hop)) {
         return "undetermined: the hops above say what is missing".to_owned();
     }

@@ -1,14 +1,18 @@
-//! Every command of Keyferry that the README and the documents show is one that the command line takes.
+//! Every command of Keyferry that the README and the documents show is one that the command line
+//! takes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use clap::CommandFactory;
 use clap::error::ErrorKind;
-use keyferry_integration::documents::{CommandBlock, ShellCommand, command_blocks, documents, inline_commands, shell_commands};
+use keyferry_integration::documents::{
+    CommandBlock, ShellCommand, command_blocks, documents, inline_commands, shell_commands,
+};
 
 use super::Cli;
 
-/// What the command line says against a command; `None` where it takes it, or where the command stops short on purpose (`keyferry trust`).
+/// What the command line says against a command; `None` where it takes it, or where the command
+/// stops short on purpose (`keyferry trust`).
 fn fault(command: &ShellCommand) -> Option<String> {
     let arguments = command.keyferry_arguments()?;
     let line = std::iter::once("keyferry").chain(arguments.iter().map(String::as_str));
@@ -20,7 +24,11 @@ fn fault(command: &ShellCommand) -> Option<String> {
 }
 
 fn blocks() -> Vec<CommandBlock> {
-    documents().unwrap().iter().flat_map(|document| command_blocks(document).unwrap()).collect()
+    documents()
+        .unwrap()
+        .iter()
+        .flat_map(|document| command_blocks(document).unwrap())
+        .collect()
 }
 
 #[test]
@@ -29,7 +37,12 @@ fn every_command_of_a_block_is_taken() {
     for block in blocks() {
         for command in shell_commands(&block.text) {
             if let Some(fault) = fault(&command) {
-                faults.push(format!("{}:{}: {}\n{fault}", block.document, block.line, command.words.join(" ")));
+                faults.push(format!(
+                    "{}:{}: {}\n{fault}",
+                    block.document,
+                    block.line,
+                    command.words.join(" ")
+                ));
             }
         }
     }
@@ -38,27 +51,45 @@ fn every_command_of_a_block_is_taken() {
 
 #[test]
 fn every_block_says_how_it_is_held() {
-    let silent: Vec<String> =
-        blocks().iter().filter(|block| block.run.is_none()).map(|block| format!("{}:{}", block.document, block.line)).collect();
-    assert!(silent.is_empty(), "begin these with ```sh run=offline, run=hub or run=no: {}", silent.join(", "));
+    let silent: Vec<String> = blocks()
+        .iter()
+        .filter(|block| block.run.is_none())
+        .map(|block| format!("{}:{}", block.document, block.line))
+        .collect();
+    assert!(
+        silent.is_empty(),
+        "begin these with ```sh run=offline, run=hub or run=no: {}",
+        silent.join(", ")
+    );
 }
 
-/// Within a sentence a command may be cut short, so what is missing is no fault; what is there must be known.
+/// Within a sentence a command may be cut short, so what is missing is no fault; what is there must
+/// be known.
 #[test]
 fn commands_in_sentences_name_what_exists() {
     let mut faults = Vec::new();
     for document in documents().unwrap() {
         for (line, command) in inline_commands(&document).unwrap() {
-            let Some(arguments) = command.keyferry_arguments() else { continue };
-            let placeholder = |word: &String| word.contains('…') || word.contains('[') || word == "COMMAND";
+            let Some(arguments) = command.keyferry_arguments() else {
+                continue;
+            };
+            let placeholder =
+                |word: &String| word.contains('…') || word.contains('[') || word == "COMMAND";
             if arguments.iter().any(placeholder) {
                 continue;
             }
             let words = std::iter::once("keyferry").chain(arguments.iter().map(String::as_str));
             if let Err(error) = Cli::command().try_get_matches_from(words)
-                && matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand)
+                && matches!(
+                    error.kind(),
+                    ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand
+                )
             {
-                faults.push(format!("{}:{line}: {}\n{error}", document.display(), command.words.join(" ")));
+                faults.push(format!(
+                    "{}:{line}: {}\n{error}",
+                    document.display(),
+                    command.words.join(" ")
+                ));
             }
         }
     }
@@ -69,18 +100,46 @@ fn commands_in_sentences_name_what_exists() {
 #[test]
 fn not_there_yet_names_nothing_that_exists() {
     let root = keyferry_integration::documents::repository();
-    let commands: Vec<String> = Cli::command().get_subcommands().map(|command| command.get_name().to_owned()).collect();
-    let kinds = ["TargetCluster", "TargetAccess", "AudiencePairing", "controller", "CRD", "managed issuer", "rate limit"];
+    let commands: Vec<String> = Cli::command()
+        .get_subcommands()
+        .map(|command| command.get_name().to_owned())
+        .collect();
+    let kinds = [
+        "TargetCluster",
+        "TargetAccess",
+        "AudiencePairing",
+        "controller",
+        "CRD",
+        "managed issuer",
+        "rate limit",
+    ];
     let mut found = Vec::new();
-    for (document, heading) in [("CHANGELOG.md", "### Not there yet"), ("docs/security.md", "## What is not there yet")] {
+    for (document, heading) in [
+        ("CHANGELOG.md", "### Not there yet"),
+        ("docs/security.md", "## What is not there yet"),
+    ] {
         let text = std::fs::read_to_string(root.join(document)).unwrap();
-        let (_, section) = text.split_once(heading).unwrap_or_else(|| panic!("{document} has no {heading:?}"));
+        let (_, section) = text
+            .split_once(heading)
+            .unwrap_or_else(|| panic!("{document} has no {heading:?}"));
         let section = section.split("\n## ").next().unwrap_or(section);
         for line in section.lines().filter(|line| line.starts_with("- ")) {
-            let named = |name: &str| line.contains(&format!("keyferry {name}")) || line.contains(&format!("`{name}`"));
-            found.extend(commands.iter().filter(|name| named(name)).map(|name| format!("{document}: {name}: {line}")));
+            let named = |name: &str| {
+                line.contains(&format!("keyferry {name}")) || line.contains(&format!("`{name}`"))
+            };
+            found.extend(
+                commands
+                    .iter()
+                    .filter(|name| named(name))
+                    .map(|name| format!("{document}: {name}: {line}")),
+            );
             let title = line.split("**").nth(1).unwrap_or(line);
-            found.extend(kinds.iter().filter(|kind| title.contains(*kind)).map(|kind| format!("{document}: {kind}: {line}")));
+            found.extend(
+                kinds
+                    .iter()
+                    .filter(|kind| title.contains(*kind))
+                    .map(|kind| format!("{document}: {kind}: {line}")),
+            );
         }
     }
     assert!(found.is_empty(), "{}", found.join("\n"));

@@ -44,10 +44,17 @@ pub(super) async fn run(args: ExecArgs) -> ExitCode {
         Err(error) => return ui::fail(&format!("listening for signals: {error}"), None),
     };
     let mut command = Command::new(program);
-    command.args(arguments).env("KUBECONFIG", folder.path().join("config"));
+    command
+        .args(arguments)
+        .env("KUBECONFIG", folder.path().join("config"));
     let mut child = match command.spawn() {
         Ok(child) => child,
-        Err(error) => return ui::fail(&format!("starting {}: {error}", program.to_string_lossy()), None),
+        Err(error) => {
+            return ui::fail(
+                &format!("starting {}: {error}", program.to_string_lossy()),
+                None,
+            );
+        }
     };
     loop {
         tokio::select! {
@@ -70,7 +77,11 @@ struct Signals {
 impl Signals {
     fn listen() -> std::io::Result<Signals> {
         let interrupt = signal(SignalKind::interrupt())?;
-        Ok(Signals { interrupt, terminate: signal(SignalKind::terminate())?, hang_up: signal(SignalKind::hangup())? })
+        Ok(Signals {
+            interrupt,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
     }
 
     /// The next signal to pass on. Ctrl-C reaches the command by itself, from the terminal.
@@ -84,7 +95,10 @@ impl Signals {
 }
 
 fn pass_on(child: &Child, signal: Option<rustix::process::Signal>) {
-    let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
+    let pid = child
+        .id()
+        .and_then(|id| i32::try_from(id).ok())
+        .and_then(rustix::process::Pid::from_raw);
     if let (Some(pid), Some(signal)) = (pid, signal) {
         // It may have ended in this moment; then there is nothing to pass on.
         let _ = rustix::process::kill_process(pid, signal);
@@ -102,7 +116,9 @@ fn write(kubeconfig: &SecretString) -> std::io::Result<TempDir> {
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(folder.path().join("config"))?.write_all(kubeconfig.expose_secret().as_bytes())?;
+    options
+        .open(folder.path().join("config"))?
+        .write_all(kubeconfig.expose_secret().as_bytes())?;
     Ok(folder)
 }
 
@@ -111,5 +127,10 @@ fn exit_code(status: std::process::ExitStatus) -> ExitCode {
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
         return ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX));
     }
-    ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+    ExitCode::from(
+        status
+            .code()
+            .and_then(|code| u8::try_from(code).ok())
+            .unwrap_or(1),
+    )
 }

@@ -1,4 +1,5 @@
-//! `keyferry explain`: cause and mend of a reason code, from docs/troubleshooting.md, which is compiled in.
+//! `keyferry explain`: cause and mend of a reason code, from docs/troubleshooting.md, which is
+//! compiled in.
 
 use std::process::ExitCode;
 
@@ -11,7 +12,8 @@ const DOCUMENT: &str = include_str!("../../../docs/troubleshooting.md");
 
 #[derive(Args)]
 pub(super) struct ExplainArgs {
-    /// A reason code, or words of a message like 401 or "invalid bearer token"; without either, all codes are listed.
+    /// A reason code, or words of a message like 401 or "invalid bearer token"; without either, all
+    /// codes are listed.
     #[arg(value_name = "REASON")]
     reason: Option<String>,
     /// Output format.
@@ -44,7 +46,11 @@ pub(super) fn run(args: &ExplainArgs) -> ExitCode {
             Output::Json => ui::finish_json(&all, ExitCode::SUCCESS),
         };
     };
-    match (all.iter().find(|explanation| explanation.reason.eq_ignore_ascii_case(asked.trim())), args.output) {
+    match (
+        all.iter()
+            .find(|explanation| explanation.reason.eq_ignore_ascii_case(asked.trim())),
+        args.output,
+    ) {
         (Some(found), Output::Text) => ui::finish(&text(found)),
         (Some(found), Output::Json) => ui::finish_json(found, ExitCode::SUCCESS),
         (None, output) => {
@@ -61,18 +67,33 @@ pub(super) fn run(args: &ExplainArgs) -> ExitCode {
             } else {
                 format!("near ones are {}", near.join(", "))
             };
-            ui::fail(&format!("explaining {:?}: there is no such reason code", ui::plain(asked)), Some(&hint))
+            ui::fail(
+                &format!(
+                    "explaining {:?}: there is no such reason code",
+                    ui::plain(asked)
+                ),
+                Some(&hint),
+            )
         }
     }
 }
 
 /// The first codes of the document's parts, in its order, and what the part is about.
 const PARTS: [(&str, &str); 5] = [
-    ("AdmissionPolicyIncomplete", "Keyferry, the hub and deliveries"),
+    (
+        "AdmissionPolicyIncomplete",
+        "Keyferry, the hub and deliveries",
+    ),
     ("EmptyFile", "The target's AuthenticationConfiguration"),
     ("NotCompact", "A token at the target"),
-    ("ConfigurationRefused", "What verify and lint cannot know, and traps that they see"),
-    ("StartUnread", "From the start to the target: Flux, documents, the target (doctor)"),
+    (
+        "ConfigurationRefused",
+        "What verify and lint cannot know, and traps that they see",
+    ),
+    (
+        "StartUnread",
+        "From the start to the target: Flux, documents, the target (doctor)",
+    ),
 ];
 /// The part of the codes about the caller's own token, which stand among those of the first.
 const CALLER: &str = "The caller's token";
@@ -86,7 +107,9 @@ fn listed(all: &[Explanation]) -> String {
             parts.push((part, Vec::new()));
         }
         match parts.last_mut() {
-            Some((_, codes)) if !explanation.reason.starts_with("Caller") => codes.push(explanation),
+            Some((_, codes)) if !explanation.reason.starts_with("Caller") => {
+                codes.push(explanation)
+            }
             _ => caller.push(explanation),
         }
     }
@@ -94,7 +117,10 @@ fn listed(all: &[Explanation]) -> String {
         *codes = caller;
     }
     let parts = parts.iter().map(|(part, codes)| {
-        let rows: Vec<Vec<String>> = codes.iter().map(|code| vec![format!("  {}", code.reason), summary(&code.cause)]).collect();
+        let rows: Vec<Vec<String>> = codes
+            .iter()
+            .map(|code| vec![format!("  {}", code.reason), summary(&code.cause)])
+            .collect();
         format!("{part}\n{}", ui::table(&rows))
     });
     parts.collect::<Vec<_>>().join("\n\n")
@@ -106,33 +132,66 @@ const MAX_SUMMARY: usize = 90;
 /// The first sentence, cut at a word.
 fn summary(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let sentence = line.split(". ").next().unwrap_or_default().trim_end_matches('.').replace('`', "");
+    let sentence = line
+        .split(". ")
+        .next()
+        .unwrap_or_default()
+        .trim_end_matches('.')
+        .replace('`', "");
     if sentence.chars().count() <= MAX_SUMMARY {
         return sentence;
     }
     let cut: String = sentence.chars().take(MAX_SUMMARY).collect();
-    format!("{} …", cut.rsplit_once(' ').map_or(cut.as_str(), |(kept, _)| kept))
+    format!(
+        "{} …",
+        cut.rsplit_once(' ').map_or(cut.as_str(), |(kept, _)| kept)
+    )
 }
 
 /// What apiservers and clients say for a status.
 const ALSO: [(&str, &str); 2] = [("unauthorized", "401"), ("forbidden", "403")];
 
-/// The codes whose text has the words of a message: together, or at least each of them. The most common cause comes first.
+/// The codes whose text has the words of a message: together, or at least each of them. The most
+/// common cause comes first.
 fn mentioning(asked: &str, all: &[Explanation]) -> Vec<Explanation> {
-    let asked = asked.split_whitespace().take(32).collect::<Vec<_>>().join(" ").to_ascii_lowercase();
-    let also = ALSO.iter().find(|(word, _)| asked == *word).map(|(_, status)| *status);
+    let asked = asked
+        .split_whitespace()
+        .take(32)
+        .collect::<Vec<_>>()
+        .join(" ")
+        .to_ascii_lowercase();
+    let also = ALSO
+        .iter()
+        .find(|(word, _)| asked == *word)
+        .map(|(_, status)| *status);
     let text = |explanation: &Explanation, whole: bool| {
-        let Explanation { symptom, cause, mend, .. } = explanation;
-        let text = if whole { format!("{symptom} {cause} {mend}") } else { symptom.clone() };
-        text.split_whitespace().collect::<Vec<_>>().join(" ").to_ascii_lowercase()
+        let Explanation {
+            symptom,
+            cause,
+            mend,
+            ..
+        } = explanation;
+        let text = if whole {
+            format!("{symptom} {cause} {mend}")
+        } else {
+            symptom.clone()
+        };
+        text.split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+            .to_ascii_lowercase()
     };
-    let together = |text: &str| text.contains(&asked) || also.is_some_and(|also| text.contains(also));
+    let together =
+        |text: &str| text.contains(&asked) || also.is_some_and(|also| text.contains(also));
     let each = |text: &str| asked.split(' ').all(|word| text.contains(word));
     if asked.len() < 3 {
         return Vec::new();
     }
     let find = |whole: bool, fits: &dyn Fn(&str) -> bool| -> Vec<Explanation> {
-        all.iter().filter(|explanation| fits(&text(explanation, whole))).cloned().collect()
+        all.iter()
+            .filter(|explanation| fits(&text(explanation, whole)))
+            .cloned()
+            .collect()
     };
     let mut found = find(false, &together);
     if found.is_empty() {
@@ -146,28 +205,47 @@ fn mentioning(asked: &str, all: &[Explanation]) -> Vec<Explanation> {
 }
 
 fn mentions(found: &[Explanation]) -> String {
-    let rows: Vec<Vec<String>> = found.iter().map(|code| vec![code.reason.to_owned(), summary(&code.cause)]).collect();
+    let rows: Vec<Vec<String>> = found
+        .iter()
+        .map(|code| vec![code.reason.to_owned(), summary(&code.cause)])
+        .collect();
     format!(
-        "That is no reason code. These mention it; keyferry explain CODE says more, and keyferry doctor finds which one it is:\n{}",
+        "That is no reason code. These mention it; keyferry explain CODE says more, and keyferry \
+         doctor finds which one it is:\n{}",
         ui::table(&rows)
     )
 }
 
 /// Every section of the document whose heading is a code.
 fn all() -> impl Iterator<Item = Explanation> {
-    let sections = DOCUMENT.split("\n## ").skip(1).filter_map(|section| section.split_once('\n'));
-    sections.filter(|(heading, _)| !heading.contains(' ')).filter_map(|(reason, text)| {
-        let (_, rest) = text.split_once("- **Symptom:** ")?;
-        let (symptom, rest) = rest.split_once("- **Cause:** ")?;
-        let (cause, mend) = rest.split_once("- **Mend:** ")?;
-        Some(Explanation { reason, symptom: prose(symptom), cause: prose(cause), mend: prose(mend) })
-    })
+    let sections = DOCUMENT
+        .split("\n## ")
+        .skip(1)
+        .filter_map(|section| section.split_once('\n'));
+    sections
+        .filter(|(heading, _)| !heading.contains(' '))
+        .filter_map(|(reason, text)| {
+            let (_, rest) = text.split_once("- **Symptom:** ")?;
+            let (symptom, rest) = rest.split_once("- **Cause:** ")?;
+            let (cause, mend) = rest.split_once("- **Mend:** ")?;
+            Some(Explanation {
+                reason,
+                symptom: prose(symptom),
+                cause: prose(cause),
+                mend: prose(mend),
+            })
+        })
 }
 
 /// Markdown as a terminal shows it: no links, list indents gone, blocks kept as they are.
 fn prose(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().map(|line| line.strip_prefix("  ").unwrap_or(line).trim_end()).collect();
-    unlink(lines.join("\n").trim()).replace("\n```", "\n").replace("**", "")
+    let lines: Vec<&str> = text
+        .lines()
+        .map(|line| line.strip_prefix("  ").unwrap_or(line).trim_end())
+        .collect();
+    unlink(lines.join("\n").trim())
+        .replace("\n```", "\n")
+        .replace("**", "")
 }
 
 /// `[text](target)` becomes `text`.
@@ -176,7 +254,10 @@ fn unlink(text: &str) -> String {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('[') {
         out.push_str(before);
-        match after.split_once("](").and_then(|(name, tail)| Some((name, tail.split_once(')')?.1))) {
+        match after
+            .split_once("](")
+            .and_then(|(name, tail)| Some((name, tail.split_once(')')?.1)))
+        {
             Some((name, tail)) if !name.contains(['[', ']', '\n']) => {
                 out.push_str(name);
                 rest = tail;
@@ -192,13 +273,29 @@ fn unlink(text: &str) -> String {
 
 fn text(explanation: &Explanation) -> String {
     let part = |name: &str, text: &str| format!("{name}\n  {}", text.replace('\n', "\n  "));
-    let Explanation { reason, symptom, cause, mend } = explanation;
-    [(*reason).to_owned(), part("Symptom:", symptom), part("Cause:", cause), part("Mend:", mend)].join("\n")
+    let Explanation {
+        reason,
+        symptom,
+        cause,
+        mend,
+    } = explanation;
+    [
+        (*reason).to_owned(),
+        part("Symptom:", symptom),
+        part("Cause:", cause),
+        part("Mend:", mend),
+    ]
+    .join("\n")
 }
 
 /// The three nearest codes that are near at all: a part of the name, or few letters apart.
 fn near(asked: &str, all: &[Explanation]) -> Vec<&'static str> {
-    let asked: String = asked.chars().filter(char::is_ascii_alphanumeric).take(64).collect::<String>().to_ascii_lowercase();
+    let asked: String = asked
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .take(64)
+        .collect::<String>()
+        .to_ascii_lowercase();
     let mut ranked: Vec<(usize, &'static str)> = Vec::new();
     for Explanation { reason, .. } in all {
         let known = reason.to_ascii_lowercase();
@@ -210,7 +307,11 @@ fn near(asked: &str, all: &[Explanation]) -> Vec<&'static str> {
         }
     }
     ranked.sort_unstable();
-    ranked.into_iter().take(3).map(|(_, reason)| reason).collect()
+    ranked
+        .into_iter()
+        .take(3)
+        .map(|(_, reason)| reason)
+        .collect()
 }
 
 /// How many letters must be put in, taken out or changed.
@@ -220,7 +321,11 @@ fn distance(left: &str, right: &str) -> usize {
         let mut next = vec![index + 1];
         for (other, (above, diagonal)) in right.bytes().zip(row.iter().skip(1).zip(&row)) {
             let beside = next.last().copied().unwrap_or_default();
-            next.push((diagonal + usize::from(letter != other)).min(above + 1).min(beside + 1));
+            next.push(
+                (diagonal + usize::from(letter != other))
+                    .min(above + 1)
+                    .min(beside + 1),
+            );
         }
         row = next;
     }
@@ -238,12 +343,18 @@ mod tests {
     #[test]
     fn every_code_is_explained_without_markdown() {
         let all: Vec<Explanation> = all().collect();
-        let codes = Reason::ALL.iter().map(|reason| reason.as_str()).chain(Code::ALL.iter().map(|code| code.name()));
+        let codes = Reason::ALL
+            .iter()
+            .map(|reason| reason.as_str())
+            .chain(Code::ALL.iter().map(|code| code.name()));
         for code in codes {
             let found = all.iter().find(|explanation| explanation.reason == code);
             let found = found.unwrap_or_else(|| panic!("{code} is not explained"));
             for part in [&found.symptom, &found.cause, &found.mend] {
-                assert!(!part.is_empty() && !part.contains("](") && !part.contains("**"), "{code}: {part}");
+                assert!(
+                    !part.is_empty() && !part.contains("](") && !part.contains("**"),
+                    "{code}: {part}"
+                );
             }
         }
     }
@@ -255,24 +366,51 @@ mod tests {
         let lines: Vec<&str> = list.lines().filter(|line| line.starts_with("  ")).collect();
         assert_eq!(lines.len(), all.len());
         for line in lines {
-            let (code, summary) = line.trim().split_once("  ").unwrap_or_else(|| panic!("no summary: {line}"));
-            assert!(all.iter().any(|explanation| explanation.reason == code) && summary.trim().len() > 5, "{line}");
+            let (code, summary) = line
+                .trim()
+                .split_once("  ")
+                .unwrap_or_else(|| panic!("no summary: {line}"));
+            assert!(
+                all.iter().any(|explanation| explanation.reason == code)
+                    && summary.trim().len() > 5,
+                "{line}"
+            );
         }
         for (first, part) in PARTS {
-            let below = list.split_once(&format!("{part}\n")).unwrap_or_else(|| panic!("{part}")).1;
+            let below = list
+                .split_once(&format!("{part}\n"))
+                .unwrap_or_else(|| panic!("{part}"))
+                .1;
             assert!(below.starts_with(&format!("  {first} ")), "{part}: {below}");
         }
-        assert!(list.starts_with("The caller's token\n  CallerAudienceMismatch "), "{list}");
+        assert!(
+            list.starts_with("The caller's token\n  CallerAudienceMismatch "),
+            "{list}"
+        );
     }
 
     #[test]
     fn words_of_a_message_find_its_codes() {
         let all: Vec<Explanation> = all().collect();
-        let found = |asked: &str| mentioning(asked, &all).into_iter().map(|found| found.reason).collect::<Vec<_>>();
-        assert_eq!(found("invalid bearer token").first(), Some(&"IssuerDiffers"), "the most common cause");
+        let found = |asked: &str| {
+            mentioning(asked, &all)
+                .into_iter()
+                .map(|found| found.reason)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            found("invalid bearer token").first(),
+            Some(&"IssuerDiffers"),
+            "the most common cause"
+        );
         for asked in ["401", "Unauthorized"] {
             let found = found(asked);
-            assert!(["IssuerDiffers", "TokenRefused", "CallerRejected"].iter().all(|code| found.contains(code)), "{asked}: {found:?}");
+            assert!(
+                ["IssuerDiffers", "TokenRefused", "CallerRejected"]
+                    .iter()
+                    .all(|code| found.contains(code)),
+                "{asked}: {found:?}"
+            );
             assert!(found.len() < all.len() / 2, "{asked}: {found:?}");
         }
         assert!(found("forbidden").contains(&"NoRights"));
@@ -282,13 +420,19 @@ mod tests {
     #[test]
     fn near_codes_are_suggested() {
         let all: Vec<Explanation> = all().collect();
-        assert_eq!(near("AudienceDifers", &all).first(), Some(&"AudienceDiffers"));
+        assert_eq!(
+            near("AudienceDifers", &all).first(),
+            Some(&"AudienceDiffers")
+        );
         assert!(near("expired", &all).contains(&"TokenExpired"));
         assert!(near("zzzzzzzzzzzz", &all).is_empty());
     }
 
     #[test]
     fn links_become_their_text() {
-        assert_eq!(unlink("see [this](#a) and jwt[0] and [b](c.md#d)."), "see this and jwt[0] and b.");
+        assert_eq!(
+            unlink("see [this](#a) and jwt[0] and [b](c.md#d)."),
+            "see this and jwt[0] and b."
+        );
     }
 }

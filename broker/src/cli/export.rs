@@ -26,16 +26,19 @@ pub(super) struct ExportArgs {
     /// Folder to write to. It is made if it is not there, and belongs to one issuer for good.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// Keyferry's configuration file: publicURL, hub.issuer and discovery.maxAge of its ServerConfiguration count.
+    /// Keyferry's configuration file: publicURL, hub.issuer and discovery.maxAge of its
+    /// ServerConfiguration count.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: PathBuf,
     /// The https origin under which targets will reach the files, in the place of publicURL.
     #[arg(long, env = "KEYFERRY_PUBLIC_URL", value_name = "URL")]
     public_url: Option<String>,
-    /// Go on: read the hub every 15 s and write what changed, until a signal. A failure leaves the files as they are.
+    /// Go on: read the hub every 15 s and write what changed, until a signal. A failure leaves the
+    /// files as they are.
     #[arg(long)]
     watch: bool,
-    /// Write what the hub lists now, without the record of a running Keyferry: revoked keys and keys that are held are not known then.
+    /// Write what the hub lists now, without the record of a running Keyferry: revoked keys and
+    /// keys that are held are not known then.
     #[arg(long)]
     without_record: bool,
     #[command(flatten)]
@@ -81,7 +84,9 @@ struct Exporter {
 
 impl Exporter {
     async fn of(args: &ExportArgs) -> Result<Exporter, String> {
-        let server = config_file::read(&args.config, Overrides::of_a_reader()).map_err(|error| error.to_string())?.server;
+        let server = config_file::read(&args.config, Overrides::of_a_reader())
+            .map_err(|error| error.to_string())?
+            .server;
         let public_url = match &args.public_url {
             Some(text) => PublicUrl::new(text).map_err(|error| format!("--public-url {error}"))?,
             None => server.public_url.clone(),
@@ -90,13 +95,21 @@ impl Exporter {
         let records = if args.without_record {
             KeyRecords::none()
         } else {
-            let config = args.hub.access().config().await.map_err(|error| error.to_string())?;
+            let config = args
+                .hub
+                .access()
+                .config()
+                .await
+                .map_err(|error| error.to_string())?;
             let client = HubClient::new(config).map_err(|error| error.to_string())?;
             let secrets = KubeSecretStore::new(client, server.cluster_resource_namespace.clone());
             KeyRecords::shared(KeyRecordStore::existing(Arc::new(secrets)))
         };
         let publisher = Publisher::new(PublisherParts {
-            source: Arc::new(KubeIssuerDocuments::new(args.hub.access(), server.hub_endpoints.clone())),
+            source: Arc::new(KubeIssuerDocuments::new(
+                args.hub.access(),
+                server.hub_endpoints.clone(),
+            )),
             public_url: public_url.clone(),
             pinned: server.hub_issuer.clone(),
             settle: lifetime::settle(server.max_age),
@@ -104,15 +117,26 @@ impl Exporter {
             clock: Arc::new(SystemClock::start()),
             metrics: Metrics::default(),
         });
-        Ok(Exporter { export, publisher, public_url, server })
+        Ok(Exporter {
+            export,
+            publisher,
+            public_url,
+            server,
+        })
     }
 
     /// Reads the hub once and writes what changed.
     async fn round(&self) -> Result<Vec<String>, RoundError> {
         self.publisher.refresh().await?;
         self.publisher.sync().await?;
-        let published = self.publisher.reader().current().ok_or(PublishError::Lost)?;
-        Ok(self.export.write(&published, &self.public_url, self.server.max_age)?)
+        let published = self
+            .publisher
+            .reader()
+            .current()
+            .ok_or(PublishError::Lost)?;
+        Ok(self
+            .export
+            .write(&published, &self.public_url, self.server.max_age)?)
     }
 
     /// Rounds without end. Each cause of failure is told once, until a round goes well.
@@ -154,9 +178,10 @@ fn hint(error: &RoundError) -> Option<&'static str> {
         RoundError::Publish(error) if error.reason() == Reason::HubDiscoveryForbidden => {
             Some("bind ClusterRole system:service-account-issuer-discovery to this user of the hub")
         }
-        RoundError::Record(_) => {
-            Some("the record names revoked keys; --without-record exports what the hub lists now, whatever was revoked")
-        }
+        RoundError::Record(_) => Some(
+            "the record names revoked keys; --without-record exports what the hub lists now, \
+             whatever was revoked",
+        ),
         _ => None,
     }
 }

@@ -12,7 +12,8 @@ use crate::clock::{Clock, SystemClock};
 
 #[derive(Args)]
 pub(super) struct ImportArgs {
-    /// A kubeconfig, a Secret that holds one, a cluster Secret of Argo CD, or a ClusterProfile, as YAML or JSON; - is standard input.
+    /// A kubeconfig, a Secret that holds one, a cluster Secret of Argo CD, or a ClusterProfile, as
+    /// YAML or JSON; - is standard input.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// The target's audience: one that no other target has.
@@ -42,9 +43,19 @@ pub(super) fn run(args: &ImportArgs) -> ExitCode {
         Err(error) => return ui::misuse(&format!("--audience {error}"), None),
     };
     let Ok(text) = String::from_utf8(text) else {
-        return ui::misuse(&format!("reading the cluster from {}: it is not text in UTF-8", args.file.display()), None);
+        return ui::misuse(
+            &format!(
+                "reading the cluster from {}: it is not text in UTF-8",
+                args.file.display()
+            ),
+            None,
+        );
     };
-    let choice = Choice { context: args.context.as_deref(), key: args.key.as_deref(), provider: args.provider.as_deref() };
+    let choice = Choice {
+        context: args.context.as_deref(),
+        key: args.key.as_deref(),
+        provider: args.provider.as_deref(),
+    };
     let now = SystemClock::start().now().wall;
     let imported = import::read(&text, choice).and_then(|mut imported| {
         let text = imported.render(args.name.as_deref(), &audience, now)?;

@@ -1,4 +1,5 @@
-//! `keyferry keys`: the hub's keys: which was last seen to sign, when each is active, and when the hub may remove it.
+//! `keyferry keys`: the hub's keys: which was last seen to sign, when each is active, and when the
+//! hub may remove it.
 
 mod rotate;
 
@@ -32,8 +33,8 @@ pub(super) struct KeysArgs {
     /// Keyferry's own namespace on the hub.
     #[arg(long, alias = "namespace", short_alias = 'n', value_name = "NAMESPACE", default_value = "keyferry-system", help_heading = HUB)]
     keyferry_namespace: String,
-    /// Keyferry's configuration file: for its `discovery.maxAge`, without it 60 s, and for how many delivered objects hold a token of each key
-    /// where it says `objects: CustomResources`.
+    /// Keyferry's configuration file: for its `discovery.maxAge`, without it 60 s, and for how many
+    /// delivered objects hold a token of each key where it says `objects: CustomResources`.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Output format.
@@ -45,7 +46,8 @@ pub(super) struct KeysArgs {
 
 #[derive(Subcommand)]
 enum KeysCommand {
-    /// Ask the servers to let the next key of a target's own issuer sign. It has been published already, so no token is lost.
+    /// Ask the servers to let the next key of a target's own issuer sign. It has been published
+    /// already, so no token is lost.
     Rotate(rotate::RotateArgs),
 }
 
@@ -104,11 +106,20 @@ pub(super) async fn run(args: KeysArgs) -> ExitCode {
     if let Some(KeysCommand::Rotate(args)) = &args.command {
         return rotate::run(args).await;
     }
-    let configuration = match args.config.as_deref().map(|path| config_file::read(path, Overrides::of_a_reader())).transpose() {
+    let configuration = match args
+        .config
+        .as_deref()
+        .map(|path| config_file::read(path, Overrides::of_a_reader()))
+        .transpose()
+    {
         Ok(configuration) => configuration,
         Err(error) => return ui::fail(&error.to_string(), None),
     };
-    let max_age = configuration.as_ref().map_or(Duration::from_secs(60), |configuration| configuration.server.max_age);
+    let max_age = configuration
+        .as_ref()
+        .map_or(Duration::from_secs(60), |configuration| {
+            configuration.server.max_age
+        });
     let ledger = match namespace(&args.keyferry_namespace) {
         Ok(namespace) => read(&args.hub, namespace).await,
         Err(problem) => Err(problem),
@@ -124,7 +135,11 @@ pub(super) async fn run(args: KeysArgs) -> ExitCode {
         Output::Table => ui::finish(&ui::table(&table(&rows, &ledger, now))),
         Output::Timeline => ui::finish(&timeline(&rows, &ledger, now)),
         Output::Json => {
-            let revoked: Vec<_> = ledger.revoked.iter().map(|(kid, revoked)| serde_json::json!({ "kid": kid, "at": revoked.at })).collect();
+            let revoked: Vec<_> = ledger
+                .revoked
+                .iter()
+                .map(|(kid, revoked)| serde_json::json!({ "kid": kid, "at": revoked.at }))
+                .collect();
             let document = serde_json::json!({ "issuer": ledger.issuer.as_str(), "keys": rows, "revoked": revoked });
             ui::finish_json(&document, ExitCode::SUCCESS)
         }
@@ -137,34 +152,58 @@ pub(super) fn namespace(text: &str) -> Result<Namespace, String> {
 }
 
 async fn read(hub: &HubArgs, namespace: Namespace) -> Result<KeyLedger, String> {
-    let client = KeyRecordsClient::connect(&hub.access(), namespace).await.map_err(|error| error.to_string())?;
+    let client = KeyRecordsClient::connect(&hub.access(), namespace)
+        .await
+        .map_err(|error| error.to_string())?;
     client.read().await.map_err(|error| error.to_string())
 }
 
-/// How many delivered objects hold a token of each key, by the accesses' statuses; nothing where that cannot be known.
-async fn delivered(configuration: Option<&Configuration>, hub: &HubArgs, now: Timestamp) -> Option<BTreeMap<String, usize>> {
-    let configuration = configuration.filter(|configuration| configuration.server.objects == ObjectSource::CustomResources)?;
+/// How many delivered objects hold a token of each key, by the accesses' statuses; nothing where
+/// that cannot be known.
+async fn delivered(
+    configuration: Option<&Configuration>,
+    hub: &HubArgs,
+    now: Timestamp,
+) -> Option<BTreeMap<String, usize>> {
+    let configuration = configuration
+        .filter(|configuration| configuration.server.objects == ObjectSource::CustomResources)?;
     let listed = async {
-        let client = hub.access().config().await.and_then(HubClient::new).map_err(|error| error.to_string())?;
-        all_objects(&configuration.server, &client).await.map_err(|error| error.to_string())
+        let client = hub
+            .access()
+            .config()
+            .await
+            .and_then(HubClient::new)
+            .map_err(|error| error.to_string())?;
+        all_objects(&configuration.server, &client)
+            .await
+            .map_err(|error| error.to_string())
     };
     let objects = match listed.await {
         Ok(objects) => objects,
         Err(problem) => {
-            ui::note(&format!("how many delivered objects hold a token of each key is not known: {problem}"));
+            ui::note(&format!(
+                "how many delivered objects hold a token of each key is not known: {problem}"
+            ));
             return None;
         }
     };
     let mut delivered = BTreeMap::new();
     for (name, access) in &objects.accesses {
         // A managed issuer's keys are not the hub's.
-        let target = access.meant().and_then(|access| objects.targets.get(&access.target)?.meant());
+        let target = access
+            .meant()
+            .and_then(|access| objects.targets.get(&access.target)?.meant());
         if target.is_some_and(|target| target.issuer != TokenIssuer::Hub) {
             continue;
         }
         for (_, report) in access_status::places(&access.record.status, name) {
-            let expires: Option<Timestamp> = report["expiresAt"].as_str().and_then(|text| text.parse().ok());
-            if let (Some(key_id), true) = (report["keyID"].as_str(), expires.is_some_and(|expires| expires > now)) {
+            let expires: Option<Timestamp> = report["expiresAt"]
+                .as_str()
+                .and_then(|text| text.parse().ok());
+            if let (Some(key_id), true) = (
+                report["keyID"].as_str(),
+                expires.is_some_and(|expires| expires > now),
+            ) {
                 *delivered.entry(key_id.to_owned()).or_default() += 1;
             }
         }
@@ -172,8 +211,16 @@ async fn delivered(configuration: Option<&Configuration>, hub: &HubArgs, now: Ti
     Some(delivered)
 }
 
-fn rows(ledger: &KeyLedger, settle: Duration, delivered: Option<&BTreeMap<String, usize>>, now: Timestamp) -> Vec<Row> {
-    let signed = ledger.keys.values().filter(|record| record.signed_until.is_some() && record.withdrawn_at.is_none());
+fn rows(
+    ledger: &KeyLedger,
+    settle: Duration,
+    delivered: Option<&BTreeMap<String, usize>>,
+    now: Timestamp,
+) -> Vec<Row> {
+    let signed = ledger
+        .keys
+        .values()
+        .filter(|record| record.signed_until.is_some() && record.withdrawn_at.is_none());
     let newest = signed.max_by_key(|record| record.published_at);
     let row = |record: &KeyRecord| {
         let settled_at = self::settled_at(record, settle);
@@ -187,9 +234,17 @@ fn rows(ledger: &KeyLedger, settle: Duration, delivered: Option<&BTreeMap<String
             (_, Some(_)) => Signs::Before,
             (_, None) => Signs::NotSeen,
         };
-        // Once a newer key signs, and its tokens are accepted everywhere, the old one serves the tokens that it signed before.
-        let successor = newest.filter(|newest| newest.published_at > record.published_at && record.withdrawn_at.is_none());
-        let remove_after = successor.map(|newest| record.signed_until.max(Some(self::settled_at(newest, settle))).unwrap_or(now));
+        // Once a newer key signs, and its tokens are accepted everywhere, the old one serves the
+        // tokens that it signed before.
+        let successor = newest.filter(|newest| {
+            newest.published_at > record.published_at && record.withdrawn_at.is_none()
+        });
+        let remove_after = successor.map(|newest| {
+            record
+                .signed_until
+                .max(Some(self::settled_at(newest, settle)))
+                .unwrap_or(now)
+        });
         Row {
             kid: record.key.kid().to_owned(),
             algorithm: record.key.algorithm().as_str(),
@@ -203,14 +258,22 @@ fn rows(ledger: &KeyLedger, settle: Duration, delivered: Option<&BTreeMap<String
             held_until: record.withdrawn_at.and(record.signed_until),
             tokens_until: record.signed_until,
             remove_after,
-            delivered_objects: delivered.map(|delivered| delivered.get(record.key.kid()).copied().unwrap_or_default()),
+            delivered_objects: delivered
+                .map(|delivered| delivered.get(record.key.kid()).copied().unwrap_or_default()),
         }
     };
     ledger.keys.values().map(row).collect()
 }
 
 fn settled_at(record: &KeyRecord, settle: Duration) -> Timestamp {
-    if record.first { record.published_at } else { record.published_at.saturating_add(settle).unwrap_or(Timestamp::MAX) }
+    if record.first {
+        record.published_at
+    } else {
+        record
+            .published_at
+            .saturating_add(settle)
+            .unwrap_or(Timestamp::MAX)
+    }
 }
 
 /// A time that has passed, as it is; one that comes, as how long until then.
@@ -228,8 +291,18 @@ fn when(at: Timestamp, now: Timestamp) -> String {
 
 fn table(rows: &[Row], ledger: &KeyLedger, now: Timestamp) -> Vec<Vec<String>> {
     let objects = rows.iter().any(|row| row.delivered_objects.is_some());
-    let mut head =
-        vec!["KID", "ALG", "STATE", "SIGNS", "PUBLISHED", "SETTLED", "LAST TOKEN ENDS", "SAFE TO REMOVE", "HELD UNTIL", "REVOKED"];
+    let mut head = vec![
+        "KID",
+        "ALG",
+        "STATE",
+        "SIGNS",
+        "PUBLISHED",
+        "SETTLED",
+        "LAST TOKEN ENDS",
+        "SAFE TO REMOVE",
+        "HELD UNTIL",
+        "REVOKED",
+    ];
     if objects {
         head.push("OBJECTS");
     }
@@ -245,7 +318,12 @@ fn table(rows: &[Row], ledger: &KeyLedger, now: Timestamp) -> Vec<Vec<String>> {
             (Signs::LastSeen, Some(since)) => format!("since {}", when(since, now)),
             (signs, _) => signs.as_str().to_owned(),
         };
-        let mut cells = vec![row.kid.clone(), row.algorithm.to_owned(), row.state.to_owned(), signs];
+        let mut cells = vec![
+            row.kid.clone(),
+            row.algorithm.to_owned(),
+            row.state.to_owned(),
+            signs,
+        ];
         cells.extend([
             when(row.published_at, now),
             when(row.settled_at, now),
@@ -255,7 +333,10 @@ fn table(rows: &[Row], ledger: &KeyLedger, now: Timestamp) -> Vec<Vec<String>> {
             dash(),
         ]);
         if objects {
-            cells.push(row.delivered_objects.map_or_else(dash, |count| count.to_string()));
+            cells.push(
+                row.delivered_objects
+                    .map_or_else(dash, |count| count.to_string()),
+            );
         }
         cells
     });
@@ -265,34 +346,68 @@ fn table(rows: &[Row], ledger: &KeyLedger, now: Timestamp) -> Vec<Vec<String>> {
         cells.push(when(revoked.at, now));
         cells
     });
-    std::iter::once(head.into_iter().map(str::to_owned).collect()).chain(keys).chain(revoked).collect()
+    std::iter::once(head.into_iter().map(str::to_owned).collect())
+        .chain(keys)
+        .chain(revoked)
+        .collect()
 }
 
 fn timeline(rows: &[Row], ledger: &KeyLedger, now: Timestamp) -> String {
     let mut events: Vec<(Timestamp, String, String)> = Vec::new();
     for row in rows {
-        let mut event =
-            |at: Timestamp, past: &str, future: &str| events.push((at, format!("{} {past}", row.kid), format!("{} {future}", row.kid)));
+        let mut event = |at: Timestamp, past: &str, future: &str| {
+            events.push((
+                at,
+                format!("{} {past}", row.kid),
+                format!("{} {future}", row.kid),
+            ))
+        };
         event(row.published_at, "published", "will be published");
-        event(row.settled_at, "settled: its tokens may leave", "settles: its tokens may leave then");
+        event(
+            row.settled_at,
+            "settled: its tokens may leave",
+            "settles: its tokens may leave then",
+        );
         if let Some(at) = row.signs_since {
-            event(at, "first seen to sign a token", "will be seen to sign a token");
+            event(
+                at,
+                "first seen to sign a token",
+                "will be seen to sign a token",
+            );
         }
         if let Some(at) = row.withdrawn_at {
             event(at, "withdrawn by the hub", "will be withdrawn by the hub");
         }
         if let Some(at) = row.held_until {
-            event(at, "no longer needed by any token", "will no longer be needed by any token");
+            event(
+                at,
+                "no longer needed by any token",
+                "will no longer be needed by any token",
+            );
         }
         if let Some(at) = row.remove_after {
-            event(at, "safe to remove from the hub", "will be safe to remove from the hub");
+            event(
+                at,
+                "safe to remove from the hub",
+                "will be safe to remove from the hub",
+            );
         }
     }
-    events.extend(ledger.revoked.iter().map(|(kid, revoked)| (revoked.at, format!("{kid} revoked"), format!("{kid} will be revoked"))));
+    events.extend(ledger.revoked.iter().map(|(kid, revoked)| {
+        (
+            revoked.at,
+            format!("{kid} revoked"),
+            format!("{kid} will be revoked"),
+        )
+    }));
     events.sort();
     let line = |(at, past, future): (Timestamp, String, String)| {
         let event = if at <= now { past } else { future };
-        format!("{:<20}  {}", when(at, now), foreign_text::one_line(&event, usize::MAX))
+        format!(
+            "{:<20}  {}",
+            when(at, now),
+            foreign_text::one_line(&event, usize::MAX)
+        )
     };
     events.into_iter().map(line).collect::<Vec<_>>().join("\n")
 }

@@ -1,4 +1,5 @@
-//! `keyferry kubeconfig`: with a token in it, or with the exec plugin, which fetches one whenever a client needs it.
+//! `keyferry kubeconfig`: with a token in it, or with the exec plugin, which fetches one whenever a
+//! client needs it.
 
 use std::process::ExitCode;
 
@@ -19,7 +20,12 @@ pub(super) struct KubeconfigArgs {
     #[arg(long)]
     exec: bool,
     /// The program that the exec stanza runs.
-    #[arg(long, requires = "exec", default_value = "keyferry", value_name = "PROGRAM")]
+    #[arg(
+        long,
+        requires = "exec",
+        default_value = "keyferry",
+        value_name = "PROGRAM"
+    )]
     exec_command: String,
 }
 
@@ -41,8 +47,12 @@ pub(super) async fn run(args: KubeconfigArgs) -> ExitCode {
 async fn with_exec(args: &KubeconfigArgs) -> ExitCode {
     let reach = args.access.through_server().and_then(|(access, server)| {
         let reach = server.reach(Beside::File)?;
-        let reach = reach.ok_or_else(|| UsageError { problem: "no server is named".to_owned(), hint: "give --server URL" })?;
-        // Before anything is asked: a stanza that could not be written is a mistake of the arguments.
+        let reach = reach.ok_or_else(|| UsageError {
+            problem: "no server is named".to_owned(),
+            hint: "give --server URL",
+        })?;
+        // Before anything is asked: a stanza that could not be written is a mistake of the
+        // arguments.
         let arguments = reach.arguments(&access, server.client_config.as_deref())?;
         Ok((access, reach, arguments))
     });
@@ -59,7 +69,10 @@ async fn with_exec(args: &KubeconfigArgs) -> ExitCode {
         Err(error) => return ui::fail(&error.to_string(), hint(&error)),
     };
     let Some(cluster) = cluster else {
-        return ui::fail("the server does not say where the target is", Some("update the Keyferry server"));
+        return ui::fail(
+            "the server does not say where the target is",
+            Some("update the Keyferry server"),
+        );
     };
     let stanza = ExecStanza::new(args.exec_command.clone(), arguments, Vec::new());
     match kubeconfig::with_exec(&cluster, &access, &stanza) {

@@ -1,4 +1,5 @@
-//! `keyferry lint`: the errors of AuthenticationConfiguration files in the apiserver's words, and the traps that it does not see.
+//! `keyferry lint`: the errors of AuthenticationConfiguration files in the apiserver's words, and
+//! the traps that it does not see.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,11 +22,12 @@ pub(super) struct LintArgs {
     files: Vec<PathBuf>,
     #[command(flatten)]
     minor: MinorArgs,
-    /// An issuer of the target's own ServiceAccount tokens (--service-account-issuer): may be given again.
+    /// An issuer of the target's own ServiceAccount tokens (--service-account-issuer): may be given
+    /// again.
     #[arg(long = "own-issuer", value_name = "URL")]
     own_issuers: Vec<String>,
-    /// Also fetch each issuer's discovery document and keys, as the target would: anonymously, by certificateAuthority. Not for files of
-    /// strangers: they say which addresses are asked.
+    /// Also fetch each issuer's discovery document and keys, as the target would: anonymously, by
+    /// certificateAuthority. Not for files of strangers: they say which addresses are asked.
     #[arg(long)]
     network: bool,
     /// Output format.
@@ -57,7 +59,15 @@ pub(super) fn run(args: &LintArgs) -> ExitCode {
         match local_file::read(path, "the AuthenticationConfiguration", MAX_BYTES + 1) {
             Ok(bytes) => match published(args, &bytes) {
                 Ok(published) => {
-                    linted.push(Linted { path, findings: lint::lint_published(&bytes, minor, &args.own_issuers, &published) });
+                    linted.push(Linted {
+                        path,
+                        findings: lint::lint_published(
+                            &bytes,
+                            minor,
+                            &args.own_issuers,
+                            &published,
+                        ),
+                    });
                 }
                 Err(error) => return ui::fail(&format!("starting: {error}"), None),
             },
@@ -78,7 +88,10 @@ fn published(args: &LintArgs, bytes: &[u8]) -> std::io::Result<Vec<Published>> {
         return Ok(Vec::new());
     }
     let places = lint::places(bytes, args.minor.minor());
-    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(published::published(&places)))
+    Ok(tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(published::published(&places)))
 }
 
 /// 1 with an error, 3 with something undetermined, else 0.
@@ -100,21 +113,41 @@ fn text(linted: &[Linted<'_>], minor: MinorArgs) -> String {
     let mut lines = Vec::new();
     for Linted { path, findings } in linted {
         for finding in findings {
-            let line = finding.line.map_or_else(String::new, |line| format!("{line}:"));
+            let line = finding
+                .line
+                .map_or_else(String::new, |line| format!("{line}:"));
             let name = match finding.severity {
                 Severity::Error => "error",
                 Severity::Warning => "warning",
                 Severity::Note => "note",
             };
-            lines.push(format!("{}:{line} {name} {} {}", path.display(), finding.code, ui::plain(&finding.path)).trim_end().to_owned());
+            lines.push(
+                format!(
+                    "{}:{line} {name} {} {}",
+                    path.display(),
+                    finding.code,
+                    ui::plain(&finding.path)
+                )
+                .trim_end()
+                .to_owned(),
+            );
             // An apiserver repeats the whole file in some of its errors.
             let message = foreign_text::lines(&finding.message, MAX_MESSAGE);
             lines.push(format!("    {}", message.replace('\n', "\n    ")));
             lines.push(format!("    mend: {}", finding.mend));
         }
-        let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
-        let [errors, warnings, notes] = [Severity::Error, Severity::Warning, Severity::Note].map(count);
-        lines.push(format!("{}: {errors} errors, {warnings} warnings, {notes} notes", path.display()));
+        let count = |severity| {
+            findings
+                .iter()
+                .filter(|finding| finding.severity == severity)
+                .count()
+        };
+        let [errors, warnings, notes] =
+            [Severity::Error, Severity::Warning, Severity::Note].map(count);
+        lines.push(format!(
+            "{}: {errors} errors, {warnings} warnings, {notes} notes",
+            path.display()
+        ));
     }
     lines.push(format!("for {}", minor.told()));
     lines.join("\n")
@@ -133,12 +166,20 @@ fn json(linted: &[Linted<'_>], minor: Minor) -> Value {
 
 /// One run for all files: code hosts take only one run of a tool.
 fn sarif(linted: &[Linted<'_>]) -> Value {
-    let all: Vec<Finding> = linted.iter().flat_map(|file| file.findings.iter().cloned()).collect();
+    let all: Vec<Finding> = linted
+        .iter()
+        .flat_map(|file| file.findings.iter().cloned())
+        .collect();
     let mut document = lint::sarif(&all, "", env!("CARGO_PKG_VERSION"));
-    let paths = linted.iter().flat_map(|file| file.findings.iter().map(|_| file.path));
-    let results = document.pointer_mut("/runs/0/results").and_then(Value::as_array_mut);
+    let paths = linted
+        .iter()
+        .flat_map(|file| file.findings.iter().map(|_| file.path));
+    let results = document
+        .pointer_mut("/runs/0/results")
+        .and_then(Value::as_array_mut);
     for (result, path) in results.into_iter().flatten().zip(paths) {
-        if let Some(uri) = result.pointer_mut("/locations/0/physicalLocation/artifactLocation/uri") {
+        if let Some(uri) = result.pointer_mut("/locations/0/physicalLocation/artifactLocation/uri")
+        {
             *uri = relative_uri(path).into();
         }
     }
@@ -150,5 +191,13 @@ fn relative_uri(path: &Path) -> String {
     let text = path.to_string_lossy().replace('\\', "/");
     let text = text.strip_prefix("./").unwrap_or(&text);
     let keep = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
-    text.bytes().map(|byte| if keep(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+    text.bytes()
+        .map(|byte| {
+            if keep(byte) {
+                char::from(byte).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
+        .collect()
 }

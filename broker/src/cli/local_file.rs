@@ -10,13 +10,22 @@ use crate::regular_file::{self, FileError};
 /// # Errors
 /// A line that names the file: it cannot be read, or has more than `limit` bytes.
 pub(super) fn read(path: &Path, what: &str, limit: usize) -> Result<Vec<u8>, String> {
-    let wrong = |problem: &dyn std::fmt::Display| format!("reading {what} from {}: {problem}", path.display());
+    let wrong = |problem: &dyn std::fmt::Display| {
+        format!("reading {what} from {}: {problem}", path.display())
+    };
     if path != Path::new("-") {
         return regular_file::read(path, limit as u64).map_err(|error| wrong(&with_fix(&error)));
     }
     let mut bytes = Vec::new();
-    std::io::stdin().take(limit as u64 + 1).read_to_end(&mut bytes).map_err(|error| wrong(&error))?;
-    if bytes.len() > limit { Err(wrong(&FileError::TooLong(limit as u64))) } else { Ok(bytes) }
+    std::io::stdin()
+        .take(limit as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| wrong(&error))?;
+    if bytes.len() > limit {
+        Err(wrong(&FileError::TooLong(limit as u64)))
+    } else {
+        Ok(bytes)
+    }
 }
 
 /// The error, with what to do about a pipe where standard input is taken.

@@ -6,7 +6,8 @@ use keyferry_trust::Minor;
 /// The release of the target.
 #[derive(Args, Clone, Copy)]
 pub(super) struct MinorArgs {
-    /// The target's Kubernetes release, like 1.33 or v1.33.4: without it, the newest that is known here.
+    /// The target's Kubernetes release, like 1.33 or v1.33.4: without it, the newest that is known
+    /// here.
     #[arg(long = "kubernetes", value_name = "VERSION", value_parser = read)]
     given: Option<Minor>,
 }
@@ -26,21 +27,38 @@ impl MinorArgs {
     pub(super) fn told(self) -> String {
         match self.given {
             Some(minor) => format!("Kubernetes {minor}"),
-            None => format!("Kubernetes {NEWEST}, the newest known here; --kubernetes says which one the target is"),
+            None => format!(
+                "Kubernetes {NEWEST}, the newest known here; --kubernetes says which one the \
+                 target is"
+            ),
         }
     }
 }
 
 fn read(text: &str) -> Result<Minor, String> {
-    text.parse().map_err(|error: keyferry_trust::minor::UnknownMinor| if is_too_old(text) { TOO_OLD.to_owned() } else { error.to_string() })
+    text.parse()
+        .map_err(|error: keyferry_trust::minor::UnknownMinor| {
+            if is_too_old(text) {
+                TOO_OLD.to_owned()
+            } else {
+                error.to_string()
+            }
+        })
 }
 
 const TOO_OLD: &str = "before 1.30 kube-apiserver does not read an AuthenticationConfiguration unless an alpha gate of 1.29 is set, and knows no \
                        discoveryURL: upgrade the target to 1.30 or newer";
 
 fn is_too_old(text: &str) -> bool {
-    let mut numbers = text.strip_prefix('v').unwrap_or(text).split('.').map(str::parse::<u32>);
-    matches!((numbers.next(), numbers.next()), (Some(Ok(1)), Some(Ok(0..30))) | (Some(Ok(0)), Some(Ok(_))))
+    let mut numbers = text
+        .strip_prefix('v')
+        .unwrap_or(text)
+        .split('.')
+        .map(str::parse::<u32>);
+    matches!(
+        (numbers.next(), numbers.next()),
+        (Some(Ok(1)), Some(Ok(0..30))) | (Some(Ok(0)), Some(Ok(_)))
+    )
 }
 
 #[cfg(test)]

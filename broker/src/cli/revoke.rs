@@ -1,5 +1,6 @@
-//! `keyferry revoke`: a key of the hub goes at once and never comes back; the targets are made to forget it, and delivered objects whose
-//! tokens it signed are rewritten. The command ends well only if each of that was seen.
+//! `keyferry revoke`: a key of the hub goes at once and never comes back; the targets are made to
+//! forget it, and delivered objects whose tokens it signed are rewritten. The command ends well
+//! only if each of that was seen.
 
 mod delivered;
 mod target;
@@ -12,7 +13,10 @@ use std::time::Duration;
 use clap::Args;
 use jiff::Timestamp;
 use keyferry_core::ca_bundle::CaBundle;
-use keyferry_core::config::{CertificateSource, Configuration, ObjectSource, Overrides, StoredObjects, TargetCluster, TokenIssuer};
+use keyferry_core::config::{
+    CertificateSource, Configuration, ObjectSource, Overrides, StoredObjects, TargetCluster,
+    TokenIssuer,
+};
 use keyferry_core::lifetime;
 use keyferry_core::name::ObjectName;
 
@@ -28,9 +32,11 @@ use crate::kube::certificate_secret::KubeCertificateSecrets;
 use crate::kube::client::HubClient;
 use crate::ports::{CertificateSecrets, ProbedTarget};
 
-/// How often targets and statuses are checked: within its last 30 s a cached key set can be replaced.
+/// How often targets and statuses are checked: within its last 30 s a cached key set can be
+/// replaced.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
-/// How long replicas take to learn of the revocation; a token that was on its way then may still be written.
+/// How long replicas take to learn of the revocation; a token that was on its way then may still be
+/// written.
 const FOLLOWED: Duration = Duration::from_secs(15);
 /// How much longer than `maxAge` a target is given: a decision at a target stands for 10 s.
 const BEYOND_MAX_AGE: Duration = Duration::from_secs(60);
@@ -48,11 +54,12 @@ pub(super) struct RevokeArgs {
     /// Keyferry's own namespace on the hub.
     #[arg(long, alias = "namespace", short_alias = 'n', value_name = "NAMESPACE", default_value = "keyferry-system", help_heading = HUB)]
     keyferry_namespace: String,
-    /// Keyferry's configuration file: its targets, or those of the hub's objects where it says `objects: CustomResources`, are made to forget
-    /// the key.
+    /// Keyferry's configuration file: its targets, or those of the hub's objects where it says
+    /// `objects: CustomResources`, are made to forget the key.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// A token that the key signed, as proof: its target must accept it before and refuse it afterwards. Once for each target.
+    /// A token that the key signed, as proof: its target must accept it before and refuse it
+    /// afterwards. Once for each target.
     #[arg(long, value_name = "FILE")]
     witness: Vec<PathBuf>,
     #[command(flatten)]
@@ -93,9 +100,20 @@ async fn revoke(args: &RevokeArgs) -> Result<ExitCode, String> {
         .map(|path| config_file::read(path, Overrides::of_a_reader()))
         .transpose()
         .map_err(|error| error.to_string())?;
-    ui::note(&format!("hub: {}", args.hub.access().description().await.map_err(|error| error.to_string())?));
+    ui::note(&format!(
+        "hub: {}",
+        args.hub
+            .access()
+            .description()
+            .await
+            .map_err(|error| error.to_string())?
+    ));
     let clock = SystemClock::start();
-    let client = KeyRecordsClient::connect(&args.hub.access(), keys::namespace(&args.keyferry_namespace)?).await;
+    let client = KeyRecordsClient::connect(
+        &args.hub.access(),
+        keys::namespace(&args.keyferry_namespace)?,
+    )
+    .await;
     let client = client.map_err(|error| error.to_string())?;
     let mut reach = match configuration {
         Some(configuration) => Some(reach(args, configuration, &clock).await?),
@@ -111,31 +129,64 @@ async fn revoke(args: &RevokeArgs) -> Result<ExitCode, String> {
     if known.keys.len() == 1 && known.keys.contains_key(&args.kid) {
         ui::note("it is the only key: no token is issued until another key of the hub is active");
     }
-    let journal = client.revoke(&args.kid, clock.now().wall).await.map_err(|error| error.to_string())?;
-    ui::note(&format!("revoked {:?}: every replica stops publishing it within 10 s, and issues no token signed with it", args.kid));
+    let journal = client
+        .revoke(&args.kid, clock.now().wall)
+        .await
+        .map_err(|error| error.to_string())?;
+    ui::note(&format!(
+        "revoked {:?}: every replica stops publishing it within 10 s, and issues no token signed \
+         with it",
+        args.kid
+    ));
     let Some(reach) = &mut reach else {
-        let fix = format!("run it again with --config FILE, the server's configuration; or, at each target, {}", target::RELOAD);
+        let fix = format!(
+            "run it again with --config FILE, the server's configuration; or, at each target, {}",
+            target::RELOAD
+        );
         return Ok(report(
             &[],
             &[],
-            &[NotProven { name: "targets".to_owned(), why: "none was asked: without --config none is known".to_owned(), fix }],
+            &[NotProven {
+                name: "targets".to_owned(),
+                why: "none was asked: without --config none is known".to_owned(),
+                fix,
+            }],
         ));
     };
     reach.follow(&journal.issuer, &clock).await;
     Ok(reach.report(&args.keyferry_namespace))
 }
 
-/// What the configuration, and the hub's objects where they stand there, say of targets and deliveries.
-async fn reach(args: &RevokeArgs, configuration: Configuration, clock: &SystemClock) -> Result<Reach, String> {
+/// What the configuration, and the hub's objects where they stand there, say of targets and
+/// deliveries.
+async fn reach(
+    args: &RevokeArgs,
+    configuration: Configuration,
+    clock: &SystemClock,
+) -> Result<Reach, String> {
     let now = clock.now().wall;
     let unchanged = |error: String| format!("{error}; nothing was revoked");
-    let hub = args.hub.access().config().await.and_then(HubClient::new).map_err(|error| unchanged(error.to_string()))?;
-    let secrets = KubeCertificateSecrets::new(hub.clone(), configuration.server.cluster_resource_namespace.clone());
+    let hub = args
+        .hub
+        .access()
+        .config()
+        .await
+        .and_then(HubClient::new)
+        .map_err(|error| unchanged(error.to_string()))?;
+    let secrets = KubeCertificateSecrets::new(
+        hub.clone(),
+        configuration.server.cluster_resource_namespace.clone(),
+    );
     let on_hub = configuration.server.objects == ObjectSource::CustomResources;
-    let (mut targets, mut other_issuers, mut delivered) = (Vec::new(), BTreeSet::new(), Delivered::of(&args.kid));
+    let (mut targets, mut other_issuers, mut delivered) =
+        (Vec::new(), BTreeSet::new(), Delivered::of(&args.kid));
     let mut add = async |name: &ObjectName, target: Option<&TargetCluster>| {
         let Some(target) = target else {
-            targets.push(TargetCase::new(name.to_string(), None, Err(Obstacle::Mistakes)));
+            targets.push(TargetCase::new(
+                name.to_string(),
+                None,
+                Err(Obstacle::Mistakes),
+            ));
             return;
         };
         if target.issuer != TokenIssuer::Hub {
@@ -143,43 +194,75 @@ async fn reach(args: &RevokeArgs, configuration: Configuration, clock: &SystemCl
             return;
         }
         let asked = probed(target, &secrets, now).await.map(PokedTarget::new);
-        targets.push(TargetCase::new(name.to_string(), Some(target.audience.clone()), asked.ok_or(Obstacle::Certificate)));
+        targets.push(TargetCase::new(
+            name.to_string(),
+            Some(target.audience.clone()),
+            asked.ok_or(Obstacle::Certificate),
+        ));
     };
-    // Who may be sent a witness: of two targets with one audience, only the one whose audience it is.
+    // Who may be sent a witness: of two targets with one audience, only the one whose audience it
+    // is.
     let mut policy = configuration.policy.clone();
     if on_hub {
         let objects = all_objects(&configuration.server, &hub).await;
-        let mut objects = objects.map_err(|error| unchanged(format!("{error}; fix: {}", rights())))?;
-        policy = objects.assemble(&configuration.server.cluster_resource_namespace).policy;
-        let StoredObjects { targets: stored, accesses, .. } = &objects;
-        // One that has no part in the policy, being deleted or late for its audience, may trust the key all the same.
+        let mut objects =
+            objects.map_err(|error| unchanged(format!("{error}; fix: {}", rights())))?;
+        policy = objects
+            .assemble(&configuration.server.cluster_resource_namespace)
+            .policy;
+        let StoredObjects {
+            targets: stored,
+            accesses,
+            ..
+        } = &objects;
+        // One that has no part in the policy, being deleted or late for its audience, may trust the
+        // key all the same.
         for (name, target) in stored {
             add(name, target.meant()).await;
         }
-        let accesses: Vec<_> = accesses.iter().map(|(name, access)| (name.clone(), access.clone())).collect();
+        let accesses: Vec<_> = accesses
+            .iter()
+            .map(|(name, access)| (name.clone(), access.clone()))
+            .collect();
         delivered.observe(&accesses, &other_issuers, now);
     } else {
         for (name, target) in &policy.targets {
             add(name, Some(target)).await;
         }
     }
-    let until = now.saturating_add(target_patience(&configuration) + BEYOND_MAX_AGE).unwrap_or(Timestamp::MAX);
+    let until = now
+        .saturating_add(target_patience(&configuration) + BEYOND_MAX_AGE)
+        .unwrap_or(Timestamp::MAX);
     for path in &args.witness {
         let witness = Witness::read(path, &args.kid)?;
         witness.outlives(until)?;
         let owner = |case: &&mut TargetCase| {
-            let in_policy = policy.targets.iter().any(|(name, _)| name.as_str() == case.name);
-            in_policy && case.audience.as_ref().is_some_and(|audience| witness.is_for(audience))
+            let in_policy = policy
+                .targets
+                .iter()
+                .any(|(name, _)| name.as_str() == case.name);
+            in_policy
+                && case
+                    .audience
+                    .as_ref()
+                    .is_some_and(|audience| witness.is_for(audience))
         };
         let Some(case) = targets.iter_mut().find(owner) else {
             return Err(format!(
-                "reading the witness {}: no target that trusts the hub has its audience; nothing was revoked; fix: give a token for a target, or none",
+                "reading the witness {}: no target that trusts the hub has its audience; nothing \
+                 was revoked; fix: give a token for a target, or none",
                 path.display()
             ));
         };
         case.witness = Some(witness);
     }
-    Ok(Reach { configuration, targets, other_issuers, hub: on_hub.then_some(hub), delivered })
+    Ok(Reach {
+        configuration,
+        targets,
+        other_issuers,
+        hub: on_hub.then_some(hub),
+        delivered,
+    })
 }
 
 fn rights() -> &'static str {
@@ -195,20 +278,32 @@ impl Reach {
     async fn follow(&mut self, issuer: &keyferry_core::issuer::Issuer, clock: &SystemClock) {
         let max_age = self.configuration.server.max_age;
         let for_targets = target_patience(&self.configuration);
-        let for_deliveries = if self.hub.is_some() { lifetime::settle(max_age) + BEYOND_ACTIVATION } else { Duration::ZERO };
+        let for_deliveries = if self.hub.is_some() {
+            lifetime::settle(max_age) + BEYOND_ACTIVATION
+        } else {
+            Duration::ZERO
+        };
         let (targets, stale) = (self.targets.len(), self.delivered.stale());
         let longest = for_targets.max(for_deliveries).as_secs();
         ui::note(&format!(
-            "making {targets} target(s) forget it and waiting for {stale} delivered object(s); this takes up to {longest} s"
+            "making {targets} target(s) forget it and waiting for {stale} delivered object(s); \
+             this takes up to {longest} s"
         ));
         let from = clock.now().mono;
         let mut told = Duration::ZERO;
         loop {
             let passed = clock.now().mono.saturating_sub(from);
-            let undecided = || self.targets.iter().filter(|case| !case.is_decided()).map(|case| case.name.clone()).collect::<Vec<_>>();
+            let undecided = || {
+                self.targets
+                    .iter()
+                    .filter(|case| !case.is_decided())
+                    .map(|case| case.name.clone())
+                    .collect::<Vec<_>>()
+            };
             let waits_for_targets = passed < for_targets && !undecided().is_empty();
             // What was on its way when the key was revoked is written by then.
-            let waits_for_deliveries = passed < for_deliveries && (self.delivered.stale() > 0 || passed < FOLLOWED);
+            let waits_for_deliveries =
+                passed < for_deliveries && (self.delivered.stale() > 0 || passed < FOLLOWED);
             if !waits_for_targets && !waits_for_deliveries {
                 return;
             }
@@ -225,19 +320,39 @@ impl Reach {
                 ));
             }
             if waits_for_targets {
-                self.ask_targets(issuer, clock.now().wall, passed > max_age + FOLLOWED, passed).await;
+                self.ask_targets(
+                    issuer,
+                    clock.now().wall,
+                    passed > max_age + FOLLOWED,
+                    passed,
+                )
+                .await;
             }
             self.ask_hub(clock.now().wall).await;
             tokio::time::sleep(CHECK_EVERY).await;
         }
     }
 
-    async fn ask_targets(&mut self, issuer: &keyferry_core::issuer::Issuer, now: Timestamp, late: bool, passed: Duration) {
-        let open: Vec<&mut TargetCase> = self.targets.iter_mut().filter(|case| !case.is_decided()).collect();
+    async fn ask_targets(
+        &mut self,
+        issuer: &keyferry_core::issuer::Issuer,
+        now: Timestamp,
+        late: bool,
+        passed: Duration,
+    ) {
+        let open: Vec<&mut TargetCase> = self
+            .targets
+            .iter_mut()
+            .filter(|case| !case.is_decided())
+            .collect();
         let asked = open.into_iter().map(async |case| {
             case.force_refresh(issuer, now, late).await;
             if case.is_decided() {
-                ui::note(&format!("{}: refuses the witness after {} s", case.name, passed.as_secs()));
+                ui::note(&format!(
+                    "{}: refuses the witness after {} s",
+                    case.name,
+                    passed.as_secs()
+                ));
             }
         });
         futures::future::join_all(asked).await;
@@ -260,8 +375,16 @@ impl Reach {
         let mut not_proven = Vec::new();
         if self.targets.is_empty() {
             let why = "no target was asked: no TargetCluster trusts the hub's keys";
-            let fix = format!("give the --config that the server runs with; at targets that Keyferry does not know, {}", target::RELOAD);
-            not_proven.push(NotProven { name: "targets".to_owned(), why: why.to_owned(), fix });
+            let fix = format!(
+                "give the --config that the server runs with; at targets that Keyferry does not \
+                 know, {}",
+                target::RELOAD
+            );
+            not_proven.push(NotProven {
+                name: "targets".to_owned(),
+                why: why.to_owned(),
+                fix,
+            });
         }
         let mut targets = Vec::new();
         for case in &self.targets {
@@ -275,7 +398,10 @@ impl Reach {
             };
             targets.push(vec![case.name.clone(), result]);
         }
-        not_proven.extend(self.delivered.not_proven(&format!("kubectl get lease keyferry -n {namespace}")));
+        not_proven.extend(
+            self.delivered
+                .not_proven(&format!("kubectl get lease keyferry -n {namespace}")),
+        );
         report(&targets, &self.delivered.rows(), &not_proven)
     }
 }
@@ -284,7 +410,11 @@ impl Reach {
 fn report(targets: &[Vec<String>], objects: &[Vec<String>], not_proven: &[NotProven]) -> ExitCode {
     let table = |head: &[&str], rows: &[Vec<String>]| {
         let head: Vec<String> = head.iter().map(|&cell| cell.to_owned()).collect();
-        ui::plain(&ui::table(&std::iter::once(head).chain(rows.iter().cloned()).collect::<Vec<_>>()))
+        ui::plain(&ui::table(
+            &std::iter::once(head)
+                .chain(rows.iter().cloned())
+                .collect::<Vec<_>>(),
+        ))
     };
     let mut text = Vec::new();
     if !targets.is_empty() {
@@ -293,15 +423,29 @@ fn report(targets: &[Vec<String>], objects: &[Vec<String>], not_proven: &[NotPro
     if !objects.is_empty() {
         text.push(table(&["OBJECT", "ACCESS", "RESULT"], objects));
     }
-    let printed = if text.is_empty() { ExitCode::SUCCESS } else { ui::finish(&text.join("\n\n")) };
+    let printed = if text.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ui::finish(&text.join("\n\n"))
+    };
     for NotProven { name, why, fix } in not_proven {
-        ui::note(&ui::plain(&format!("NOT PROVEN: {name}: {why}; fix: {fix}")));
+        ui::note(&ui::plain(&format!(
+            "NOT PROVEN: {name}: {why}; fix: {fix}"
+        )));
     }
-    if not_proven.is_empty() { printed } else { ExitCode::FAILURE }
+    if not_proven.is_empty() {
+        printed
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// Where and how the target is asked; nothing if its CA cannot be had.
-async fn probed(target: &TargetCluster, secrets: &KubeCertificateSecrets, now: Timestamp) -> Option<ProbedTarget> {
+async fn probed(
+    target: &TargetCluster,
+    secrets: &KubeCertificateSecrets,
+    now: Timestamp,
+) -> Option<ProbedTarget> {
     let ca_pem = match &target.certificate {
         CertificateSource::System => None,
         CertificateSource::Inline(pem) => Some(pem.clone().into_bytes()),
@@ -312,5 +456,10 @@ async fn probed(target: &TargetCluster, secrets: &KubeCertificateSecrets, now: T
         None => None,
     };
     let (tls_server_name, proxy_url) = (target.tls_server_name.clone(), target.proxy_url.clone());
-    Some(ProbedTarget { address: target.address.clone(), tls_server_name, proxy_url, ca_pem })
+    Some(ProbedTarget {
+        address: target.address.clone(),
+        tls_server_name,
+        proxy_url,
+        ca_pem,
+    })
 }

@@ -16,19 +16,23 @@ use crate::serve::{ServeOptions, Server};
 
 #[derive(Args)]
 pub(super) struct ServeArgs {
-    /// Keyferry's configuration file: a ServerConfiguration, then TargetClusters and TargetAccesses.
+    /// Keyferry's configuration file: a ServerConfiguration, then TargetClusters and
+    /// TargetAccesses.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: PathBuf,
-    /// Let targets have `issuer: Keyferry`: an issuer and a key set of their own, kept in Secrets of Keyferry's namespace.
+    /// Let targets have `issuer: Keyferry`: an issuer and a key set of their own, kept in Secrets
+    /// of Keyferry's namespace.
     #[arg(long, env = "KEYFERRY_ENABLE_KEYFERRY_ISSUER", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     enable_keyferry_issuer: Option<bool>,
-    /// The namespace of the Secrets that TargetClusters name, and of Keyferry's own; before clusterResourceNamespace of the file.
+    /// The namespace of the Secrets that TargetClusters name, and of Keyferry's own; before
+    /// clusterResourceNamespace of the file.
     #[arg(long, env = "KEYFERRY_CLUSTER_RESOURCE_NAMESPACE", value_name = "NAMESPACE", value_parser = namespace)]
     cluster_resource_namespace: Option<Namespace>,
     /// Only check, and exit: the configuration and the serving certificates.
     #[arg(long)]
     check: bool,
-    /// A directory that outlives the container: the last good record of keys, for a restart while the hub is away.
+    /// A directory that outlives the container: the last good record of keys, for a restart while
+    /// the hub is away.
     #[arg(long, env = "KEYFERRY_STATE_DIR", value_name = "DIR")]
     state_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -36,14 +40,27 @@ pub(super) struct ServeArgs {
 }
 
 pub(super) async fn run(args: ServeArgs) -> ExitCode {
-    let overrides =
-        Overrides { enable_own_issuers: args.enable_keyferry_issuer, cluster_resource_namespace: args.cluster_resource_namespace.clone() };
+    let overrides = Overrides {
+        enable_own_issuers: args.enable_keyferry_issuer,
+        cluster_resource_namespace: args.cluster_resource_namespace.clone(),
+    };
     if args.check {
         return check(&args.config, overrides);
     }
     start_log();
-    let ServeArgs { config, state_dir, hub, .. } = args;
-    let options = ServeOptions { config, hub: hub.named(), state_dir, overrides, read_again: hang_ups() };
+    let ServeArgs {
+        config,
+        state_dir,
+        hub,
+        ..
+    } = args;
+    let options = ServeOptions {
+        config,
+        hub: hub.named(),
+        state_dir,
+        overrides,
+        read_again: hang_ups(),
+    };
     let outcome = match Server::bind(options).await {
         Ok(server) => server.run(stop_signal()).await,
         Err(error) => Err(error),
@@ -62,22 +79,34 @@ fn check(path: &std::path::Path, overrides: Overrides) -> ExitCode {
     match config_file::read(path, overrides) {
         Ok(configuration) => {
             for (access, target) in configuration.policy.dangling() {
-                ui::note(&format!("warning: TargetAccess {access} names TargetCluster {target}, which the file does not hold"));
+                ui::note(&format!(
+                    "warning: TargetAccess {access} names TargetCluster {target}, which the file \
+                     does not hold"
+                ));
             }
             let server = &configuration.server;
             if server.public_url.is_example() {
                 ui::note(&format!(
-                    "warning: publicURL {} is the example's, which no target reaches; fix: write the origin of your discovery listener, which targets pin",
+                    "warning: publicURL {} is the example's, which no target reaches; fix: write \
+                     the origin of your discovery listener, which targets pin",
                     server.public_url
                 ));
             }
-            for (listener, bounds, host) in
-                [(&server.discovery, Bounds::DOCUMENTS, Some(server.public_url.host())), (&server.api, Bounds::TOKENS, None)]
-            {
+            for (listener, bounds, host) in [
+                (
+                    &server.discovery,
+                    Bounds::DOCUMENTS,
+                    Some(server.public_url.host()),
+                ),
+                (&server.api, Bounds::TOKENS, None),
+            ] {
                 match check_certificate(listener, bounds, host) {
                     Ok(()) => {}
-                    // The file is often checked where it is written, and the certificates are where it is used.
-                    Err(error) if error.absent().is_some() => ui::note(&format!("warning: not checked: {error}")),
+                    // The file is often checked where it is written, and the certificates are where
+                    // it is used.
+                    Err(error) if error.absent().is_some() => {
+                        ui::note(&format!("warning: not checked: {error}"))
+                    }
                     Err(error) => return ui::fail(&error.to_string(), None),
                 }
             }
@@ -93,24 +122,33 @@ fn check(path: &std::path::Path, overrides: Overrides) -> ExitCode {
     }
 }
 
-/// What is logged where nothing else is said. The library of the hub's client logs each failed call once more, without saying which it was.
+/// What is logged where nothing else is said. The library of the hub's client logs each failed call
+/// once more, without saying which it was.
 const LOG: &str = "warn,kube_client::client::builder=off,keyferry=info";
 
-/// JSON lines on standard error; `KEYFERRY_LOG` filters as `RUST_LOG` does. The libraries speak only of warnings: their finer levels
-/// may print requests.
+/// JSON lines on standard error; `KEYFERRY_LOG` filters as `RUST_LOG` does. The libraries speak
+/// only of warnings: their finer levels may print requests.
 pub(super) fn start_log() {
     let filter = EnvFilter::try_from_env("KEYFERRY_LOG").unwrap_or_else(|_| EnvFilter::new(LOG));
-    tracing_subscriber::fmt().json().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .json()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
 }
 
 /// SIGHUP, which would otherwise end the process.
 fn hang_ups() -> ReadAgain {
     let (order, read_again) = read_again::channel();
     #[cfg(unix)]
-    if let Ok(mut hang_ups) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()) {
+    if let Ok(mut hang_ups) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())
+    {
         tokio::spawn(async move {
             while hang_ups.recv().await.is_some() {
-                tracing::info!("SIGHUP: reading the configuration, the hub's documents and all certificates again");
+                tracing::info!(
+                    "SIGHUP: reading the configuration, the hub's documents and all certificates \
+                     again"
+                );
                 order.give();
             }
         });

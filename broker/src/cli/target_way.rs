@@ -42,7 +42,8 @@ enum StartKind {
 }
 
 /// What to write, for whoever wrote something else.
-const STARTS: &str = "write targetaccess/NAME, targetcluster/NAME, secret/NAME, configmap/NAME, kustomization/NAME or helmrelease/NAME";
+const STARTS: &str = "write targetaccess/NAME, targetcluster/NAME, secret/NAME, configmap/NAME, \
+    kustomization/NAME or helmrelease/NAME";
 
 impl FromStr for StartArg {
     type Err = String;
@@ -62,7 +63,10 @@ impl FromStr for StartArg {
             _ => return Err(wrong()),
         };
         ObjectName::new(name).map_err(|error| format!("the name {error}"))?;
-        Ok(StartArg { kind, name: name.to_owned() })
+        Ok(StartArg {
+            kind,
+            name: name.to_owned(),
+        })
     }
 }
 
@@ -80,7 +84,8 @@ pub(super) struct WayArgs {
     /// The target's audience: the one that it accepts.
     #[arg(long, value_name = "TEXT", help_heading = TARGET)]
     audience: Option<String>,
-    /// Where the target reads the issuer's discovery document: without it, where the start says, or below the issuer.
+    /// Where the target reads the issuer's discovery document: without it, where the start says, or
+    /// below the issuer.
     #[arg(long, value_name = "URL", help_heading = TARGET)]
     discovery_url: Option<String>,
     /// CA certificates of the server of the discovery document.
@@ -95,19 +100,23 @@ pub(super) struct WayArgs {
     /// The name in the target's certificate, where it is not the address's.
     #[arg(long, value_name = "NAME", help_heading = TARGET)]
     tls_server_name: Option<String>,
-    /// An issuer of the target's own ServiceAccount tokens (--service-account-issuer): may be given again.
+    /// An issuer of the target's own ServiceAccount tokens (--service-account-issuer): may be given
+    /// again.
     #[arg(long = "own-issuer", value_name = "URL", help_heading = TARGET)]
     target_issuer: Vec<String>,
     /// The token for the target.
     #[arg(long, value_name = "FILE", help_heading = TARGET)]
     target_token_file: Option<PathBuf>,
-    /// The hub's name: every user name at the target must begin with it and a colon. Without it, that of --config counts.
+    /// The hub's name: every user name at the target must begin with it and a colon. Without it,
+    /// that of --config counts.
     #[arg(long, value_name = "NAME", help_heading = TARGET)]
     hub_name: Option<String>,
-    /// Issue and send tokens also where a tenant's Secret or ConfigMap leads to a target that is no listed TargetCluster.
+    /// Issue and send tokens also where a tenant's Secret or ConfigMap leads to a target that is no
+    /// listed TargetCluster.
     #[arg(long, help_heading = TARGET)]
     allow_unlisted_target: bool,
-    /// The ServiceAccount that Flux impersonates at the target, as NAMESPACE/NAME or system:serviceaccount:NAMESPACE:NAME.
+    /// The ServiceAccount that Flux impersonates at the target, as NAMESPACE/NAME or
+    /// system:serviceaccount:NAMESPACE:NAME.
     #[arg(long = "as", value_name = "USER", help_heading = TARGET)]
     impersonate: Option<String>,
     /// Which server an access's kubeconfig is fetched from, in the place of --config, and as whom.
@@ -117,7 +126,11 @@ pub(super) struct WayArgs {
 
 impl WayArgs {
     /// What is to be asked: the start, with the flags before it.
-    pub(super) async fn plan(&self, start: Option<&StartArg>, namespace: Option<&str>) -> Result<Plan, String> {
+    pub(super) async fn plan(
+        &self,
+        start: Option<&StartArg>,
+        namespace: Option<&str>,
+    ) -> Result<Plan, String> {
         self.check_server_flags(start)?;
         if start.is_none() && by_flag(namespace.map(OsStr::new), "KEYFERRY_NAMESPACE") {
             return Err("-n is the namespace on the hub of what is started from, and nothing is; fix: name it as KIND/NAME, or give \
@@ -130,22 +143,38 @@ impl WayArgs {
         };
         plan.issuer = self.issuer.clone().or(plan.issuer);
         plan.hub_name = self.hub_name.clone().or(plan.hub_name).or_else(|| {
-            let configuration = config_file::read(self.config.as_deref()?, Overrides::of_a_reader()).ok()?;
+            let configuration =
+                config_file::read(self.config.as_deref()?, Overrides::of_a_reader()).ok()?;
             Some(configuration.server.hub_name)
         });
         if let Some(audience) = &self.audience {
             plan.audiences = vec![audience.clone()];
             if let Some(order) = &mut plan.to_issue {
-                order.audience = Audience::new(audience.as_str()).map_err(|error| format!("the audience {error}"))?;
+                order.audience = Audience::new(audience.as_str())
+                    .map_err(|error| format!("the audience {error}"))?;
             }
         }
         plan.discovery_url = self.discovery_url.clone().or(plan.discovery_url);
-        plan.discovery_ca = self.discovery_ca.as_deref().map(file).transpose()?.or(plan.discovery_ca);
+        plan.discovery_ca = self
+            .discovery_ca
+            .as_deref()
+            .map(file)
+            .transpose()?
+            .or(plan.discovery_ca);
         plan.own_issuers.extend(self.target_issuer.iter().cloned());
         if let Some(url) = &self.target_address {
-            // In the place of the whole target: a CA or proxy that a tenant wrote must not stand beside the user's own address.
-            let ca_pem = plan.target.filter(|_| !plan.target_is_tenants).and_then(|target| target.ca_pem);
-            plan.target = Some(TargetAddress { url: url.clone(), ca_pem, tls_server_name: self.tls_server_name.clone(), proxy_url: None });
+            // In the place of the whole target: a CA or proxy that a tenant wrote must not stand
+            // beside the user's own address.
+            let ca_pem = plan
+                .target
+                .filter(|_| !plan.target_is_tenants)
+                .and_then(|target| target.ca_pem);
+            plan.target = Some(TargetAddress {
+                url: url.clone(),
+                ca_pem,
+                tls_server_name: self.tls_server_name.clone(),
+                proxy_url: None,
+            });
             plan.target_is_tenants = false;
         }
         if let (Some(target), Some(path)) = (&mut plan.target, &self.target_certificate_authority) {
@@ -158,11 +187,22 @@ impl WayArgs {
         if let Some(user) = &self.impersonate {
             let short = with_slash(user.strip_prefix("system:serviceaccount:").unwrap_or(user));
             let account = super::trust::service_account(&short);
-            let account = account.map_err(|error| format!("reading --as: {error}; write NAMESPACE/NAME of a ServiceAccount"))?;
+            let account = account.map_err(|error| {
+                format!("reading --as: {error}; write NAMESPACE/NAME of a ServiceAccount")
+            })?;
             plan.impersonate = Some((account.namespace.to_string(), account.name.to_string()));
         }
-        let permission = Permission { unlisted_target: self.allow_unlisted_target, audience: self.audience.is_some() };
-        Ok(plan.admit(self.config().map(PathBuf::as_path), &self.server.hub.access(), permission).await)
+        let permission = Permission {
+            unlisted_target: self.allow_unlisted_target,
+            audience: self.audience.is_some(),
+        };
+        Ok(plan
+            .admit(
+                self.config().map(PathBuf::as_path),
+                &self.server.hub.access(),
+                permission,
+            )
+            .await)
     }
 
     async fn started(&self, start: &StartArg, namespace: Option<&str>) -> Result<Plan, String> {
@@ -170,15 +210,23 @@ impl WayArgs {
         if start.kind == StartKind::Target {
             return Ok(from_target(&start.name, self.config().map(PathBuf::as_path), &hub).await);
         }
-        let namespace = namespace.ok_or("the namespace of what is started from is missing: give -n NAMESPACE")?;
-        let namespace = Namespace::new(namespace).map_err(|error| format!("the namespace {error}"))?;
+        let namespace = namespace
+            .ok_or("the namespace of what is started from is missing: give -n NAMESPACE")?;
+        let namespace =
+            Namespace::new(namespace).map_err(|error| format!("the namespace {error}"))?;
         Ok(match start.kind {
             StartKind::Target => Plan::named("flags"),
             StartKind::ConfigMap => from_config_map(&hub, &namespace, &start.name).await,
             StartKind::Access => self.access(namespace, &start.name).await?,
-            StartKind::Secret => from_secret(&hub, &namespace, &start.name, self.secret_key.as_deref()).await,
-            StartKind::Kustomization => from_flux(&hub, Kind::Kustomization, &namespace, &start.name).await,
-            StartKind::HelmRelease => from_flux(&hub, Kind::HelmRelease, &namespace, &start.name).await,
+            StartKind::Secret => {
+                from_secret(&hub, &namespace, &start.name, self.secret_key.as_deref()).await
+            }
+            StartKind::Kustomization => {
+                from_flux(&hub, Kind::Kustomization, &namespace, &start.name).await
+            }
+            StartKind::HelmRelease => {
+                from_flux(&hub, Kind::HelmRelease, &namespace, &start.name).await
+            }
         })
     }
 
@@ -186,9 +234,13 @@ impl WayArgs {
         let name = ObjectName::new(name).map_err(|error| format!("the access's name {error}"))?;
         let access = AccessName { namespace, name };
         let config = self.config().cloned();
-        let source = source(access.clone(), &self.server, config.as_ref()).map_err(|usage| format!("{}; {}", usage.problem, usage.hint))?;
+        let source = source(access.clone(), &self.server, config.as_ref())
+            .map_err(|usage| format!("{}; {}", usage.problem, usage.hint))?;
         if let Some(url) = source.server() {
-            let kubeconfig = source.kubeconfig().await.map_err(|error| error.to_string())?;
+            let kubeconfig = source
+                .kubeconfig()
+                .await
+                .map_err(|error| error.to_string())?;
             let mut plan = Plan::named(format!("access/{access} at {url}"));
             plan.take(
                 found_kubeconfig::read(kubeconfig.expose_secret())
@@ -196,27 +248,59 @@ impl WayArgs {
             );
             return Ok(plan);
         }
-        let config = config.ok_or("the access's file is missing: give --config FILE, or --server URL")?;
-        Ok(from_access(&access, &Direct { config, hub: self.server.hub.access() }).await)
+        let config =
+            config.ok_or("the access's file is missing: give --config FILE, or --server URL")?;
+        Ok(from_access(
+            &access,
+            &Direct {
+                config,
+                hub: self.server.hub.access(),
+            },
+        )
+        .await)
     }
 
     /// The configuration file, unless a flag names a server and only a variable names the file.
     fn config(&self) -> Option<&PathBuf> {
-        let server = by_flag(self.server.server.as_deref().map(OsStr::new), "KEYFERRY_SERVER");
-        let file = by_flag(self.config.as_deref().map(Path::as_os_str), "KEYFERRY_CONFIG");
+        let server = by_flag(
+            self.server.server.as_deref().map(OsStr::new),
+            "KEYFERRY_SERVER",
+        );
+        let file = by_flag(
+            self.config.as_deref().map(Path::as_os_str),
+            "KEYFERRY_CONFIG",
+        );
         self.config.as_ref().filter(|_| file || !server)
     }
 
-    /// The flags of the caller are of no use where no server is asked: who gives them means the target's.
+    /// The flags of the caller are of no use where no server is asked: who gives them means the
+    /// target's.
     fn check_server_flags(&self, start: Option<&StartArg>) -> Result<(), String> {
         if start.is_some_and(|start| start.kind == StartKind::Access) && self.config().is_none() {
             return Ok(());
         }
-        let path = |path: &Option<PathBuf>, variable| by_flag(path.as_deref().map(Path::as_os_str), variable);
+        let path = |path: &Option<PathBuf>, variable| {
+            by_flag(path.as_deref().map(Path::as_os_str), variable)
+        };
         let flags = [
-            ("--server", by_flag(self.server.server.as_deref().map(OsStr::new), "KEYFERRY_SERVER")),
-            ("--token-file", path(&self.server.token_file, "KEYFERRY_TOKEN_FILE")),
-            ("--certificate-authority", path(&self.server.certificate_authority, "KEYFERRY_CERTIFICATE_AUTHORITY")),
+            (
+                "--server",
+                by_flag(
+                    self.server.server.as_deref().map(OsStr::new),
+                    "KEYFERRY_SERVER",
+                ),
+            ),
+            (
+                "--token-file",
+                path(&self.server.token_file, "KEYFERRY_TOKEN_FILE"),
+            ),
+            (
+                "--certificate-authority",
+                path(
+                    &self.server.certificate_authority,
+                    "KEYFERRY_CERTIFICATE_AUTHORITY",
+                ),
+            ),
         ];
         match flags.iter().find(|(_, given)| *given) {
             None => Ok(()),
@@ -230,12 +314,15 @@ impl WayArgs {
 
 /// Reads a file, at most 1 MiB.
 pub(super) fn file(path: &Path) -> Result<Vec<u8>, String> {
-    regular_file::read(path, MAX_FILE_BYTES).map_err(|error| format!("reading {}: {error}", path.display()))
+    regular_file::read(path, MAX_FILE_BYTES)
+        .map_err(|error| format!("reading {}: {error}", path.display()))
 }
 
 /// `VERB/RESOURCE[.GROUP]` as attributes of a review.
 pub(super) fn need(text: &str, namespace: Option<&str>) -> Result<Value, String> {
-    let (verb, resource) = text.split_once('/').ok_or_else(|| format!("reading {text:?}: write VERB/RESOURCE"))?;
+    let (verb, resource) = text
+        .split_once('/')
+        .ok_or_else(|| format!("reading {text:?}: write VERB/RESOURCE"))?;
     Ok(attributes(verb, resource, namespace))
 }
 
@@ -255,10 +342,25 @@ mod tests {
 
     #[test]
     fn a_start_is_a_kind_and_a_name() {
-        for good in ["access/a", "secret/b", "ks/c", "helmrelease/d", "targetaccess/a", "tga/a", "targetclusters/a", "tgt/a", "cm/a"] {
+        for good in [
+            "access/a",
+            "secret/b",
+            "ks/c",
+            "helmrelease/d",
+            "targetaccess/a",
+            "tga/a",
+            "targetclusters/a",
+            "tgt/a",
+            "cm/a",
+        ] {
             assert!(good.parse::<StartArg>().is_ok(), "{good}");
         }
-        for good in ["TargetAccess/a", "targetaccesses.keyferry.dev/a", "configmap/a", "HelmRelease/d"] {
+        for good in [
+            "TargetAccess/a",
+            "targetaccesses.keyferry.dev/a",
+            "configmap/a",
+            "HelmRelease/d",
+        ] {
             assert!(good.parse::<StartArg>().is_ok(), "{good}");
         }
         for bad in ["a", "pod/a", "secret/", "secret/a/b", "secret/A b"] {
@@ -269,8 +371,14 @@ mod tests {
     #[test]
     fn resources_are_read_as_kubectl_does() {
         let scale = attributes("patch", "deployments.apps/scale", Some("n"));
-        assert_eq!((scale["resource"].as_str(), scale["group"].as_str()), (Some("deployments"), Some("apps")));
-        assert_eq!((scale["subresource"].as_str(), scale["namespace"].as_str()), (Some("scale"), Some("n")));
+        assert_eq!(
+            (scale["resource"].as_str(), scale["group"].as_str()),
+            (Some("deployments"), Some("apps"))
+        );
+        assert_eq!(
+            (scale["subresource"].as_str(), scale["namespace"].as_str()),
+            (Some("scale"), Some("n"))
+        );
         assert_eq!(need("get/pods", None).unwrap()["verb"], "get");
         assert!(need("get", None).is_err());
     }

@@ -1,5 +1,5 @@
-//! `keyferry targets`: what a configuration file or the hub's TargetClusters and TargetAccesses allow, on paper: the hub's live
-//! ServiceAccounts and namespaces decide as well.
+//! `keyferry targets`: what a configuration file or the hub's TargetClusters and TargetAccesses
+//! allow, on paper: the hub's live ServiceAccounts and namespaces decide as well.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,7 +16,8 @@ use crate::kube::client::HubClient;
 
 #[derive(Args)]
 pub(super) struct TargetsArgs {
-    /// Keyferry's configuration file: where it says `objects: CustomResources`, the objects of the hub are listed.
+    /// Keyferry's configuration file: where it says `objects: CustomResources`, the objects of the
+    /// hub are listed.
     #[arg(long, env = "KEYFERRY_CONFIG", value_name = "FILE")]
     config: PathBuf,
     /// Namespace on the hub: only accesses in it.
@@ -57,15 +58,41 @@ pub(super) async fn run(args: TargetsArgs) -> ExitCode {
         },
         Err(error) => return ui::fail(&error.to_string(), None),
     };
-    let rows: Vec<Row> = rows(&policy).filter(|row| args.namespace.as_ref().is_none_or(|namespace| *namespace == row.namespace)).collect();
+    let rows: Vec<Row> = rows(&policy)
+        .filter(|row| {
+            args.namespace
+                .as_ref()
+                .is_none_or(|namespace| *namespace == row.namespace)
+        })
+        .collect();
     match args.output {
         Output::Json => ui::finish_json(&rows, ExitCode::SUCCESS),
         Output::Table => {
-            let head = ["NAMESPACE", "ACCESS", "SERVICEACCOUNT", "TARGET", "ADDRESS", "AUDIENCE", "ALLOWED"].map(str::to_owned).to_vec();
+            let head = [
+                "NAMESPACE",
+                "ACCESS",
+                "SERVICEACCOUNT",
+                "TARGET",
+                "ADDRESS",
+                "AUDIENCE",
+                "ALLOWED",
+            ]
+            .map(str::to_owned)
+            .to_vec();
             let lines = rows.into_iter().map(|row| {
-                vec![row.namespace, row.access, row.service_account, row.target, row.address, row.audience, row.allowed.to_owned()]
+                vec![
+                    row.namespace,
+                    row.access,
+                    row.service_account,
+                    row.target,
+                    row.address,
+                    row.audience,
+                    row.allowed.to_owned(),
+                ]
             });
-            ui::finish(&ui::table(&std::iter::once(head).chain(lines).collect::<Vec<_>>()))
+            ui::finish(&ui::table(
+                &std::iter::once(head).chain(lines).collect::<Vec<_>>(),
+            ))
         }
     }
 }
@@ -74,12 +101,22 @@ pub(super) async fn run(args: TargetsArgs) -> ExitCode {
 ///
 /// # Errors
 /// A line: the hub cannot be asked.
-pub(super) async fn of_hub(configuration: Configuration, hub: &HubArgs) -> Result<Configuration, String> {
+pub(super) async fn of_hub(
+    configuration: Configuration,
+    hub: &HubArgs,
+) -> Result<Configuration, String> {
     if configuration.server.objects == ObjectSource::File {
         return Ok(configuration);
     }
-    let client = hub.access().config().await.and_then(HubClient::new).map_err(|error| error.to_string())?;
-    with_all_objects(configuration, &client).await.map_err(|error| error.to_string())
+    let client = hub
+        .access()
+        .config()
+        .await
+        .and_then(HubClient::new)
+        .map_err(|error| error.to_string())?;
+    with_all_objects(configuration, &client)
+        .await
+        .map_err(|error| error.to_string())
 }
 
 fn rows(policy: &Policy) -> impl Iterator<Item = Row> {
@@ -90,8 +127,12 @@ fn rows(policy: &Policy) -> impl Iterator<Item = Row> {
             access: access.name.name.to_string(),
             service_account: access.service_account.to_string(),
             target: access.target.to_string(),
-            address: target.map(|target| target.address.clone()).unwrap_or_default(),
-            audience: target.map(|target| target.audience.to_string()).unwrap_or_default(),
+            address: target
+                .map(|target| target.address.clone())
+                .unwrap_or_default(),
+            audience: target
+                .map(|target| target.audience.to_string())
+                .unwrap_or_default(),
             allowed: OnPaper::of(policy, access).as_str(),
         }
     })

@@ -1,4 +1,5 @@
-//! `keyferry trust`: what a target needs to trust a hub: the AuthenticationConfiguration, where it goes, and RBAC.
+//! `keyferry trust`: what a target needs to trust a hub: the AuthenticationConfiguration, where it
+//! goes, and RBAC.
 
 mod distribution;
 mod fence;
@@ -38,7 +39,8 @@ pub(super) struct TrustArgs {
     /// Where the target reads the issuer's discovery document: without it, below the issuer.
     #[arg(long, value_name = "URL")]
     discovery_url: Option<String>,
-    /// CA certificates of the server of the discovery document: without it, the target uses the roots of its system.
+    /// CA certificates of the server of the discovery document: without it, the target uses the
+    /// roots of its system.
     #[arg(long, alias = "certificate-authority", value_name = "FILE")]
     discovery_ca: Option<PathBuf>,
     /// The target's audience: its only one.
@@ -67,7 +69,8 @@ pub(super) struct TrustArgs {
     /// An AuthenticationConfiguration to add to, byte for byte as it is.
     #[arg(long, value_name = "FILE")]
     merge: Option<PathBuf>,
-    /// The --oidc-* flags of the target's kube-apiserver, as one text: an entry that maps every user as they do.
+    /// The --oidc-* flags of the target's kube-apiserver, as one text: an entry that maps every
+    /// user as they do.
     #[arg(long, value_name = "FLAGS", allow_hyphen_values = true)]
     from_oidc_flags: Option<String>,
     /// The file that --oidc-ca-file names, where it is on this machine.
@@ -123,8 +126,11 @@ struct Printed {
 
 /// The configuration, with the TargetClusters of the hub where it says that they stand there.
 async fn configuration(args: &TrustArgs) -> Result<Option<Configuration>, String> {
-    let Some(path) = &args.config else { return Ok(None) };
-    let configuration = config_file::read(path, Overrides::of_a_reader()).map_err(|error| error.to_string())?;
+    let Some(path) = &args.config else {
+        return Ok(None);
+    };
+    let configuration =
+        config_file::read(path, Overrides::of_a_reader()).map_err(|error| error.to_string())?;
     targets::of_hub(configuration, &args.hub).await.map(Some)
 }
 
@@ -134,7 +140,11 @@ fn print(args: &TrustArgs, configuration: Option<&Configuration>) -> Result<Prin
     let mut entries = Vec::new();
     let mut own_issuers = Vec::new();
     if let Some(flags) = &args.from_oidc_flags {
-        entries.push(oidc_flags::entry(flags, args.oidc_ca_file.as_deref(), &mut notes)?);
+        entries.push(oidc_flags::entry(
+            flags,
+            args.oidc_ca_file.as_deref(),
+            &mut notes,
+        )?);
     }
     let mut rbac = String::new();
     if args.target.is_some() {
@@ -142,10 +152,18 @@ fn print(args: &TrustArgs, configuration: Option<&Configuration>) -> Result<Prin
         notes.extend(given.notes);
         own_issuers.extend(given.own_issuer);
         entries.push(given.fence.entry());
-        rbac = rbac::of(&given.fence, args.bind.as_deref(), args.flux_service_account.as_ref());
+        rbac = rbac::of(
+            &given.fence,
+            args.bind.as_deref(),
+            args.flux_service_account.as_ref(),
+        );
     }
     if rbac.is_empty() {
-        notes.push("no RBAC is printed: what the users may do is the target's business; --bind CLUSTERROLE binds one".to_owned());
+        notes.push(
+            "no RBAC is printed: what the users may do is the target's business; --bind \
+            CLUSTERROLE binds one"
+                .to_owned(),
+        );
     }
     let file = match &args.merge {
         Some(path) => {
@@ -163,22 +181,47 @@ fn print(args: &TrustArgs, configuration: Option<&Configuration>) -> Result<Prin
 
 /// An AuthenticationConfiguration of these entries.
 fn file(entries: &str, minor: Minor) -> String {
-    let version = if minor >= Minor::V1_34 { "v1" } else { "v1beta1" };
-    format!("apiVersion: apiserver.config.k8s.io/{version}\nkind: AuthenticationConfiguration\njwt:\n{}", indented(entries, 2))
+    let version = if minor >= Minor::V1_34 {
+        "v1"
+    } else {
+        "v1beta1"
+    };
+    format!(
+        "apiVersion: apiserver.config.k8s.io/{version}\nkind: AuthenticationConfiguration\njwt:\n{}",
+        indented(entries, 2)
+    )
 }
 
 /// Nothing is printed that the target would refuse. Traps are told.
-fn check(file: &str, minor: Minor, own_issuers: &[String], notes: &mut Vec<String>) -> Result<(), String> {
-    let loaded = config::load(file.as_bytes(), minor).map_err(|fault| format!("checking what would be printed: {fault}"))?;
+fn check(
+    file: &str,
+    minor: Minor,
+    own_issuers: &[String],
+    notes: &mut Vec<String>,
+) -> Result<(), String> {
+    let loaded = config::load(file.as_bytes(), minor)
+        .map_err(|fault| format!("checking what would be printed: {fault}"))?;
     validate(&loaded.configuration, minor, own_issuers).map_err(|invalid| {
         let undetermined = invalid.undetermined.first().map(ToString::to_string);
-        let told = if invalid.errors.is_empty() { undetermined.unwrap_or_default() } else { invalid.message() };
+        let told = if invalid.errors.is_empty() {
+            undetermined.unwrap_or_default()
+        } else {
+            invalid.message()
+        };
         format!("checking what would be printed: the target would refuse it: {told}")
     })?;
     for finding in lint(file.as_bytes(), minor, own_issuers) {
         if finding.severity != Severity::Note {
-            let line = finding.line.map_or_else(String::new, |line| format!(" (line {line} of the file)"));
-            notes.push(format!("{} at {}{line}: {} To mend it: {}", finding.code, finding.path, finding.code.cause(), finding.mend));
+            let line = finding
+                .line
+                .map_or_else(String::new, |line| format!(" (line {line} of the file)"));
+            notes.push(format!(
+                "{} at {}{line}: {} To mend it: {}",
+                finding.code,
+                finding.path,
+                finding.code.cause(),
+                finding.mend
+            ));
         }
     }
     Ok(())
@@ -187,7 +230,15 @@ fn check(file: &str, minor: Minor, own_issuers: &[String], notes: &mut Vec<Strin
 /// Every line that is not empty, further to the right.
 fn indented(text: &str, by: usize) -> String {
     let pad = " ".repeat(by);
-    text.lines().map(|line| if line.is_empty() { "\n".to_owned() } else { format!("{pad}{line}\n") }).collect()
+    text.lines()
+        .map(|line| {
+            if line.is_empty() {
+                "\n".to_owned()
+            } else {
+                format!("{pad}{line}\n")
+            }
+        })
+        .collect()
 }
 
 /// A text in double quotes, which YAML reads as it stands.
@@ -209,7 +260,11 @@ pub(super) fn lifetime(text: &str) -> Result<Duration, String> {
     let wrong = || "write a duration like 1h or 90m".to_owned();
     let duration: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
     let duration = Duration::try_from(duration).map_err(|_| wrong())?;
-    if duration.as_secs() == 0 || duration.subsec_nanos() != 0 { Err(wrong()) } else { Ok(duration) }
+    if duration.as_secs() == 0 || duration.subsec_nanos() != 0 {
+        Err(wrong())
+    } else {
+        Ok(duration)
+    }
 }
 
 #[cfg(all(test, feature = "embedded"))]

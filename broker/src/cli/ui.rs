@@ -1,8 +1,13 @@
 //! The only file that speaks to the terminal.
 //!
-//! Results go to standard output, everything else to standard error. Errors start in lower case, end without a full stop and may be
-//! followed by one hint. No colour unless a person looks at a terminal.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the one file that prints")]
+//! Results go to standard output, everything else to standard error. Errors start in lower case,
+//! end without a full stop and may be followed by one hint. No colour unless a person looks at a
+//! terminal.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "this is the one file that prints"
+)]
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -37,7 +42,8 @@ pub fn fail(error: &str, hint: Option<&str>) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Prints an error of what was asked for, like an unreadable file: exit code 2, as for a wrong flag.
+/// Prints an error of what was asked for, like an unreadable file: exit code 2, as for a wrong
+/// flag.
 pub fn misuse(error: &str, hint: Option<&str>) -> ExitCode {
     let _ = fail(error, hint);
     ExitCode::from(2)
@@ -60,7 +66,8 @@ pub fn finish_json(value: &impl Serialize, code: ExitCode) -> ExitCode {
     }
 }
 
-/// A value as indented JSON. Characters that could mislead a person at a terminal are escaped, which changes no value.
+/// A value as indented JSON. Characters that could mislead a person at a terminal are escaped,
+/// which changes no value.
 ///
 /// # Errors
 /// The value cannot be serialised.
@@ -68,7 +75,8 @@ pub fn json(value: &impl Serialize) -> serde_json::Result<String> {
     Ok(foreign_text::json(&serde_json::to_string_pretty(value)?))
 }
 
-/// Foreign text, so that it cannot speak to the terminal: control and direction characters are written out, line ends stay.
+/// Foreign text, so that it cannot speak to the terminal: control and direction characters are
+/// written out, line ends stay.
 pub fn plain(text: &str) -> String {
     foreign_text::lines(text, usize::MAX)
 }
@@ -85,13 +93,27 @@ pub fn is_terminal() -> bool {
 
 /// Lines up columns, two spaces apart. Cells hold text from elsewhere, and each stays on its line.
 pub fn table(rows: &[Vec<String>]) -> String {
-    let one_line = |row: &Vec<String>| row.iter().map(|cell| foreign_text::one_line(cell, usize::MAX)).collect::<Vec<_>>();
+    let one_line = |row: &Vec<String>| {
+        row.iter()
+            .map(|cell| foreign_text::one_line(cell, usize::MAX))
+            .collect::<Vec<_>>()
+    };
     let rows: Vec<Vec<String>> = rows.iter().map(one_line).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let line = |row: &Vec<String>| {
-        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
         cells.join("  ").trim_end().to_owned()
     };
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
@@ -101,12 +123,25 @@ pub fn table(rows: &[Vec<String>]) -> String {
 mod tests {
     #[test]
     fn foreign_text_does_not_speak_to_the_terminal() {
-        let rows = [vec!["NAME".to_owned(), "B".to_owned()], vec!["x\ny\u{202e}".to_owned(), "z".to_owned()]];
-        assert_eq!(super::table(&rows).lines().count(), 2, "a cell makes no rows");
+        let rows = [
+            vec!["NAME".to_owned(), "B".to_owned()],
+            vec!["x\ny\u{202e}".to_owned(), "z".to_owned()],
+        ];
+        assert_eq!(
+            super::table(&rows).lines().count(),
+            2,
+            "a cell makes no rows"
+        );
         let value = serde_json::json!({ "user": "x\u{202e}y\u{e0041}\n" });
         let printed = super::json(&value).unwrap_or_default();
         assert!(printed.contains(r#""x\u202ey\udb40\udc41\n""#), "{printed}");
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&printed).ok(), Some(value));
-        assert_eq!(super::plain("a\u{1b}[31m\n\"b\" \u{202e}ä"), "a\\u{1b}[31m\n\"b\" \\u{202e}ä");
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&printed).ok(),
+            Some(value)
+        );
+        assert_eq!(
+            super::plain("a\u{1b}[31m\n\"b\" \u{202e}ä"),
+            "a\\u{1b}[31m\n\"b\" \\u{202e}ä"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! `keyferry verify`: what a target's apiserver makes of a token, by its AuthenticationConfiguration.
+//! `keyferry verify`: what a target's apiserver makes of a token, by its
+//! AuthenticationConfiguration.
 
 mod batch;
 mod live;
@@ -29,18 +30,25 @@ use subject::Subject;
 #[command(group = ArgGroup::new("subject").args(["target_token_file", "rest", "service_account", "batch"]))]
 pub(super) struct VerifyArgs {
     /// The target's AuthenticationConfiguration.
-    #[arg(long, value_name = "FILE", required_unless_present = "batch", conflicts_with = "batch")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        required_unless_present = "batch",
+        conflicts_with = "batch"
+    )]
     auth_config: Option<PathBuf>,
     /// The token for the target: a file, or - for standard input.
     #[arg(long, alias = "token-file", value_name = "FILE")]
     target_token_file: Option<PathBuf>,
-    /// Only `-`, for a token on standard input. Taken as bytes of any kind, so that a token given by mistake is not repeated in an error.
+    /// Only `-`, for a token on standard input. Taken as bytes of any kind, so that a token given
+    /// by mistake is not repeated in an error.
     #[arg(value_name = "-", num_args = 0..)]
     rest: Vec<std::ffi::OsString>,
     /// A ServiceAccount of the hub: verify a token of it that does not exist yet.
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = super::trust::service_account)]
     service_account: Option<ServiceAccount>,
-    /// The target's audience: the only one of that token; without it, the one that the file asks for.
+    /// The target's audience: the only one of that token; without it, the one that the file asks
+    /// for.
     #[arg(long, value_name = "TEXT", requires = "service_account")]
     audience: Option<String>,
     /// How long that token would live.
@@ -51,16 +59,19 @@ pub(super) struct VerifyArgs {
     issuer: Option<String>,
     #[command(flatten)]
     minor: MinorArgs,
-    /// An issuer of the target's own ServiceAccount tokens (--service-account-issuer): may be given again.
+    /// An issuer of the target's own ServiceAccount tokens (--service-account-issuer): may be given
+    /// again.
     #[arg(long = "own-issuer", value_name = "URL")]
     own_issuers: Vec<String>,
-    /// The hub's name: the user name must begin with it and a colon. Without it, only a name without any prefix is seen to be wrong.
+    /// The hub's name: the user name must begin with it and a colon. Without it, only a name
+    /// without any prefix is seen to be wrong.
     #[arg(long, value_name = "NAME", conflicts_with = "batch")]
     hub_name: Option<String>,
     /// The issuer's key set, as its jwks_uri gives it. Without keys, signatures are not checked.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["live", "batch"])]
     jwks: Option<PathBuf>,
-    /// Read the issuer's discovery document and keys from where the target would. The only use of the network.
+    /// Read the issuer's discovery document and keys from where the target would. The only use of
+    /// the network.
     #[arg(long, conflicts_with = "batch")]
     live: bool,
     /// As if it were this time, in RFC 3339.
@@ -94,7 +105,11 @@ pub(super) fn run(args: &VerifyArgs) -> ExitCode {
     }
     match answer(args) {
         Ok((report, about)) => {
-            let code = if report.problems.is_empty() { code(report.verdict) } else { code(report.verdict).max(1) };
+            let code = if report.problems.is_empty() {
+                code(report.verdict)
+            } else {
+                code(report.verdict).max(1)
+            };
             match args.output {
                 Output::Json => ui::finish_json(&report, ExitCode::from(code)),
                 Output::Text => ui::finish_with(&text::of(&report, &about), code),
@@ -124,7 +139,10 @@ struct About {
 
 /// The report, or what is wrong with the question.
 fn answer(args: &VerifyArgs) -> Result<(Report, About), String> {
-    let path = args.auth_config.as_ref().ok_or("--auth-config is missing")?;
+    let path = args
+        .auth_config
+        .as_ref()
+        .ok_or("--auth-config is missing")?;
     let bytes = local_file::read(path, "the AuthenticationConfiguration", MAX_BYTES + 1)?;
     let about = About {
         target: args.minor.told(),
@@ -144,7 +162,10 @@ fn answer(args: &VerifyArgs) -> Result<(Report, About), String> {
         Err(invalid) => return Ok((Report::of_invalid(minor, &invalid), about)),
     };
     let subject = Subject::of(args, &loaded, now)?;
-    let about = About { subject: subject.told, ..about };
+    let about = About {
+        subject: subject.told,
+        ..about
+    };
     let (token, assumed) = match subject.token {
         Ok(token) => (token, subject.assumed),
         Err(undetermined) => return Ok((Report::of_undetermined(minor, &undetermined), about)),
@@ -156,19 +177,43 @@ fn answer(args: &VerifyArgs) -> Result<(Report, About), String> {
     let mut report = Report::of_verdict(&compiled, &verify(&compiled, &token, &keys, now), assumed);
     report.problems = problems(args, &bytes, minor, &report, &token);
     let compared = compared(&loaded, &token);
-    Ok((report, About { keys: told, compared, ..about }))
+    Ok((
+        report,
+        About {
+            keys: told,
+            compared,
+            ..about
+        },
+    ))
 }
 
 /// What gives rights away, whatever the verdict is.
-fn problems(args: &VerifyArgs, file: &[u8], minor: Minor, report: &Report, token: &Token) -> Vec<Danger> {
-    let danger = |code: Cause, message: String| Danger { code, message, mend: code.mend() };
+fn problems(
+    args: &VerifyArgs,
+    file: &[u8],
+    minor: Minor,
+    report: &Report,
+    token: &Token,
+) -> Vec<Danger> {
+    let danger = |code: Cause, message: String| Danger {
+        code,
+        message,
+        mend: code.mend(),
+    };
     let mut problems: Vec<Danger> = lint(file, minor, &args.own_issuers)
         .into_iter()
         .filter(|found| found.severity == Severity::Error)
-        .map(|found| danger(found.code.into(), format!("{}: {}", found.path, found.message)))
+        .map(|found| {
+            danger(
+                found.code.into(),
+                format!("{}: {}", found.path, found.message),
+            )
+        })
         .collect();
     // Tokens of other issuers, such as those of people, have names of their own.
-    let subject = token.subject().filter(|subject| args.hub_name.is_some() || subject.starts_with("system:serviceaccount:"));
+    let subject = token
+        .subject()
+        .filter(|subject| args.hub_name.is_some() || subject.starts_with("system:serviceaccount:"));
     if let (Some(user), Some(subject)) = (&report.user, subject) {
         let fault = name_fault(&user.username, Some(subject), args.hub_name.as_deref());
         problems.extend(fault.map(|(cause, detail)| danger(cause, detail)));
@@ -178,8 +223,21 @@ fn problems(args: &VerifyArgs, file: &[u8], minor: Minor, report: &Report, token
 
 /// Both texts of the issuer, for a token that no entry is for.
 fn compared(loaded: &Loaded, token: &Token) -> String {
-    let theirs: Vec<String> = loaded.configuration.jwt.iter().map(|entry| format!("{:?}", entry.issuer.url)).collect();
-    token.issuer().map(|issuer| format!("the token's iss is {issuer:?}, issuer.url is {}", theirs.join(" or "))).unwrap_or_default()
+    let theirs: Vec<String> = loaded
+        .configuration
+        .jwt
+        .iter()
+        .map(|entry| format!("{:?}", entry.issuer.url))
+        .collect();
+    token
+        .issuer()
+        .map(|issuer| {
+            format!(
+                "the token's iss is {issuer:?}, issuer.url is {}",
+                theirs.join(" or ")
+            )
+        })
+        .unwrap_or_default()
 }
 
 /// The keys that were asked for, and where they are from.
@@ -192,16 +250,25 @@ fn keys(
 ) -> Result<Result<(Keys, String), config::Undetermined>, String> {
     if let Some(path) = &args.jwks {
         let body = local_file::read(path, "the key set", live::MAX_BODY)?;
-        return Ok(Ok((Keys::for_all(&body), format!("keys of {}", path.display()))));
+        return Ok(Ok((
+            Keys::for_all(&body),
+            format!("keys of {}", path.display()),
+        )));
     }
     if !args.live {
         return Ok(Ok((Keys::none(), "no keys were given".to_owned())));
     }
     // Only the authenticator whose issuer the token names would ask for keys.
     let outcomes = verify(compiled, token, &Keys::none(), now).outcomes;
-    let asked = outcomes.iter().zip(&loaded.configuration.jwt).find(|(outcome, _)| !matches!(outcome, Outcome::Skipped(_)));
+    let asked = outcomes
+        .iter()
+        .zip(&loaded.configuration.jwt)
+        .find(|(outcome, _)| !matches!(outcome, Outcome::Skipped(_)));
     Ok(match asked {
-        None => Ok((Keys::none(), "no issuer of the file is the token's, so none was asked".to_owned())),
+        None => Ok((
+            Keys::none(),
+            "no issuer of the file is the token's, so none was asked".to_owned(),
+        )),
         Some((_, authenticator)) => live::fetch(&authenticator.issuer),
     })
 }

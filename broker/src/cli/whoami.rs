@@ -14,7 +14,8 @@ use crate::client::doctor::identity::{Answered, ask};
 
 #[derive(Args)]
 pub(super) struct WhoamiArgs {
-    /// What to start from: targetaccess/, targetcluster/, secret/, configmap/, kustomization/ or helmrelease/NAME, or a short name of these; without it, the flags alone.
+    /// What to start from: targetaccess/, targetcluster/, secret/, configmap/, kustomization/ or
+    /// helmrelease/NAME, or a short name of these; without it, the flags alone.
     #[arg(value_name = "KIND/NAME")]
     start: Option<StartArg>,
     /// Namespace on the hub: of what is started from.
@@ -22,7 +23,8 @@ pub(super) struct WhoamiArgs {
     namespace: Option<String>,
     #[command(flatten)]
     way: WayArgs,
-    /// The target's AuthenticationConfiguration: says what it predicts beside what the target answers.
+    /// The target's AuthenticationConfiguration: says what it predicts beside what the target
+    /// answers.
     #[arg(long, value_name = "FILE", help_heading = TARGET)]
     auth_config: Option<PathBuf>,
     /// Output format.
@@ -41,17 +43,24 @@ enum Output {
 pub(super) async fn run(args: WhoamiArgs) -> ExitCode {
     match answered(&args).await {
         Ok(answered) => print(&answered, args.output),
-        Err(problem) => ui::fail(&problem, Some("keyferry doctor names the hop that is broken")),
+        Err(problem) => ui::fail(
+            &problem,
+            Some("keyferry doctor names the hop that is broken"),
+        ),
     }
 }
 
 async fn answered(args: &WhoamiArgs) -> Result<Answered, String> {
-    let plan = args.way.plan(args.start.as_ref(), args.namespace.as_deref()).await?;
+    let plan = args
+        .way
+        .plan(args.start.as_ref(), args.namespace.as_deref())
+        .await?;
     let auth_config = args.auth_config.as_deref().map(file).transpose()?;
     ask(&plan, auth_config.as_deref()).await
 }
 
-/// What the target answers and the file predicts, as one object; `same` is none where either is not known.
+/// What the target answers and the file predicts, as one object; `same` is none where either is not
+/// known.
 fn document(answered: &Answered) -> Value {
     let refused = |identity: &Identity| match identity {
         Identity::Refused => json!({ "refused": true }),
@@ -60,19 +69,32 @@ fn document(answered: &Answered) -> Value {
         Identity::NotAsked => Value::Null,
     };
     let user = answered.user.as_ref().map_or_else(refused, Clone::clone);
-    let ignored = answered.problems.iter().any(|problem| problem.cause == Code::ImpersonationIgnored.into());
+    let ignored = answered
+        .problems
+        .iter()
+        .any(|problem| problem.cause == Code::ImpersonationIgnored.into());
     let impersonated = answered.impersonated.as_ref().map(|user| match user {
-        // Another user answered than the one that was asked for: to show it here would be to say that it was impersonated.
+        // Another user answered than the one that was asked for: to show it here would be to say
+        // that it was impersonated.
         Ok(_) if ignored => json!({ "ignored": true }),
         user => user.as_ref().map_or_else(refused, Clone::clone),
     });
     let problem = |problem: &Problem| json!({ "reason": problem.cause, "detail": problem.detail, "mend": problem.cause.mend() });
-    let predicted = answered.predicted.as_ref().map(|prediction| match prediction {
-        Prediction::Accepted(user) => json!({ "verdict": "Accepted", "user": user }),
-        Prediction::Rejected(code, words) => json!({ "verdict": "Rejected", "reason": code, "message": words }),
-        Prediction::Refused(code, words) => json!({ "verdict": "ConfigurationRefused", "reason": code, "message": words }),
-        Prediction::Undetermined(code, words) => json!({ "verdict": "Undetermined", "reason": code, "message": words }),
-    });
+    let predicted = answered
+        .predicted
+        .as_ref()
+        .map(|prediction| match prediction {
+            Prediction::Accepted(user) => json!({ "verdict": "Accepted", "user": user }),
+            Prediction::Rejected(code, words) => {
+                json!({ "verdict": "Rejected", "reason": code, "message": words })
+            }
+            Prediction::Refused(code, words) => {
+                json!({ "verdict": "ConfigurationRefused", "reason": code, "message": words })
+            }
+            Prediction::Undetermined(code, words) => {
+                json!({ "verdict": "Undetermined", "reason": code, "message": words })
+            }
+        });
     json!({
         "schema": "keyferry.dev/whoami/v1", "user": user, "impersonated": impersonated, "predicted": predicted,
         "differences": answered.differences(), "problems": answered.problems.iter().map(problem).collect::<Vec<_>>(),
@@ -81,9 +103,12 @@ fn document(answered: &Answered) -> Value {
 
 fn print(answered: &Answered, output: Output) -> ExitCode {
     let document = document(answered);
-    let same = answered.differences().is_none_or(|differences| differences.is_empty());
+    let same = answered
+        .differences()
+        .is_none_or(|differences| differences.is_empty());
     let impersonated = answered.impersonated.as_ref().is_none_or(Result::is_ok);
-    let code = u8::from(!(answered.user.is_ok() && impersonated && same && answered.problems.is_empty()));
+    let code =
+        u8::from(!(answered.user.is_ok() && impersonated && same && answered.problems.is_empty()));
     match output {
         Output::Json => ui::finish_json(&document, ExitCode::from(code)),
         Output::Table => ui::finish_with(&table(&document), code),
@@ -95,7 +120,12 @@ fn table(document: &Value) -> String {
     let mut text = ui::table(&rows(document));
     for problem in document["problems"].as_array().into_iter().flatten() {
         let part = |name: &str| ui::plain(problem[name].as_str().unwrap_or_default());
-        text.push_str(&format!("\n\n{}: {}\nfix: {}", part("reason"), part("detail"), part("mend")));
+        text.push_str(&format!(
+            "\n\n{}: {}\nfix: {}",
+            part("reason"),
+            part("detail"),
+            part("mend")
+        ));
     }
     text
 }
@@ -113,9 +143,15 @@ fn rows(document: &Value) -> Vec<Vec<String>> {
                 // The name is what most people ask for.
                 let mut members: Vec<_> = members.iter().collect();
                 members.sort_by_key(|(name, _)| *name != "username");
-                rows.extend(members.into_iter().map(|(name, value)| vec![part.to_owned(), name.clone(), text(value)]));
+                rows.extend(
+                    members
+                        .into_iter()
+                        .map(|(name, value)| vec![part.to_owned(), name.clone(), text(value)]),
+                );
             }
-            Value::Array(items) if items.is_empty() => rows.push(vec![part.to_owned(), "none".to_owned()]),
+            Value::Array(items) if items.is_empty() => {
+                rows.push(vec![part.to_owned(), "none".to_owned()])
+            }
             Value::Array(items) => {
                 let names: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
                 rows.push(vec![part.to_owned(), names.join(", ")]);
@@ -137,14 +173,33 @@ mod tests {
     #[test]
     fn a_user_that_was_not_impersonated_is_not_shown_as_if_it_were() {
         let user = || Ok(json!({ "uid": "1", "username": "hub:a" }));
-        let mut answered = Answered { user: user(), impersonated: Some(user()), predicted: None, problems: Vec::new() };
+        let mut answered = Answered {
+            user: user(),
+            impersonated: Some(user()),
+            predicted: None,
+            problems: Vec::new(),
+        };
         assert_eq!(document(&answered)["impersonated"]["username"], "hub:a");
-        answered.problems = vec![Problem { cause: Code::ImpersonationIgnored.into(), detail: "the target answers as x".to_owned() }];
+        answered.problems = vec![Problem {
+            cause: Code::ImpersonationIgnored.into(),
+            detail: "the target answers as x".to_owned(),
+        }];
         let told = document(&answered);
-        assert_eq!((&told["impersonated"], &told["problems"][0]["reason"]), (&json!({ "ignored": true }), &json!("ImpersonationIgnored")));
+        assert_eq!(
+            (&told["impersonated"], &told["problems"][0]["reason"]),
+            (&json!({ "ignored": true }), &json!("ImpersonationIgnored"))
+        );
         let text = table(&told);
         assert!(text.starts_with("user"), "{text}");
-        assert!(text.lines().next().is_some_and(|line| line.ends_with("hub:a")), "the name comes first: {text}");
-        assert!(text.contains("ImpersonationIgnored: the target answers as x\nfix: "), "{text}");
+        assert!(
+            text.lines()
+                .next()
+                .is_some_and(|line| line.ends_with("hub:a")),
+            "the name comes first: {text}"
+        );
+        assert!(
+            text.contains("ImpersonationIgnored: the target answers as x\nfix: "),
+            "{text}"
+        );
     }
 }

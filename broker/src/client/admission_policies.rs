@@ -1,4 +1,5 @@
-//! The hub's admission policies, printed for one hub and tried there, with the rights of the person who asks.
+//! The hub's admission policies, printed for one hub and tried there, with the rights of the person
+//! who asks.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,10 +20,12 @@ use crate::kube::token_request;
 use crate::ports::HubError;
 
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
-const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/audiencepairings.keyferry.dev";
+const DEFINITION: &str =
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/audiencepairings.keyferry.dev";
 const DEFINITION_MANIFEST: &str = include_str!("../../crds/audiencepairings.yaml");
-/// How long the definition must have been served before keyferry-pairing is bound: an apiserver looks for new kinds every 30 s, and refuses
-/// every TokenRequest while it has the binding and not the kind.
+/// How long the definition must have been served before keyferry-pairing is bound: an apiserver
+/// looks for new kinds every 30 s, and refuses every TokenRequest while it has the binding and not
+/// the kind.
 const KIND_KNOWN_AFTER: Duration = Duration::from_secs(60);
 /// The name of what a trial would create.
 const TRIAL: &str = "keyferry-admission-check";
@@ -105,7 +108,8 @@ struct Discovery {
 }
 
 impl AdmissionPolicies {
-    /// Finds the hub's own audiences, unless `site` has some already. `now` counts where the hub is not asked for them.
+    /// Finds the hub's own audiences, unless `site` has some already. `now` counts where the hub is
+    /// not asked for them.
     ///
     /// # Errors
     /// [`PoliciesError`].
@@ -121,14 +125,23 @@ impl AdmissionPolicies {
         let (client, as_keyferry) = (HubClient::new(config)?, HubClient::new(impersonating)?);
         let mut hub_now = now;
         if site.hub_audiences.is_empty() {
-            let discovery: Result<Discovery, HubError> = client.get_object("/.well-known/openid-configuration", "discovery document").await;
+            let discovery: Result<Discovery, HubError> = client
+                .get_object("/.well-known/openid-configuration", "discovery document")
+                .await;
             let asked = token_request::own_audiences(&client, &canary).await;
             let asked = asked.map_err(|error| PoliciesError::Audiences(canary.clone(), error))?;
             hub_now = asked.now;
-            site.hub_audiences.insert(discovery.map_err(PoliciesError::Issuer)?.issuer);
+            site.hub_audiences
+                .insert(discovery.map_err(PoliciesError::Issuer)?.issuer);
             site.hub_audiences.extend(asked.audiences);
         }
-        Ok(AdmissionPolicies { client, as_keyferry, canary, site, hub_now })
+        Ok(AdmissionPolicies {
+            client,
+            as_keyferry,
+            canary,
+            site,
+            hub_now,
+        })
     }
 
     /// The hub's own audiences.
@@ -142,7 +155,10 @@ impl AdmissionPolicies {
     /// [`PoliciesError`].
     pub async fn plan(&self) -> Result<Plan, PoliciesError> {
         let (policies, bindings) = fence::manifests(&self.site)?;
-        let definition = self.read(DEFINITION).await.map_err(|error| PoliciesError::Read("the definition of AudiencePairing", error))?;
+        let definition = self
+            .read(DEFINITION)
+            .await
+            .map_err(|error| PoliciesError::Read("the definition of AudiencePairing", error))?;
         let incomplete_for = wait(&definition, self.hub_now);
         let mut manifests = Vec::new();
         if definition.is_null() {
@@ -150,9 +166,15 @@ impl AdmissionPolicies {
         }
         if incomplete_for.is_none() {
             let path = format!("{}/{}", pairing::COLLECTION, pairing::NAME);
-            if self.read(&path).await.map_err(|error| PoliciesError::Read("the AudiencePairing", error))?.is_null() {
+            if self
+                .read(&path)
+                .await
+                .map_err(|error| PoliciesError::Read("the AudiencePairing", error))?
+                .is_null()
+            {
                 manifests.push(format!(
-                    "apiVersion: keyferry.dev/v1alpha1\nkind: AudiencePairing\nmetadata:\n  name: {}\npairs:\n  {}: []\n",
+                    "apiVersion: keyferry.dev/v1alpha1\nkind: AudiencePairing\nmetadata:\n  name: \
+                     {}\npairs:\n  {}: []\n",
                     pairing::NAME,
                     pairing::NOBODYS
                 ));
@@ -162,76 +184,134 @@ impl AdmissionPolicies {
         if incomplete_for.is_none() {
             manifests.push(bindings);
         }
-        Ok(Plan { manifests: manifests.join("---\n"), incomplete_for })
+        Ok(Plan {
+            manifests: manifests.join("---\n"),
+            incomplete_for,
+        })
     }
 
-    /// Compares every policy with the shipped one, and tries those that refuse whoever asks. Nothing is created or deleted: all are dry runs.
+    /// Compares every policy with the shipped one, and tries those that refuse whoever asks.
+    /// Nothing is created or deleted: all are dry runs.
     pub async fn check(&self) -> Vec<PolicyFinding> {
         let mut findings = Vec::new();
         for fence in fence::ALL {
             let shipped = self.compare(&fence).await;
-            findings.push(PolicyFinding { name: fence.name(), shipped, trial: self.try_it(&fence).await });
+            findings.push(PolicyFinding {
+                name: fence.name(),
+                shipped,
+                trial: self.try_it(&fence).await,
+            });
         }
         findings
     }
 
     async fn compare(&self, fence: &Fence) -> Result<(), String> {
-        let policy = self.read(&format!("{ADMISSION}/validatingadmissionpolicies/{}", fence.policy_name())).await;
-        let binding = self.read(&format!("{ADMISSION}/validatingadmissionpolicybindings/{}", fence.name())).await;
-        let (policy, binding) = (policy.map_err(|error| error.to_string())?, binding.map_err(|error| error.to_string())?);
-        fence.check(&policy, &binding, &self.site).map_err(|gap| gap.to_string())?;
-        fence.check_hub_audiences(&policy, &self.site).map_err(|gap| gap.to_string())
+        let policy = self
+            .read(&format!(
+                "{ADMISSION}/validatingadmissionpolicies/{}",
+                fence.policy_name()
+            ))
+            .await;
+        let binding = self
+            .read(&format!(
+                "{ADMISSION}/validatingadmissionpolicybindings/{}",
+                fence.name()
+            ))
+            .await;
+        let (policy, binding) = (
+            policy.map_err(|error| error.to_string())?,
+            binding.map_err(|error| error.to_string())?,
+        );
+        fence
+            .check(&policy, &binding, &self.site)
+            .map_err(|gap| gap.to_string())?;
+        fence
+            .check_hub_audiences(&policy, &self.site)
+            .map_err(|gap| gap.to_string())
     }
 
     async fn try_it(&self, fence: &Fence) -> Trial {
         const YOURS: &str = "it refuses whoever lacks a right, and a dry run has yours";
-        let (Ok(nobodys), Ok(inert), Ok(beside)) =
-            (Audience::new(pairing::NOBODYS), Audience::new(TWO_INERT[0]), Audience::new(TWO_INERT[1]))
-        else {
+        let (Ok(nobodys), Ok(inert), Ok(beside)) = (
+            Audience::new(pairing::NOBODYS),
+            Audience::new(TWO_INERT[0]),
+            Audience::new(TWO_INERT[1]),
+        ) else {
             return Trial::Failed("an audience of this program is none".to_owned());
         };
         let (what, answer) = match *fence {
             fence::PAIRING => {
-                let answer = token_request::dry_run(&self.client, &self.canary, &nobodys, None).await;
+                let answer =
+                    token_request::dry_run(&self.client, &self.canary, &nobodys, None).await;
                 ("a token for keyferry.dev/nobody", answer)
             }
             fence::AUDIENCE => {
-                let audience = self.site.hub_audiences.first().map(String::as_str).unwrap_or_default();
+                let audience = self
+                    .site
+                    .hub_audiences
+                    .first()
+                    .map(String::as_str)
+                    .unwrap_or_default();
                 let object = json!({
                     "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": TRIAL },
                     "spec": { "address": "https://keyferry-admission-check.invalid", "audience": audience },
                 });
                 let path = "/apis/keyferry.dev/v1alpha1/targetclusters?dryRun=All";
-                ("a TargetCluster with the hub's own audience", post(&self.client, path, &object).await)
+                (
+                    "a TargetCluster with the hub's own audience",
+                    post(&self.client, path, &object).await,
+                )
             }
             fence::KEPT => {
                 // In the body: where there is one, kube-apiserver reads no options from the query.
-                let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"] });
+                let options =
+                    json!({ "apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"] });
                 let path = format!("{DEFINITION}?dryRun=All");
-                let answer = self.client.delete::<_, IgnoredAny>(&path, &options, "definition").await.map(drop);
+                let answer = self
+                    .client
+                    .delete::<_, IgnoredAny>(&path, &options, "definition")
+                    .await
+                    .map(drop);
                 ("deleting the definition of AudiencePairing", answer)
             }
             fence::OWN_SECRETS => {
-                let annotations = json!({ "kubernetes.io/service-account.name": self.canary.name.as_str() });
+                let annotations =
+                    json!({ "kubernetes.io/service-account.name": self.canary.name.as_str() });
                 let object = json!({
                     "apiVersion": "v1", "kind": "Secret", "metadata": { "name": TRIAL, "annotations": annotations },
                     "type": "kubernetes.io/service-account-token",
                 });
-                let path = format!("/api/v1/namespaces/{}/secrets?dryRun=All", self.site.namespace);
-                ("a Secret that the hub fills with a token, by Keyferry", post(&self.as_keyferry, &path, &object).await)
+                let path = format!(
+                    "/api/v1/namespaces/{}/secrets?dryRun=All",
+                    self.site.namespace
+                );
+                (
+                    "a Secret that the hub fills with a token, by Keyferry",
+                    post(&self.as_keyferry, &path, &object).await,
+                )
             }
             fence::OWN_ACCOUNT => match self.bound_account().await {
                 Ok(Some(account)) => {
-                    let answer = token_request::dry_run(&self.as_keyferry, &account, &inert, Some(&beside)).await;
+                    let answer =
+                        token_request::dry_run(&self.as_keyferry, &account, &inert, Some(&beside))
+                            .await;
                     if matches!(answer, Err(HubError::NotFound(_))) {
-                        return Trial::NotTried("the namespace that was chosen has no ServiceAccount default");
+                        return Trial::NotTried(
+                            "the namespace that was chosen has no ServiceAccount default",
+                        );
                     }
                     ("a token with two audiences, by Keyferry", answer)
                 }
-                Ok(None) => return Trial::NotTried("no RoleBinding lets Keyferry mint anywhere yet"),
+                Ok(None) => {
+                    return Trial::NotTried("no RoleBinding lets Keyferry mint anywhere yet");
+                }
                 Err(error) => return Trial::Failed(format!("listing RoleBindings: {error}")),
             },
-            fence::PAIRING_CLOSED => return Trial::NotTried("it refuses in closed namespaces while there is no AudiencePairing"),
+            fence::PAIRING_CLOSED => {
+                return Trial::NotTried(
+                    "it refuses in closed namespaces while there is no AudiencePairing",
+                );
+            }
             _ => return Trial::NotTried(YOURS),
         };
         judge(fence, what, answer)
@@ -239,17 +319,37 @@ impl AdmissionPolicies {
 
     /// The ServiceAccount `default` of a namespace in which a RoleBinding lets Keyferry mint.
     async fn bound_account(&self) -> Result<Option<ServiceAccount>, HubError> {
-        let all: Value = self.client.get_object("/apis/rbac.authorization.k8s.io/v1/rolebindings?limit=500", "RoleBindings").await?;
+        let all: Value = self
+            .client
+            .get_object(
+                "/apis/rbac.authorization.k8s.io/v1/rolebindings?limit=500",
+                "RoleBindings",
+            )
+            .await?;
         let name = self.site.username.rsplit(':').next().unwrap_or_default();
         let is_ours = |subject: &Value| {
-            subject["kind"] == "ServiceAccount" && subject["name"] == name && subject["namespace"] == self.site.namespace.as_str()
+            subject["kind"] == "ServiceAccount"
+                && subject["name"] == name
+                && subject["namespace"] == self.site.namespace.as_str()
         };
-        let bound = all["items"].as_array().into_iter().flatten().find(|binding| {
-            binding["roleRef"]["name"] == "keyferry-minter" && binding["subjects"].as_array().into_iter().flatten().any(is_ours)
-        });
+        let bound = all["items"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|binding| {
+                binding["roleRef"]["name"] == "keyferry-minter"
+                    && binding["subjects"]
+                        .as_array()
+                        .into_iter()
+                        .flatten()
+                        .any(is_ours)
+            });
         let namespace = bound.and_then(|binding| binding["metadata"]["namespace"].as_str());
         Ok(namespace.and_then(|namespace| {
-            Some(ServiceAccount { namespace: Namespace::new(namespace).ok()?, name: ObjectName::new("default").ok()? })
+            Some(ServiceAccount {
+                namespace: Namespace::new(namespace).ok()?,
+                name: ObjectName::new("default").ok()?,
+            })
         }))
     }
 
@@ -264,22 +364,37 @@ impl AdmissionPolicies {
 /// How long until every apiserver of the hub knows the kind; nothing once it does.
 fn wait(definition: &Value, now: Timestamp) -> Option<Duration> {
     let conditions = definition["status"]["conditions"].as_array();
-    let established =
-        conditions.into_iter().flatten().find(|condition| condition["type"] == "Established" && condition["status"] == "True");
-    let since: Option<Timestamp> = established.and_then(|condition| condition["lastTransitionTime"].as_str()?.parse().ok());
-    let known_for = since.map_or(Duration::ZERO, |since| now.duration_since(since).try_into().unwrap_or_default());
-    KIND_KNOWN_AFTER.checked_sub(known_for).filter(|wait| !wait.is_zero())
+    let established = conditions
+        .into_iter()
+        .flatten()
+        .find(|condition| condition["type"] == "Established" && condition["status"] == "True");
+    let since: Option<Timestamp> =
+        established.and_then(|condition| condition["lastTransitionTime"].as_str()?.parse().ok());
+    let known_for = since.map_or(Duration::ZERO, |since| {
+        now.duration_since(since).try_into().unwrap_or_default()
+    });
+    KIND_KNOWN_AFTER
+        .checked_sub(known_for)
+        .filter(|wait| !wait.is_zero())
 }
 
 /// What comes back is not read: it can hold a token.
 async fn post(client: &HubClient, path: &str, object: &Value) -> Result<(), HubError> {
-    client.create::<_, IgnoredAny>(path, object, "trial").await.map(drop)
+    client
+        .create::<_, IgnoredAny>(path, object, "trial")
+        .await
+        .map(drop)
 }
 
 fn judge(fence: &Fence, what: &'static str, answer: Result<(), HubError>) -> Trial {
     match answer {
         Ok(()) => Trial::LetsThrough(what),
-        Err(HubError::Forbidden(message)) if message.contains(&format!("ValidatingAdmissionPolicy '{}'", fence.policy_name())) => {
+        Err(HubError::Forbidden(message))
+            if message.contains(&format!(
+                "ValidatingAdmissionPolicy '{}'",
+                fence.policy_name()
+            )) =>
+        {
             Trial::Refuses(what)
         }
         Err(error) => Trial::Failed(format!("{what}: {error}")),
@@ -297,8 +412,15 @@ mod tests {
         let served = |status: &str| json!({ "status": { "conditions": [{ "type": "Established", "status": status, "lastTransitionTime": "1970-01-01T00:01:40Z" }] } });
         assert_eq!(wait(&Value::Null, at(1000)), Some(KIND_KNOWN_AFTER));
         assert_eq!(wait(&served("False"), at(1000)), Some(KIND_KNOWN_AFTER));
-        assert_eq!(wait(&served("True"), at(110)), Some(Duration::from_secs(50)));
-        assert_eq!(wait(&served("True"), at(50)), Some(KIND_KNOWN_AFTER), "a clock that is behind");
+        assert_eq!(
+            wait(&served("True"), at(110)),
+            Some(Duration::from_secs(50))
+        );
+        assert_eq!(
+            wait(&served("True"), at(50)),
+            Some(KIND_KNOWN_AFTER),
+            "a clock that is behind"
+        );
         assert_eq!(wait(&served("True"), at(160)), None);
         assert_eq!(wait(&served("True"), at(1000)), None);
     }
@@ -306,15 +428,41 @@ mod tests {
     #[test]
     fn only_the_policys_own_refusal_counts() {
         let refused = |by: &str| {
-            Err(HubError::Forbidden(format!("x is forbidden: ValidatingAdmissionPolicy '{by}' with binding 'b' denied request: no")))
+            Err(HubError::Forbidden(format!(
+                "x is forbidden: ValidatingAdmissionPolicy '{by}' with binding 'b' denied request: \
+                 no"
+            )))
         };
-        assert_eq!(judge(&fence::KEPT, "x", refused("keyferry-kept")), Trial::Refuses("x"));
-        assert!(matches!(judge(&fence::KEPT, "x", refused("other")), Trial::Failed(_)));
-        assert!(matches!(judge(&fence::KEPT, "x", Err(HubError::Forbidden("no right".to_owned()))), Trial::Failed(_)));
+        assert_eq!(
+            judge(&fence::KEPT, "x", refused("keyferry-kept")),
+            Trial::Refuses("x")
+        );
+        assert!(matches!(
+            judge(&fence::KEPT, "x", refused("other")),
+            Trial::Failed(_)
+        ));
+        assert!(matches!(
+            judge(
+                &fence::KEPT,
+                "x",
+                Err(HubError::Forbidden("no right".to_owned()))
+            ),
+            Trial::Failed(_)
+        ));
         assert_eq!(judge(&fence::KEPT, "x", Ok(())), Trial::LetsThrough("x"));
-        let finding = |shipped: Result<(), String>, trial| PolicyFinding { name: "a", shipped, trial }.is_well();
+        let finding = |shipped: Result<(), String>, trial| {
+            PolicyFinding {
+                name: "a",
+                shipped,
+                trial,
+            }
+            .is_well()
+        };
         assert!(finding(Ok(()), Trial::Refuses("x")) && finding(Ok(()), Trial::NotTried("x")));
-        assert!(!finding(Ok(()), Trial::LetsThrough("x")) && !finding(Ok(()), Trial::Failed(String::new())));
+        assert!(
+            !finding(Ok(()), Trial::LetsThrough("x"))
+                && !finding(Ok(()), Trial::Failed(String::new()))
+        );
         assert!(!finding(Err(String::new()), Trial::Refuses("x")));
     }
 }

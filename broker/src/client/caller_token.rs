@@ -25,7 +25,8 @@ const MAX_TOKEN_BYTES: u64 = 8192;
 pub struct CallerTokenSource {
     /// `--token-file` or `KEYFERRY_TOKEN_FILE`.
     pub token_file: Option<PathBuf>,
-    /// The ServiceAccount to mint a caller token for through a hub kubeconfig, in the access's namespace.
+    /// The ServiceAccount to mint a caller token for through a hub kubeconfig, in the access's
+    /// namespace.
     pub service_account: Option<ObjectName>,
     /// The audience of such a token.
     pub audience: Option<Audience>,
@@ -44,7 +45,8 @@ pub enum CallerTokenError {
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// The file holds a token that the server would refuse, or must not see. The text says nothing of it but its end and its audiences.
+    /// The file holds a token that the server would refuse, or must not see. The text says nothing
+    /// of it but its end and its audiences.
     #[error("the caller token in {path} {problem}")]
     Unfit {
         /// The file.
@@ -54,7 +56,8 @@ pub enum CallerTokenError {
     },
     /// Nothing says who calls.
     #[error(
-        "finding the caller's token: there is none at {DEFAULT_TOKEN_FILE}; give --token-file, or --service-account with a hub kubeconfig"
+        "finding the caller's token: there is none at {DEFAULT_TOKEN_FILE}; give --token-file, or \
+         --service-account with a hub kubeconfig"
     )]
     NotFound,
     /// The hub did not mint one.
@@ -67,16 +70,32 @@ pub enum CallerTokenError {
     },
 }
 
-/// Finds the caller's token: a named file, the projected volume, or a TokenRequest through a hub kubeconfig.
+/// Finds the caller's token: a named file, the projected volume, or a TokenRequest through a hub
+/// kubeconfig.
 ///
 /// # Errors
 /// [`CallerTokenError`].
-pub async fn find(source: &CallerTokenSource, namespace: &str) -> Result<SecretString, CallerTokenError> {
-    let default = || Some(Path::new(DEFAULT_TOKEN_FILE)).filter(|path| source.service_account.is_none() && path.exists());
+pub async fn find(
+    source: &CallerTokenSource,
+    namespace: &str,
+) -> Result<SecretString, CallerTokenError> {
+    let default = || {
+        Some(Path::new(DEFAULT_TOKEN_FILE))
+            .filter(|path| source.service_account.is_none() && path.exists())
+    };
     if let Some(path) = source.token_file.as_deref().or_else(default) {
         let token = read(path)?;
-        let problem = unfit(&token, source.audience.as_ref(), SystemClock::start().now().wall);
-        return problem.map_or(Ok(token), |problem| Err(CallerTokenError::Unfit { path: path.to_owned(), problem }));
+        let problem = unfit(
+            &token,
+            source.audience.as_ref(),
+            SystemClock::start().now().wall,
+        );
+        return problem.map_or(Ok(token), |problem| {
+            Err(CallerTokenError::Unfit {
+                path: path.to_owned(),
+                problem,
+            })
+        });
     }
     match &source.service_account {
         Some(name) => mint(source, namespace, name).await,
@@ -89,7 +108,10 @@ pub async fn find(source: &CallerTokenSource, namespace: &str) -> Result<SecretS
 /// # Errors
 /// [`CallerTokenError::File`].
 pub fn read(path: &Path) -> Result<SecretString, CallerTokenError> {
-    let wrong = |problem| CallerTokenError::File { path: path.to_owned(), problem };
+    let wrong = |problem| CallerTokenError::File {
+        path: path.to_owned(),
+        problem,
+    };
     let text = regular_file::read(path, MAX_TOKEN_BYTES).map_err(|error| match error {
         FileError::System(_) => wrong("it does not exist or may not be read"),
         FileError::NotRegular => wrong("it is not a regular file"),
@@ -103,38 +125,75 @@ pub fn read(path: &Path) -> Result<SecretString, CallerTokenError> {
     Ok(token.to_owned().into())
 }
 
-/// Why the server would refuse a token, as far as the token itself says it; and a credential of the hub never leaves for the server.
+/// Why the server would refuse a token, as far as the token itself says it; and a credential of the
+/// hub never leaves for the server.
 fn unfit(token: &SecretString, audience: Option<&Audience>, now: Timestamp) -> Option<String> {
     let wanted = audience.map_or("keyferry.dev", Audience::as_str);
     let Ok(jwt) = UnverifiedJwt::parse(token.expose_secret()) else {
-        return Some(format!("is not a JWT; fix: kubectl create token NAME --audience {wanted}"));
+        return Some(format!(
+            "is not a JWT; fix: kubectl create token NAME --audience {wanted}"
+        ));
     };
     let claims = jwt.claims();
-    let fix = format!("fix: kubectl create token {} --audience {wanted}", subject(claims));
+    let fix = format!(
+        "fix: kubectl create token {} --audience {wanted}",
+        subject(claims)
+    );
     let end = claims.get("exp").and_then(Value::as_i64);
-    if let Some(ago) = end.map(|end| now.as_second().saturating_sub(end)).filter(|ago| *ago >= 0) {
-        return Some(format!("expired {} ago by this machine's clock; {fix}", duration(ago)));
+    if let Some(ago) = end
+        .map(|end| now.as_second().saturating_sub(end))
+        .filter(|ago| *ago >= 0)
+    {
+        return Some(format!(
+            "expired {} ago by this machine's clock; {fix}",
+            duration(ago)
+        ));
     }
     let audiences: Vec<&str> = match claims.get("aud") {
         Some(Value::String(one)) => vec![one.as_str()],
         Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).collect(),
         _ => Vec::new(),
     };
-    let named = || audiences.iter().take(3).map(|one| plain(one)).collect::<Vec<_>>().join(", ");
+    let named = || {
+        audiences
+            .iter()
+            .take(3)
+            .map(|one| plain(one))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     match audiences.as_slice() {
         [one] if *one == wanted => None,
-        [] => Some(format!("names no audience, so it would open the hub itself; {fix}")),
-        many if many.contains(&wanted) => Some(format!("is for {}, and must be for {wanted} alone; {fix}", named())),
-        _ => Some(format!("is for {}, not {wanted}; {fix}, or give --caller-audience if the server's callerAudience is another", named())),
+        [] => Some(format!(
+            "names no audience, so it would open the hub itself; {fix}"
+        )),
+        many if many.contains(&wanted) => Some(format!(
+            "is for {}, and must be for {wanted} alone; {fix}",
+            named()
+        )),
+        _ => Some(format!(
+            "is for {}, not {wanted}; {fix}, or give --caller-audience if the server's \
+             callerAudience is another",
+            named()
+        )),
     }
 }
 
 /// The ServiceAccount of a token as `kubectl create token` takes it.
 fn subject(claims: &serde_json::Map<String, Value>) -> String {
-    let account = claims.get("sub").and_then(Value::as_str).and_then(|sub| sub.strip_prefix("system:serviceaccount:"));
+    let account = claims
+        .get("sub")
+        .and_then(Value::as_str)
+        .and_then(|sub| sub.strip_prefix("system:serviceaccount:"));
     let named = account
         .and_then(|account| account.split_once(':'))
-        .and_then(|(namespace, name)| Some(format!("{} -n {}", ObjectName::new(name).ok()?, Namespace::new(namespace).ok()?)));
+        .and_then(|(namespace, name)| {
+            Some(format!(
+                "{} -n {}",
+                ObjectName::new(name).ok()?,
+                Namespace::new(namespace).ok()?
+            ))
+        });
     named.unwrap_or_else(|| "NAME".to_owned())
 }
 
@@ -149,15 +208,36 @@ fn duration(seconds: i64) -> String {
 
 /// An audience of a token that nobody has verified, so that it cannot speak to the terminal.
 fn plain(text: &str) -> String {
-    text.chars().take(100).map(|character| if character.is_ascii_graphic() { character } else { '?' }).collect()
+    text.chars()
+        .take(100)
+        .map(|character| {
+            if character.is_ascii_graphic() {
+                character
+            } else {
+                '?'
+            }
+        })
+        .collect()
 }
 
-async fn mint(source: &CallerTokenSource, namespace: &str, name: &ObjectName) -> Result<SecretString, CallerTokenError> {
+async fn mint(
+    source: &CallerTokenSource,
+    namespace: &str,
+    name: &ObjectName,
+) -> Result<SecretString, CallerTokenError> {
     let audience = source.audience.as_ref().ok_or(CallerTokenError::NotFound)?;
-    let failed = |error| CallerTokenError::Mint { service_account: format!("{namespace}/{name}"), error };
+    let failed = |error| CallerTokenError::Mint {
+        service_account: format!("{namespace}/{name}"),
+        error,
+    };
     let namespace = Namespace::new(namespace).map_err(|_| CallerTokenError::NotFound)?;
-    let account = ServiceAccount { namespace, name: name.clone() };
-    checked_mint::mint(&source.hub, &account, audience).await.map_err(failed)
+    let account = ServiceAccount {
+        namespace,
+        name: name.clone(),
+    };
+    checked_mint::mint(&source.hub, &account, audience)
+        .await
+        .map_err(failed)
 }
 
 #[cfg(test)]
@@ -174,7 +254,13 @@ mod tests {
 
     fn jwt(claims: &Value) -> SecretString {
         let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
-        format!("{}.{}.{}", part(r#"{"alg":"ES256"}"#), part(&claims.to_string()), part("canary-signature")).into()
+        format!(
+            "{}.{}.{}",
+            part(r#"{"alg":"ES256"}"#),
+            part(&claims.to_string()),
+            part("canary-signature")
+        )
+        .into()
     }
 
     #[tokio::test]
@@ -194,21 +280,43 @@ mod tests {
         std::fs::create_dir(&path).unwrap();
         assert!(read(&path).is_err());
         std::fs::remove_dir(&path).unwrap();
-        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-        assert!(read(&path).unwrap_err().to_string().contains("not a regular file"), "and it is not waited for");
+        assert!(
+            std::process::Command::new("mkfifo")
+                .arg(&path)
+                .status()
+                .unwrap()
+                .success()
+        );
+        assert!(
+            read(&path)
+                .unwrap_err()
+                .to_string()
+                .contains("not a regular file"),
+            "and it is not waited for"
+        );
     }
 
     #[tokio::test]
     async fn a_token_that_the_server_would_refuse_is_not_sent() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
-        let source = CallerTokenSource { token_file: Some(path.clone()), ..CallerTokenSource::default() };
+        let source = CallerTokenSource {
+            token_file: Some(path.clone()),
+            ..CallerTokenSource::default()
+        };
         std::fs::write(&path, "hello").unwrap();
         let error = find(&source, "tenant-a").await.unwrap_err();
-        assert!(matches!(error, CallerTokenError::Unfit { .. }) && error.to_string().contains("is not a JWT"), "{error}");
+        assert!(
+            matches!(error, CallerTokenError::Unfit { .. })
+                && error.to_string().contains("is not a JWT"),
+            "{error}"
+        );
         let good = jwt(&json!({ "aud": ["keyferry.dev"], "exp": Timestamp::MAX.as_second() }));
         std::fs::write(&path, good.expose_secret()).unwrap();
-        assert_eq!(find(&source, "tenant-a").await.unwrap().expose_secret(), good.expose_secret());
+        assert_eq!(
+            find(&source, "tenant-a").await.unwrap().expose_secret(),
+            good.expose_secret()
+        );
     }
 
     #[test]
@@ -219,19 +327,56 @@ mod tests {
             let audience = audience.map(|text| Audience::new(text).unwrap());
             unfit(&jwt(&claims), audience.as_ref(), now)
         };
-        assert_eq!(said(json!({ "aud": ["keyferry.dev"], "exp": 1_000_001 }), None), None);
-        assert_eq!(said(json!({ "aud": "k.example", "exp": 1_000_001 }), Some("k.example")), None);
-        let expired = said(json!({ "aud": ["keyferry.dev"], "exp": 999_987, "sub": sub }), None);
+        assert_eq!(
+            said(json!({ "aud": ["keyferry.dev"], "exp": 1_000_001 }), None),
+            None
+        );
+        assert_eq!(
+            said(
+                json!({ "aud": "k.example", "exp": 1_000_001 }),
+                Some("k.example")
+            ),
+            None
+        );
+        let expired = said(
+            json!({ "aud": ["keyferry.dev"], "exp": 999_987, "sub": sub }),
+            None,
+        );
         let fix = "fix: kubectl create token reconciler -n tenant-a --audience keyferry.dev";
-        assert_eq!(expired.unwrap(), format!("expired 13 s ago by this machine's clock; {fix}"));
-        let foreign = said(json!({ "aud": ["https://hub.example"], "exp": 1_000_001, "sub": sub }), None).unwrap();
-        assert!(foreign.starts_with(&format!("is for https://hub.example, not keyferry.dev; {fix}")), "{foreign}");
-        let wide = said(json!({ "aud": ["keyferry.dev", "b\u{1b}"], "exp": 1_000_001 }), None).unwrap();
-        assert!(wide.contains("keyferry.dev, b?, and must be for keyferry.dev alone"), "{wide}");
+        assert_eq!(
+            expired.unwrap(),
+            format!("expired 13 s ago by this machine's clock; {fix}")
+        );
+        let foreign = said(
+            json!({ "aud": ["https://hub.example"], "exp": 1_000_001, "sub": sub }),
+            None,
+        )
+        .unwrap();
+        assert!(
+            foreign.starts_with(&format!(
+                "is for https://hub.example, not keyferry.dev; {fix}"
+            )),
+            "{foreign}"
+        );
+        let wide = said(
+            json!({ "aud": ["keyferry.dev", "b\u{1b}"], "exp": 1_000_001 }),
+            None,
+        )
+        .unwrap();
+        assert!(
+            wide.contains("keyferry.dev, b?, and must be for keyferry.dev alone"),
+            "{wide}"
+        );
         let legacy = said(json!({ "sub": "system:serviceaccount:a:b;rm -rf" }), None).unwrap();
-        assert!(legacy.contains("names no audience") && legacy.contains("create token NAME --audience"), "{legacy}");
+        assert!(
+            legacy.contains("names no audience") && legacy.contains("create token NAME --audience"),
+            "{legacy}"
+        );
         for said in [foreign, wide, legacy] {
-            assert!(!said.contains("canary") && !said.contains("Y2FuYXJ5"), "{said}");
+            assert!(
+                !said.contains("canary") && !said.contains("Y2FuYXJ5"),
+                "{said}"
+            );
         }
     }
 }

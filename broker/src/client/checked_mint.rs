@@ -1,5 +1,5 @@
-//! A token issued with the user's own rights on the hub, checked as the server checks those that it mints: for one audience, and never one
-//! by which the hub itself knows its bearer.
+//! A token issued with the user's own rights on the hub, checked as the server checks those that it
+//! mints: for one audience, and never one by which the hub itself knows its bearer.
 
 use std::time::Duration;
 
@@ -22,7 +22,9 @@ const LIFETIME: Duration = Duration::from_secs(600);
 #[derive(Debug, thiserror::Error)]
 pub enum CheckedMintError {
     /// The audience is one of the hub's own.
-    #[error("{0:?} is an audience of the hub's own API, so the token would be a credential of the hub")]
+    #[error(
+        "{0:?} is an audience of the hub's own API, so the token would be a credential of the hub"
+    )]
     AudienceIsHubs(String),
     /// The hub issued another token than the one that was asked for.
     #[error("the hub issued a token for other audiences than {0:?}; it was dropped")]
@@ -51,24 +53,43 @@ impl CheckedMintError {
 ///
 /// # Errors
 /// [`CheckedMintError`]. A token that was issued all the same has been shown to nobody but the hub.
-pub async fn mint(hub: &HubAccess, account: &ServiceAccount, audience: &Audience) -> Result<SecretString, CheckedMintError> {
+pub async fn mint(
+    hub: &HubAccess,
+    account: &ServiceAccount,
+    audience: &Audience,
+) -> Result<SecretString, CheckedMintError> {
     let is_hubs = || CheckedMintError::AudienceIsHubs(audience.to_string());
     let config = hub.config().await?;
     let client = HubClient::new(config.clone())?;
-    // An apiserver without --api-audiences takes tokens for its issuer, so nothing has to be issued to know that.
+    // An apiserver without --api-audiences takes tokens for its issuer, so nothing has to be issued
+    // to know that.
     if issuer_of(&client).await.as_deref() == Some(audience.as_str()) {
         return Err(is_hubs());
     }
-    let answer = TokenRequest { account, uid: None, audience, lifetime: LIFETIME }.send(&client).await?;
+    let answer = TokenRequest {
+        account,
+        uid: None,
+        audience,
+        lifetime: LIFETIME,
+    }
+    .send(&client)
+    .await?;
     if !is_for(&answer.token, audience) {
         return Err(CheckedMintError::OtherAudiences(audience.to_string()));
     }
-    if opens_the_hub(config, &answer.token).await? { Err(is_hubs()) } else { Ok(answer.token) }
+    if opens_the_hub(config, &answer.token).await? {
+        Err(is_hubs())
+    } else {
+        Ok(answer.token)
+    }
 }
 
 /// The hub's issuer, where it may be read.
 pub async fn issuer_of(client: &HubClient) -> Option<String> {
-    let document: Value = client.get_object(DISCOVERY, "discovery document").await.ok()?;
+    let document: Value = client
+        .get_object(DISCOVERY, "discovery document")
+        .await
+        .ok()?;
     Some(document.get("issuer")?.as_str()?.to_owned())
 }
 
@@ -76,13 +97,24 @@ pub async fn issuer_of(client: &HubClient) -> Option<String> {
 ///
 /// # Errors
 /// It could not be found out.
-pub async fn opens_the_hub(mut config: kube::Config, token: &SecretString) -> Result<bool, CheckedMintError> {
+pub async fn opens_the_hub(
+    mut config: kube::Config,
+    token: &SecretString,
+) -> Result<bool, CheckedMintError> {
     let token = SecretString::from(token.expose_secret().to_owned());
-    config.auth_info = kube::config::AuthInfo { token: Some(token), ..kube::config::AuthInfo::default() };
+    config.auth_info = kube::config::AuthInfo {
+        token: Some(token),
+        ..kube::config::AuthInfo::default()
+    };
     let client = HubClient::new(config)?;
     let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
-    let answer: Result<Value, HubError> =
-        client.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review, "SelfSubjectReview").await;
+    let answer: Result<Value, HubError> = client
+        .create(
+            "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+            &review,
+            "SelfSubjectReview",
+        )
+        .await;
     match answer {
         // The apiserver forbids something only to a user that it has authenticated.
         Ok(_) | Err(HubError::Forbidden(_)) => Ok(true),
@@ -92,10 +124,14 @@ pub async fn opens_the_hub(mut config: kube::Config, token: &SecretString) -> Re
 }
 
 fn is_for(token: &SecretString, audience: &Audience) -> bool {
-    let Ok(jwt) = UnverifiedJwt::parse(token.expose_secret()) else { return false };
+    let Ok(jwt) = UnverifiedJwt::parse(token.expose_secret()) else {
+        return false;
+    };
     match jwt.claims().get("aud") {
         Some(Value::String(one)) => one == audience.as_str(),
-        Some(Value::Array(all)) => matches!(all.as_slice(), [Value::String(one)] if one == audience.as_str()),
+        Some(Value::Array(all)) => {
+            matches!(all.as_slice(), [Value::String(one)] if one == audience.as_str())
+        }
         _ => false,
     }
 }
@@ -115,16 +151,44 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = folder.path().join("kubeconfig");
         std::fs::write(&kubeconfig, hub.kubeconfig().expose_secret()).unwrap();
-        let access = HubAccess { kubeconfig: Some(kubeconfig), ..HubAccess::default() };
-        let account = ServiceAccount { namespace: Namespace::new("tenant-a").unwrap(), name: ObjectName::new("reconciler").unwrap() };
-        let ask = async |audience: &str| mint(&access, &account, &Audience::new(audience).unwrap()).await;
+        let access = HubAccess {
+            kubeconfig: Some(kubeconfig),
+            ..HubAccess::default()
+        };
+        let account = ServiceAccount {
+            namespace: Namespace::new("tenant-a").unwrap(),
+            name: ObjectName::new("reconciler").unwrap(),
+        };
+        let ask =
+            async |audience: &str| mint(&access, &account, &Audience::new(audience).unwrap()).await;
         let token = ask("https://prod.example.com").await.unwrap();
-        assert!(is_for(&token, &Audience::new("https://prod.example.com").unwrap()));
+        assert!(is_for(
+            &token,
+            &Audience::new("https://prod.example.com").unwrap()
+        ));
         let refused = ask(hub.issuer()).await.unwrap_err();
-        assert!(matches!(refused, CheckedMintError::AudienceIsHubs(_)), "{refused}");
+        assert!(
+            matches!(refused, CheckedMintError::AudienceIsHubs(_)),
+            "{refused}"
+        );
         // A hub whose discovery document cannot be read says it by taking the token.
-        let own = hub.token("tenant-a", "reconciler", hub.issuer(), Duration::from_secs(600)).unwrap();
-        assert!(opens_the_hub(access.config().await.unwrap(), &own).await.unwrap());
-        assert!(!opens_the_hub(access.config().await.unwrap(), &token).await.unwrap());
+        let own = hub
+            .token(
+                "tenant-a",
+                "reconciler",
+                hub.issuer(),
+                Duration::from_secs(600),
+            )
+            .unwrap();
+        assert!(
+            opens_the_hub(access.config().await.unwrap(), &own)
+                .await
+                .unwrap()
+        );
+        assert!(
+            !opens_the_hub(access.config().await.unwrap(), &token)
+                .await
+                .unwrap()
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! The user's own file: which server the exec plugin asks, and who asks. What others may have written into a kubeconfig does not
-//! lead it elsewhere.
+//! The user's own file: which server the exec plugin asks, and who asks. What others may have
+//! written into a kubeconfig does not lead it elsewhere.
 
 use std::fs::File;
 use std::io::Read;
@@ -63,31 +63,55 @@ struct Document {
 /// # Errors
 /// [`ClientFileError`]: others could have written it, or it says something that is not known.
 pub fn read(path: &Path, caller_audience: &str) -> Result<Option<ClientFile>, ClientFileError> {
-    let wrong = |problem: &str| ClientFileError { path: path.to_owned(), problem: problem.to_owned() };
-    let Some(text) = trusted_text(path).map_err(|problem| wrong(&problem))? else { return Ok(None) };
+    let wrong = |problem: &str| ClientFileError {
+        path: path.to_owned(),
+        problem: problem.to_owned(),
+    };
+    let Some(text) = trusted_text(path).map_err(|problem| wrong(&problem))? else {
+        return Ok(None);
+    };
     let options = serde_saphyr::options! { budget: serde_saphyr::budget! { max_events: 200, max_aliases: 0, max_anchors: 0 } };
-    let document: Document = serde_saphyr::from_str_with_options(&text, options).map_err(|error| {
-        let line = error.location().map_or(0, |location| location.line());
-        let problem = error.without_snippet().to_string();
-        let problem = foreign_text::one_line(problem.lines().next().unwrap_or_default(), 200);
-        wrong(&format!("line {line}: {problem}"))
-    })?;
-    if document.api_version != "config.keyferry.dev/v1alpha1" || document.kind != "ClientConfiguration" {
-        return Err(wrong("it must begin with apiVersion: config.keyferry.dev/v1alpha1 and kind: ClientConfiguration"));
+    let document: Document =
+        serde_saphyr::from_str_with_options(&text, options).map_err(|error| {
+            let line = error.location().map_or(0, |location| location.line());
+            let problem = error.without_snippet().to_string();
+            let problem = foreign_text::one_line(problem.lines().next().unwrap_or_default(), 200);
+            wrong(&format!("line {line}: {problem}"))
+        })?;
+    if document.api_version != "config.keyferry.dev/v1alpha1"
+        || document.kind != "ClientConfiguration"
+    {
+        return Err(wrong(
+            "it must begin with apiVersion: config.keyferry.dev/v1alpha1 and kind: \
+             ClientConfiguration",
+        ));
     }
-    let audience = Audience::new(document.caller_audience.as_deref().unwrap_or(caller_audience));
+    let audience = Audience::new(
+        document
+            .caller_audience
+            .as_deref()
+            .unwrap_or(caller_audience),
+    );
     let audience = audience.map_err(|error| wrong(&format!("callerAudience {error}")))?;
     let service_account = document.service_account.map(ObjectName::new).transpose();
-    let service_account = service_account.map_err(|error| wrong(&format!("serviceAccount {error}")))?;
+    let service_account =
+        service_account.map_err(|error| wrong(&format!("serviceAccount {error}")))?;
     let folder = path.parent().unwrap_or(Path::new("."));
     let place = |file: Option<PathBuf>| file.map(|file| folder.join(file));
     Ok(Some(ClientFile {
-        server: ServerAddress { url: document.server, certificate_authority: place(document.certificate_authority) },
+        server: ServerAddress {
+            url: document.server,
+            certificate_authority: place(document.certificate_authority),
+        },
         caller: CallerTokenSource {
             token_file: place(document.token_file),
             service_account,
             audience: Some(audience),
-            hub: HubAccess { kubeconfig: place(document.kubeconfig), context: document.context, search: Vec::new() },
+            hub: HubAccess {
+                kubeconfig: place(document.kubeconfig),
+                context: document.context,
+                search: Vec::new(),
+            },
         },
         allow_unpinned_server: document.allow_unpinned_server,
     }))
@@ -106,14 +130,25 @@ fn trusted_text(path: &Path) -> Result<Option<String>, String> {
         return Err("it is not a regular file".to_owned());
     }
     if metadata.uid() != rustix::process::geteuid().as_raw() && metadata.uid() != 0 {
-        return Err("it belongs to another user, who could send your tokens elsewhere; make it your own".to_owned());
+        return Err(
+            "it belongs to another user, who could send your tokens elsewhere; make it your own"
+                .to_owned(),
+        );
     }
     if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
-        return Err("others may write it, and could send your tokens elsewhere; chmod go-w".to_owned());
+        return Err(
+            "others may write it, and could send your tokens elsewhere; chmod go-w".to_owned(),
+        );
     }
     let mut text = String::new();
-    file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|_| "it is not readable text".to_owned())?;
-    if text.len() as u64 > MAX_BYTES { Err("it is larger than 64 KiB".to_owned()) } else { Ok(Some(text)) }
+    file.take(MAX_BYTES + 1)
+        .read_to_string(&mut text)
+        .map_err(|_| "it is not readable text".to_owned())?;
+    if text.len() as u64 > MAX_BYTES {
+        Err("it is larger than 64 KiB".to_owned())
+    } else {
+        Ok(Some(text))
+    }
 }
 
 #[cfg(test)]
@@ -136,11 +171,20 @@ mod tests {
     fn it_names_the_server_and_the_caller() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("client.yaml");
-        assert!(read(&path, "keyferry.dev").unwrap().is_none(), "no file is no mistake");
+        assert!(
+            read(&path, "keyferry.dev").unwrap().is_none(),
+            "no file is no mistake"
+        );
         write(&path, GOOD, 0o644);
         let file = read(&path, "keyferry.dev").unwrap().unwrap();
-        assert_eq!(file.server.certificate_authority, Some(folder.path().join("ca.crt")));
-        assert_eq!(file.caller.token_file.as_deref(), Some(Path::new("/run/token")));
+        assert_eq!(
+            file.server.certificate_authority,
+            Some(folder.path().join("ca.crt"))
+        );
+        assert_eq!(
+            file.caller.token_file.as_deref(),
+            Some(Path::new("/run/token"))
+        );
         assert!(!file.allow_unpinned_server, "never by itself");
     }
 
@@ -150,7 +194,13 @@ mod tests {
         let path = folder.path().join("client.yaml");
         for mode in [0o666, 0o622, 0o664] {
             write(&path, GOOD, mode);
-            assert!(read(&path, "keyferry.dev").unwrap_err().problem.contains("chmod go-w"), "{mode:o}");
+            assert!(
+                read(&path, "keyferry.dev")
+                    .unwrap_err()
+                    .problem
+                    .contains("chmod go-w"),
+                "{mode:o}"
+            );
         }
         for text in [
             &format!("{GOOD}further: true\n"),
@@ -162,8 +212,17 @@ mod tests {
             &"x".repeat(70_000),
         ] {
             write(&path, text, 0o600);
-            assert!(read(&path, "keyferry.dev").is_err(), "{}", text.get(..40.min(text.len())).unwrap_or_default());
+            assert!(
+                read(&path, "keyferry.dev").is_err(),
+                "{}",
+                text.get(..40.min(text.len())).unwrap_or_default()
+            );
         }
-        assert!(read(folder.path(), "keyferry.dev").unwrap_err().problem.contains("regular file"));
+        assert!(
+            read(folder.path(), "keyferry.dev")
+                .unwrap_err()
+                .problem
+                .contains("regular file")
+        );
     }
 }

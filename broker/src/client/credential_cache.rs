@@ -1,6 +1,8 @@
-//! Tokens of the exec plugin on the user's own disk: one file for each way to one target, for this user alone.
+//! Tokens of the exec plugin on the user's own disk: one file for each way to one target, for this
+//! user alone.
 //!
-//! Whatever is not as this room leaves it is a miss. A cache that cannot be used costs a call to the server and nothing else.
+//! Whatever is not as this room leaves it is a miss. A cache that cannot be used costs a call to
+//! the server and nothing else.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -53,7 +55,14 @@ impl CacheKey {
             context.update(&(part.len() as u64).to_be_bytes());
             context.update(part);
         }
-        CacheKey(context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
+        CacheKey(
+            context
+                .finish()
+                .as_ref()
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect(),
+        )
     }
 }
 
@@ -74,13 +83,21 @@ impl CredentialCache {
     /// # Errors
     /// What is wrong with it.
     pub fn open(path: &Path) -> Result<CredentialCache, String> {
-        let wrong = |problem: &dyn std::fmt::Display| format!("the cache {} is not used: {problem}", path.display());
-        match std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path) {
+        let wrong = |problem: &dyn std::fmt::Display| {
+            format!("the cache {} is not used: {problem}", path.display())
+        };
+        match std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+        {
             Ok(()) => {}
             Err(error) => return Err(wrong(&error)),
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = File::from(rustix::fs::open(path, flags, Mode::empty()).map_err(|error| wrong(&error))?);
+        let folder = File::from(
+            rustix::fs::open(path, flags, Mode::empty()).map_err(|error| wrong(&error))?,
+        );
         let metadata = folder.metadata().map_err(|error| wrong(&error))?;
         if metadata.uid() != rustix::process::geteuid().as_raw() {
             return Err(wrong(&"it belongs to another user"));
@@ -88,7 +105,10 @@ impl CredentialCache {
         if metadata.mode() & 0o077 != 0 {
             return Err(wrong(&"others may enter it; chmod 700"));
         }
-        Ok(CredentialCache { folder: folder.into(), path: path.to_owned() })
+        Ok(CredentialCache {
+            folder: folder.into(),
+            path: path.to_owned(),
+        })
     }
 
     /// The token of an entry that is sound and has at least 10 s to go.
@@ -96,13 +116,24 @@ impl CredentialCache {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(openat(&self.folder, key.0.as_str(), flags, Mode::empty()).ok()?);
         let metadata = file.metadata().ok()?;
-        let own = metadata.is_file() && metadata.uid() == rustix::process::geteuid().as_raw() && metadata.mode() & 0o7777 == 0o600;
+        let own = metadata.is_file()
+            && metadata.uid() == rustix::process::geteuid().as_raw()
+            && metadata.mode() & 0o7777 == 0o600;
         if !own || metadata.len() > MAX_ENTRY_BYTES as u64 {
             return None;
         }
         let mut bytes = zeroize::Zeroizing::new(Vec::with_capacity(MAX_ENTRY_BYTES));
-        file.take(MAX_ENTRY_BYTES as u64).read_to_end(&mut bytes).ok()?;
-        let entry = json::read_object(&bytes, json::JsonLimits { bytes: MAX_ENTRY_BYTES, depth: 2 }).ok()?;
+        file.take(MAX_ENTRY_BYTES as u64)
+            .read_to_end(&mut bytes)
+            .ok()?;
+        let entry = json::read_object(
+            &bytes,
+            json::JsonLimits {
+                bytes: MAX_ENTRY_BYTES,
+                depth: 2,
+            },
+        )
+        .ok()?;
         // A file that was renamed, or of another version, is not what the key says.
         if entry.get("key").and_then(|it| it.as_str()) != Some(&key.0) {
             return None;
@@ -116,10 +147,18 @@ impl CredentialCache {
         Some(CachedToken { token, expiration })
     }
 
-    /// Waits for the entry's lock; none if another process holds it for longer than a fetch can take.
+    /// Waits for the entry's lock; none if another process holds it for longer than a fetch can
+    /// take.
     pub fn lock(&self, key: &CacheKey) -> Option<CacheLock> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let file = openat(&self.folder, format!("{}.lock", key.0), flags, Mode::from_raw_mode(0o600)).ok()?;
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = openat(
+            &self.folder,
+            format!("{}.lock", key.0),
+            flags,
+            Mode::from_raw_mode(0o600),
+        )
+        .ok()?;
         let mut waited = Duration::ZERO;
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -137,7 +176,9 @@ impl CredentialCache {
     /// # Errors
     /// What the system says.
     pub fn put(&self, key: &CacheKey, token: &CachedToken, now: Timestamp) -> Result<(), String> {
-        self.try_put(key, token).map_err(|error| format!("the token is not kept in {}: {error}", self.path.display()))?;
+        self.try_put(key, token).map_err(|error| {
+            format!("the token is not kept in {}: {error}", self.path.display())
+        })?;
         self.remove_old(now);
         Ok(())
     }
@@ -147,11 +188,26 @@ impl CredentialCache {
         let bytes = zeroize::Zeroizing::new(entry.to_string());
         // Two processes without the lock must not write one file.
         let unfinished = format!("{}.{}", key.0, std::process::id());
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let _ = unlinkat(&self.folder, unfinished.as_str(), AtFlags::empty());
-        let mut file = File::from(openat(&self.folder, unfinished.as_str(), flags, Mode::from_raw_mode(0o600))?);
-        let written = file.write_all(bytes.as_bytes()).and_then(|()| file.sync_all());
-        let written = written.and_then(|()| Ok(renameat(&self.folder, unfinished.as_str(), &self.folder, key.0.as_str())?));
+        let mut file = File::from(openat(
+            &self.folder,
+            unfinished.as_str(),
+            flags,
+            Mode::from_raw_mode(0o600),
+        )?);
+        let written = file
+            .write_all(bytes.as_bytes())
+            .and_then(|()| file.sync_all());
+        let written = written.and_then(|()| {
+            Ok(renameat(
+                &self.folder,
+                unfinished.as_str(),
+                &self.folder,
+                key.0.as_str(),
+            )?)
+        });
         if written.is_err() {
             let _ = unlinkat(&self.folder, unfinished.as_str(), AtFlags::empty());
         }
@@ -159,16 +215,21 @@ impl CredentialCache {
         Ok(fsync(&self.folder)?)
     }
 
-    /// Entries and locks that nobody has touched for longer than a token lives, once there are many files.
+    /// Entries and locks that nobody has touched for longer than a token lives, once there are many
+    /// files.
     fn remove_old(&self, now: Timestamp) {
-        let Ok(files) = std::fs::read_dir(&self.path) else { return };
+        let Ok(files) = std::fs::read_dir(&self.path) else {
+            return;
+        };
         let files: Vec<_> = files.take(MAX_FILES * 8).flatten().collect();
         if files.len() <= MAX_FILES {
             return;
         }
         let last = i64::try_from(OLD.as_secs()).unwrap_or(i64::MAX);
         for file in files {
-            let old = file.metadata().is_ok_and(|metadata| now.as_second().saturating_sub(metadata.mtime()) > last);
+            let old = file
+                .metadata()
+                .is_ok_and(|metadata| now.as_second().saturating_sub(metadata.mtime()) > last);
             if old && file.file_name().len() >= 64 {
                 let _ = unlinkat(&self.folder, file.file_name(), AtFlags::empty());
             }

@@ -1,4 +1,5 @@
-//! Walking the way of a token to a target: what `keyferry doctor`, `whoami` and `can-i` ask, and of whom.
+//! Walking the way of a token to a target: what `keyferry doctor`, `whoami` and `can-i` ask, and of
+//! whom.
 
 pub mod apply;
 pub mod bindings;
@@ -80,9 +81,18 @@ pub struct Means {
 pub async fn gather(plan: Plan, means: &Means) -> Result<Evidence, DoctorError> {
     let clock = SystemClock::start();
     let issuer = plan.token_issuer();
-    let entry = means.auth_config.as_deref().and_then(|file| entry_for(file, issuer.as_deref()));
-    let mut evidence = Evidence { now: clock.now().wall, ..plan.evidence(means.auth_config.as_deref()) };
-    evidence.configuration = means.auth_config.clone().map(|bytes| ConfigurationFile { bytes });
+    let entry = means
+        .auth_config
+        .as_deref()
+        .and_then(|file| entry_for(file, issuer.as_deref()));
+    let mut evidence = Evidence {
+        now: clock.now().wall,
+        ..plan.evidence(means.auth_config.as_deref())
+    };
+    evidence.configuration = means
+        .auth_config
+        .clone()
+        .map(|bytes| ConfigurationFile { bytes });
     let place = plan.discovery_place(entry, issuer.as_deref());
     if let Some(place) = place {
         let fetcher = Fetcher::new(place.ca_pem.as_deref())?;
@@ -103,15 +113,31 @@ pub async fn gather(plan: Plan, means: &Means) -> Result<Evidence, DoctorError> 
         evidence.target.minor = Some(minor);
     }
     if let Some(path) = &means.target_kubeconfig {
-        let access = HubAccess { kubeconfig: Some(path.clone()), context: means.target_context.clone(), ..HubAccess::default() };
+        let access = HubAccess {
+            kubeconfig: Some(path.clone()),
+            context: means.target_context.clone(),
+            ..HubAccess::default()
+        };
         // What was not admitted is sent nowhere.
         let token = plan.secret().filter(|_| !plan.refused);
-        ask_as_admin(&access, token.as_ref(), plan.subject().as_deref(), &mut evidence).await?;
+        ask_as_admin(
+            &access,
+            token.as_ref(),
+            plan.subject().as_deref(),
+            &mut evidence,
+        )
+        .await?;
     }
     Ok(evidence)
 }
 
-async fn ask_target(calls: &TargetCalls, plan: &Plan, means: &Means, evidence: &mut Evidence, clock: &SystemClock) {
+async fn ask_target(
+    calls: &TargetCalls,
+    plan: &Plan,
+    means: &Means,
+    evidence: &mut Evidence,
+    clock: &SystemClock,
+) {
     let greeting = calls.greet(clock).await;
     let target = &mut evidence.target;
     target.skew = greeting.skew;
@@ -143,11 +169,18 @@ async fn ask_target(calls: &TargetCalls, plan: &Plan, means: &Means, evidence: &
             return;
         }
     }
-    target.rights = calls.rights(&means.needs, means.target_namespace.as_deref(), user.as_deref()).await;
+    target.rights = calls
+        .rights(
+            &means.needs,
+            means.target_namespace.as_deref(),
+            user.as_deref(),
+        )
+        .await;
     target.ping = calls.ping().await;
 }
 
-/// What somebody with rights at the target can find out: a TokenReview, the configuration's hash, the target's own issuer.
+/// What somebody with rights at the target can find out: a TokenReview, the configuration's hash,
+/// the target's own issuer.
 async fn ask_as_admin(
     access: &HubAccess,
     token: Option<&SecretString>,
@@ -155,7 +188,9 @@ async fn ask_as_admin(
     evidence: &mut Evidence,
 ) -> Result<(), DoctorError> {
     let client = HubClient::new(access.config().await?)?;
-    if let Ok(document) = client.get_object::<Value>("/.well-known/openid-configuration", "discovery document").await
+    if let Ok(document) = client
+        .get_object::<Value>("/.well-known/openid-configuration", "discovery document")
+        .await
         && let Some(issuer) = document.get("issuer").and_then(Value::as_str)
     {
         evidence.target.own_issuers.push(issuer.to_owned());
@@ -172,7 +207,8 @@ async fn ask_as_admin(
         evidence.target.review = Some(review(&client, token).await);
     }
     // Asked only where a binding seems to be missing.
-    if let (Some(subject), Asked::No(_) | Asked::NothingYet(_)) = (subject, &evidence.target.rights) {
+    if let (Some(subject), Asked::No(_) | Asked::NothingYet(_)) = (subject, &evidence.target.rights)
+    {
         evidence.target.mistaken_bindings = bindings::mistaken(&client, subject).await;
     }
     Ok(())
@@ -181,18 +217,34 @@ async fn ask_as_admin(
 async fn review(client: &HubClient, token: &SecretString) -> Review {
     use secrecy::ExposeSecret;
     let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": { "token": token.expose_secret() } });
-    let answer: Result<Value, HubError> = client.create("/apis/authentication.k8s.io/v1/tokenreviews", &review, "TokenReview").await;
+    let answer: Result<Value, HubError> = client
+        .create(
+            "/apis/authentication.k8s.io/v1/tokenreviews",
+            &review,
+            "TokenReview",
+        )
+        .await;
     match answer {
         Err(error) => Review::Failed(error.to_string().replace("the hub", "the target")),
-        Ok(answer) if answer["status"]["authenticated"] == json!(true) => {
-            Review::Authenticated(answer["status"]["user"]["username"].as_str().unwrap_or_default().to_owned())
-        }
-        Ok(answer) => Review::Refused(answer["status"]["error"].as_str().unwrap_or_default().to_owned()),
+        Ok(answer) if answer["status"]["authenticated"] == json!(true) => Review::Authenticated(
+            answer["status"]["user"]["username"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+        ),
+        Ok(answer) => Review::Refused(
+            answer["status"]["error"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+        ),
     }
 }
 
 /// A token's bytes as a secret; nothing where they are no text.
 fn secret_of(held: &Held) -> Option<SecretString> {
-    let Held::Token(bytes) = held else { return None };
+    let Held::Token(bytes) = held else {
+        return None;
+    };
     String::from_utf8(bytes.clone()).ok().map(Into::into)
 }

@@ -23,7 +23,10 @@ pub enum KeysError {
     #[error("looking for the record of keys: namespace {0} has none; Keyferry has not run there")]
     None(Namespace),
     /// It is not to be believed.
-    #[error("reading the record of keys: its seal is missing or wrong; a running Keyferry writes it anew within 10 s")]
+    #[error(
+        "reading the record of keys: its seal is missing or wrong; a running Keyferry writes it \
+         anew within 10 s"
+    )]
     NotBelieved,
     /// No such key.
     #[error("revoking a key: there is no kid {kid:?} in the record; it has {known}")]
@@ -46,7 +49,10 @@ impl KeyRecordsClient {
     ///
     /// # Errors
     /// [`KeysError::Hub`].
-    pub async fn connect(hub: &HubAccess, namespace: Namespace) -> Result<KeyRecordsClient, KeysError> {
+    pub async fn connect(
+        hub: &HubAccess,
+        namespace: Namespace,
+    ) -> Result<KeyRecordsClient, KeysError> {
         let client = HubClient::new(hub.config().await?)?;
         let secrets = Arc::new(KubeSecretStore::new(client, namespace.clone()));
         let store = KeyRecordStore::existing(secrets);
@@ -58,7 +64,9 @@ impl KeyRecordsClient {
     /// # Errors
     /// [`KeysError`].
     pub async fn read(&self) -> Result<KeyLedger, KeysError> {
-        self.find().await.and_then(|found| found.believed().cloned().ok_or(KeysError::NotBelieved))
+        self.find()
+            .await
+            .and_then(|found| found.believed().cloned().ok_or(KeysError::NotBelieved))
     }
 
     /// Withdraws `kid` for ever. Every replica follows within ten seconds.
@@ -71,7 +79,12 @@ impl KeyRecordsClient {
             let ledger = found.believed().ok_or(KeysError::NotBelieved)?;
             let unknown = || KeysError::Unknown {
                 kid: kid.to_owned(),
-                known: ledger.keys.keys().map(|kid| format!("{kid:?}")).collect::<Vec<_>>().join(", "),
+                known: ledger
+                    .keys
+                    .keys()
+                    .map(|kid| format!("{kid:?}"))
+                    .collect::<Vec<_>>()
+                    .join(", "),
             };
             let revoked = ledger.with_revoked(kid, now).ok_or_else(unknown)?;
             if self.store.write(Some(&found), &revoked).await? {
@@ -82,6 +95,9 @@ impl KeyRecordsClient {
     }
 
     async fn find(&self) -> Result<Found, KeysError> {
-        self.store.read().await?.ok_or_else(|| KeysError::None(self.namespace.clone()))
+        self.store
+            .read()
+            .await?
+            .ok_or_else(|| KeysError::None(self.namespace.clone()))
     }
 }

@@ -1,9 +1,12 @@
-//! TargetClusters and TargetAccesses, read from the hub with the user's own rights, for commands whose configuration says
-//! `objects: CustomResources`.
+//! TargetClusters and TargetAccesses, read from the hub with the user's own rights, for commands
+//! whose configuration says `objects: CustomResources`.
 
 use std::collections::BTreeSet;
 
-use keyferry_core::config::{Configuration, ObjectSource, ServerConfiguration, StoredAccess, StoredObjects, StoredTarget, TokenIssuer};
+use keyferry_core::config::{
+    Configuration, ObjectSource, ServerConfiguration, StoredAccess, StoredObjects, StoredTarget,
+    TokenIssuer,
+};
 use keyferry_core::issuer::Issuer;
 use keyferry_core::name::AccessName;
 use serde::Deserialize;
@@ -39,46 +42,92 @@ struct ListMetadata {
 ///
 /// # Errors
 /// [`ClientError::HubCall`]: the hub does not answer, or the user may not read the objects.
-pub async fn with_objects(mut configuration: Configuration, client: &HubClient, access: &AccessName) -> Result<Configuration, ClientError> {
+pub async fn with_objects(
+    mut configuration: Configuration,
+    client: &HubClient,
+    access: &AccessName,
+) -> Result<Configuration, ClientError> {
     let mut objects = StoredObjects::default();
-    let path = format!("{GROUP}/namespaces/{}/targetaccesses/{}", access.namespace, access.name);
-    if let Some((name, stored)) = read(client, &path, "reading the TargetAccess on the hub").await?.as_ref().and_then(StoredAccess::read) {
-        let target = stored.read.as_ref().ok().map(|access| access.target.clone());
+    let path = format!(
+        "{GROUP}/namespaces/{}/targetaccesses/{}",
+        access.namespace, access.name
+    );
+    if let Some((name, stored)) = read(client, &path, "reading the TargetAccess on the hub")
+        .await?
+        .as_ref()
+        .and_then(StoredAccess::read)
+    {
+        let target = stored
+            .read
+            .as_ref()
+            .ok()
+            .map(|access| access.target.clone());
         objects.accesses.insert(name, stored);
         if let Some(target) = target {
             let path = format!("{GROUP}/targetclusters/{target}");
             let object = read(client, &path, "reading the TargetCluster on the hub").await?;
-            // Whether an older target has its audience is in its status: the server has seen them all.
-            objects.targets.extend(object.as_ref().and_then(|object| StoredTarget::read(object, &configuration.server)));
+            // Whether an older target has its audience is in its status: the server has seen them
+            // all.
+            objects.targets.extend(
+                object
+                    .as_ref()
+                    .and_then(|object| StoredTarget::read(object, &configuration.server)),
+            );
         }
     }
-    configuration.policy = objects.assemble(&configuration.server.cluster_resource_namespace).policy;
+    configuration.policy = objects
+        .assemble(&configuration.server.cluster_resource_namespace)
+        .policy;
     Ok(configuration)
 }
 
-/// The configuration with all objects of the hub as its policy where it says that they stand there; else as it is.
+/// The configuration with all objects of the hub as its policy where it says that they stand there;
+/// else as it is.
 ///
 /// # Errors
 /// [`ClientError::HubCall`]: the hub does not answer, or the user may not list the objects.
-pub async fn with_all_objects(mut configuration: Configuration, client: &HubClient) -> Result<Configuration, ClientError> {
+pub async fn with_all_objects(
+    mut configuration: Configuration,
+    client: &HubClient,
+) -> Result<Configuration, ClientError> {
     if configuration.server.objects == ObjectSource::CustomResources {
         let mut objects = all_objects(&configuration.server, client).await?;
         if configuration.server.hub_issuer.is_none() {
-            // A status has it only once the controller has looked at its target; a reader without the right to the hub's discovery
-            // document has nothing but the statuses.
-            let own = issuer_of(client).await.and_then(|issuer| Issuer::new(issuer).ok());
+            // A status has it only once the controller has looked at its target; a reader without
+            // the right to the hub's discovery document has nothing but the statuses.
+            let own = issuer_of(client)
+                .await
+                .and_then(|issuer| Issuer::new(issuer).ok());
             configuration.server.hub_issuer = own.or_else(|| published_issuer(&objects));
         }
-        configuration.policy = objects.assemble(&configuration.server.cluster_resource_namespace).policy;
+        configuration.policy = objects
+            .assemble(&configuration.server.cluster_resource_namespace)
+            .policy;
     }
     Ok(configuration)
 }
 
 /// The hub's issuer as the TargetClusters' statuses have it, if they agree.
 fn published_issuer(objects: &StoredObjects) -> Option<Issuer> {
-    let of_hub = |target: &&StoredTarget| target.meant().is_some_and(|target| target.issuer == TokenIssuer::Hub);
-    let stated = |target: &StoredTarget| target.record.status.get("issuer").and_then(Value::as_str).map(str::to_owned);
-    let issuers: BTreeSet<String> = objects.targets.values().filter(of_hub).filter_map(stated).collect();
+    let of_hub = |target: &&StoredTarget| {
+        target
+            .meant()
+            .is_some_and(|target| target.issuer == TokenIssuer::Hub)
+    };
+    let stated = |target: &StoredTarget| {
+        target
+            .record
+            .status
+            .get("issuer")
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    let issuers: BTreeSet<String> = objects
+        .targets
+        .values()
+        .filter(of_hub)
+        .filter_map(stated)
+        .collect();
     let mut issuers = issuers.into_iter();
     match (issuers.next(), issuers.next()) {
         (Some(issuer), None) => Issuer::new(issuer).ok(),
@@ -90,10 +139,23 @@ fn published_issuer(objects: &StoredObjects) -> Option<Issuer> {
 ///
 /// # Errors
 /// [`ClientError::HubCall`]: the hub does not answer, or the user may not list the objects.
-pub async fn all_objects(server: &ServerConfiguration, client: &HubClient) -> Result<StoredObjects, ClientError> {
+pub async fn all_objects(
+    server: &ServerConfiguration,
+    client: &HubClient,
+) -> Result<StoredObjects, ClientError> {
     let mut objects = StoredObjects::default();
-    let targets = list(client, "targetclusters", "TargetCluster", "listing the TargetClusters of the hub").await?;
-    objects.targets.extend(targets.iter().filter_map(|object| StoredTarget::read(object, server)));
+    let targets = list(
+        client,
+        "targetclusters",
+        "TargetCluster",
+        "listing the TargetClusters of the hub",
+    )
+    .await?;
+    objects.targets.extend(
+        targets
+            .iter()
+            .filter_map(|object| StoredTarget::read(object, server)),
+    );
     objects.accesses.extend(all_accesses(client).await?);
     Ok(objects)
 }
@@ -102,34 +164,65 @@ pub async fn all_objects(server: &ServerConfiguration, client: &HubClient) -> Re
 ///
 /// # Errors
 /// [`ClientError::HubCall`]: the hub does not answer, or the user may not list the objects.
-pub async fn all_accesses(client: &HubClient) -> Result<Vec<(AccessName, StoredAccess)>, ClientError> {
-    let accesses = list(client, "targetaccesses", "TargetAccess", "listing the TargetAccesses of the hub").await?;
+pub async fn all_accesses(
+    client: &HubClient,
+) -> Result<Vec<(AccessName, StoredAccess)>, ClientError> {
+    let accesses = list(
+        client,
+        "targetaccesses",
+        "TargetAccess",
+        "listing the TargetAccesses of the hub",
+    )
+    .await?;
     Ok(accesses.iter().filter_map(StoredAccess::read).collect())
 }
 
-async fn list(client: &HubClient, plural: &str, kind: &str, doing: &'static str) -> Result<Vec<Value>, ClientError> {
+async fn list(
+    client: &HubClient,
+    plural: &str,
+    kind: &str,
+    doing: &'static str,
+) -> Result<Vec<Value>, ClientError> {
     let (mut all, mut next) = (Vec::new(), None::<String>);
     for _ in 0..MOST_PAGES {
         let from = next.as_ref().map_or_else(String::new, |next| {
-            format!("&continue={}", url::form_urlencoded::byte_serialize(next.as_bytes()).collect::<String>())
+            format!(
+                "&continue={}",
+                url::form_urlencoded::byte_serialize(next.as_bytes()).collect::<String>()
+            )
         });
         let path = format!("{GROUP}/{plural}?limit={PAGE}{from}");
-        let page: List = client.get_object(&path, "list").await.map_err(|error| ClientError::HubCall { doing, error })?;
-        all.extend(page.items.into_iter().filter(Value::is_object).map(|mut object| {
-            // Some servers leave these out of the items of a list.
-            object["apiVersion"] = json!("keyferry.dev/v1alpha1");
-            object["kind"] = json!(kind);
-            object
-        }));
+        let page: List = client
+            .get_object(&path, "list")
+            .await
+            .map_err(|error| ClientError::HubCall { doing, error })?;
+        all.extend(
+            page.items
+                .into_iter()
+                .filter(Value::is_object)
+                .map(|mut object| {
+                    // Some servers leave these out of the items of a list.
+                    object["apiVersion"] = json!("keyferry.dev/v1alpha1");
+                    object["kind"] = json!(kind);
+                    object
+                }),
+        );
         next = page.metadata.next.filter(|next| !next.is_empty());
         if next.is_none() {
             return Ok(all);
         }
     }
-    Err(ClientError::HubCall { doing, error: HubError::Unreadable("list") })
+    Err(ClientError::HubCall {
+        doing,
+        error: HubError::Unreadable("list"),
+    })
 }
 
-async fn read(client: &HubClient, path: &str, doing: &'static str) -> Result<Option<Value>, ClientError> {
+async fn read(
+    client: &HubClient,
+    path: &str,
+    doing: &'static str,
+) -> Result<Option<Value>, ClientError> {
     match client.get_object::<Value>(path, "object").await {
         Ok(object) => Ok(Some(object)),
         Err(HubError::NotFound(_)) => Ok(None),

@@ -12,7 +12,8 @@ use serde_json::json;
 use crate::ports::{ProbeAnswer, ProbedTarget, TargetProbe};
 use crate::target_probe::HttpsProbe;
 
-/// One target. Each question has a connection of its own: behind a load balancer the next one may reach another apiserver.
+/// One target. Each question has a connection of its own: behind a load balancer the next one may
+/// reach another apiserver.
 pub struct PokedTarget(ProbedTarget);
 
 impl PokedTarget {
@@ -26,15 +27,18 @@ impl PokedTarget {
         HttpsProbe.try_token(&self.0, token).await
     }
 
-    /// Sends a token that names an unknown key of the issuer. Unless the target has read the keys just now, it reads them again, and
-    /// forgets those that are no longer there.
+    /// Sends a token that names an unknown key of the issuer. Unless the target has read the keys
+    /// just now, it reads them again, and forgets those that are no longer there.
     pub async fn poke(&self, issuer: &Issuer, audience: &Audience, now: Timestamp) -> ProbeAnswer {
         let mut bytes = [0; 256];
         if SystemRandom::new().fill(&mut bytes).is_err() {
             return ProbeAnswer::Unanswered("there is no randomness for a token");
         }
         let encode = |value: serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        let kid = format!("keyferry-poke-{}", URL_SAFE_NO_PAD.encode(bytes.first_chunk::<12>().copied().unwrap_or_default()));
+        let kid = format!(
+            "keyferry-poke-{}",
+            URL_SAFE_NO_PAD.encode(bytes.first_chunk::<12>().copied().unwrap_or_default())
+        );
         let header = encode(json!({ "alg": "RS256", "kid": kid }));
         let second = now.as_second();
         let claims = json!({
@@ -42,7 +46,15 @@ impl PokedTarget {
             "iat": second, "nbf": second, "exp": second.saturating_add(600),
         });
         // No key signed it, so it is good for nothing but being looked up.
-        self.takes(&format!("{header}.{}.{}", encode(claims), URL_SAFE_NO_PAD.encode(bytes)).into()).await
+        self.takes(
+            &format!(
+                "{header}.{}.{}",
+                encode(claims),
+                URL_SAFE_NO_PAD.encode(bytes)
+            )
+            .into(),
+        )
+        .await
     }
 }
 
@@ -61,7 +73,10 @@ mod tests {
 
     async fn world() -> (EmbeddedHub, EmbeddedTarget, SecretString) {
         let ca = Authority::new("a CA of a test").unwrap();
-        let options = HubOptions { discovery_ca: Some(ca.clone()), ..HubOptions::default() };
+        let options = HubOptions {
+            discovery_ca: Some(ca.clone()),
+            ..HubOptions::default()
+        };
         let hub = EmbeddedHub::start(options).await.unwrap();
         hub.add_service_account("ci", "deployer");
         let options = TargetOptions {
@@ -70,13 +85,30 @@ mod tests {
             ..TargetOptions::new(hub.issuer(), "target-a", "hub:", ca.ca_pem())
         };
         let target = EmbeddedTarget::start(options).await.unwrap();
-        let token = hub.token("ci", "deployer", "target-a", std::time::Duration::from_secs(3600)).unwrap();
+        let token = hub
+            .token(
+                "ci",
+                "deployer",
+                "target-a",
+                std::time::Duration::from_secs(3600),
+            )
+            .unwrap();
         (hub, target, token)
     }
 
-    fn at(target: &EmbeddedTarget, address: &str, name: Option<&str>, proxy: Option<String>) -> PokedTarget {
+    fn at(
+        target: &EmbeddedTarget,
+        address: &str,
+        name: Option<&str>,
+        proxy: Option<String>,
+    ) -> PokedTarget {
         let ca_pem = Some(target.ca_pem().into());
-        PokedTarget::new(ProbedTarget { address: address.to_owned(), tls_server_name: name.map(str::to_owned), proxy_url: proxy, ca_pem })
+        PokedTarget::new(ProbedTarget {
+            address: address.to_owned(),
+            tls_server_name: name.map(str::to_owned),
+            proxy_url: proxy,
+            ca_pem,
+        })
     }
 
     /// A proxy that leads every CONNECT to one address, and counts them.
@@ -111,7 +143,10 @@ mod tests {
     #[tokio::test]
     async fn a_target_behind_another_name_or_a_proxy_is_poked_too() {
         let (hub, target, token) = world().await;
-        let (issuer, audience) = (Issuer::new(hub.issuer()).unwrap(), Audience::new("target-a").unwrap());
+        let (issuer, audience) = (
+            Issuer::new(hub.issuer()).unwrap(),
+            Audience::new("target-a").unwrap(),
+        );
         let (url, proxied) = proxy(target.url().trim_start_matches("https://").to_owned()).await;
         // Nobody but the proxy knows the way to this one.
         let elsewhere = "https://localhost:1";
@@ -120,14 +155,31 @@ mod tests {
             at(&target, target.url(), Some("localhost"), None),
             at(&target, elsewhere, None, Some(url.clone())),
         ] {
-            assert!(matches!(poked.takes(&token).await, ProbeAnswer::Accepted(_)));
-            assert_eq!(poked.poke(&issuer, &audience, SystemClock::start().now().wall).await, ProbeAnswer::Refused);
+            assert!(matches!(
+                poked.takes(&token).await,
+                ProbeAnswer::Accepted(_)
+            ));
+            assert_eq!(
+                poked
+                    .poke(&issuer, &audience, SystemClock::start().now().wall)
+                    .await,
+                ProbeAnswer::Refused
+            );
         }
         assert_eq!(proxied.load(Ordering::SeqCst), 2);
         let wrong = at(&target, target.url(), Some("another.example.test"), None);
-        assert!(matches!(wrong.takes(&token).await, ProbeAnswer::Unanswered(_)), "its certificate has no such name");
+        assert!(
+            matches!(wrong.takes(&token).await, ProbeAnswer::Unanswered(_)),
+            "its certificate has no such name"
+        );
         let both = at(&target, elsewhere, Some("localhost"), Some(url));
-        assert!(matches!(both.takes(&token).await, ProbeAnswer::Unanswered(why) if why.contains("tlsServerName")));
-        assert_eq!(proxied.load(Ordering::SeqCst), 2, "and nothing was sent anywhere");
+        assert!(
+            matches!(both.takes(&token).await, ProbeAnswer::Unanswered(why) if why.contains("tlsServerName"))
+        );
+        assert_eq!(
+            proxied.load(Ordering::SeqCst),
+            2,
+            "and nothing was sent anywhere"
+        );
     }
 }

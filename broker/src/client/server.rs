@@ -58,7 +58,11 @@ impl ServerAddress {
     ///
     /// # Errors
     /// [`ClientError`]; nothing that the server sent but its error texts is repeated.
-    pub async fn token(&self, caller: &SecretString, access: &AccessName) -> Result<UsableToken, ClientError> {
+    pub async fn token(
+        &self,
+        caller: &SecretString,
+        access: &AccessName,
+    ) -> Result<UsableToken, ClientError> {
         Ok(self.exchange(caller, access, &[]).await?.token)
     }
 
@@ -66,11 +70,21 @@ impl ServerAddress {
     ///
     /// # Errors
     /// As [`ServerAddress::token`].
-    pub async fn cluster_token(&self, caller: &SecretString, access: &AccessName) -> Result<ClusterToken, ClientError> {
-        self.exchange(caller, access, &[("keyferry_cluster", "true")]).await
+    pub async fn cluster_token(
+        &self,
+        caller: &SecretString,
+        access: &AccessName,
+    ) -> Result<ClusterToken, ClientError> {
+        self.exchange(caller, access, &[("keyferry_cluster", "true")])
+            .await
     }
 
-    async fn exchange(&self, caller: &SecretString, access: &AccessName, further: &[(&str, &str)]) -> Result<ClusterToken, ClientError> {
+    async fn exchange(
+        &self,
+        caller: &SecretString,
+        access: &AccessName,
+        further: &[(&str, &str)],
+    ) -> Result<ClusterToken, ClientError> {
         let audience = access.to_string();
         let form = url::form_urlencoded::Serializer::new(String::new())
             .append_pair("grant_type", GRANT_TYPE)
@@ -82,19 +96,32 @@ impl ServerAddress {
         let request = self
             .client()?
             .post(self.path("/v1/token"))
-            .header(reqwest::header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .header(
+                reqwest::header::CONTENT_TYPE,
+                "application/x-www-form-urlencoded",
+            )
             .body(form);
         let received = self.send(request).await?;
         let wrong = |problem: &str| self.problem_of(&received, problem);
-        let answer: TokenAnswer = serde_json::from_slice(&received.body).map_err(|_| wrong("its answer is no token"))?;
-        // Whatever is printed or used from here on is a token, and nothing that speaks to a terminal.
-        let sound = UnverifiedJwt::parse(answer.access_token.expose_secret()).is_ok() && answer.token_type == "Bearer";
+        let answer: TokenAnswer =
+            serde_json::from_slice(&received.body).map_err(|_| wrong("its answer is no token"))?;
+        // Whatever is printed or used from here on is a token, and nothing that speaks to a
+        // terminal.
+        let sound = UnverifiedJwt::parse(answer.access_token.expose_secret()).is_ok()
+            && answer.token_type == "Bearer";
         if !sound || answer.expires_in > lifetime::MAX.as_secs() {
             return Err(wrong("its answer is no bearer token with a sensible life"));
         }
-        let cluster = answer.keyferry_cluster.map(PublicCluster::checked).transpose();
-        let cluster = cluster.map_err(|error| wrong(&format!("it does not say where the target is: {error}")))?;
-        let token = UsableToken { token: answer.access_token, usable: Duration::from_secs(answer.expires_in) };
+        let cluster = answer
+            .keyferry_cluster
+            .map(PublicCluster::checked)
+            .transpose();
+        let cluster = cluster
+            .map_err(|error| wrong(&format!("it does not say where the target is: {error}")))?;
+        let token = UsableToken {
+            token: answer.access_token,
+            usable: Duration::from_secs(answer.expires_in),
+        };
         Ok(ClusterToken { token, cluster })
     }
 
@@ -102,11 +129,22 @@ impl ServerAddress {
     ///
     /// # Errors
     /// As [`ServerAddress::token`].
-    pub async fn kubeconfig(&self, caller: &SecretString, access: &AccessName) -> Result<SecretString, ClientError> {
-        let path = format!("/v1/namespaces/{}/accesses/{}/kubeconfig", access.namespace, access.name);
-        let request = self.client()?.get(self.path(&path)).bearer_auth(caller.expose_secret());
+    pub async fn kubeconfig(
+        &self,
+        caller: &SecretString,
+        access: &AccessName,
+    ) -> Result<SecretString, ClientError> {
+        let path = format!(
+            "/v1/namespaces/{}/accesses/{}/kubeconfig",
+            access.namespace, access.name
+        );
+        let request = self
+            .client()?
+            .get(self.path(&path))
+            .bearer_auth(caller.expose_secret());
         let answer = self.send(request).await?;
-        let text = std::str::from_utf8(&answer.body).map_err(|_| self.problem_of(&answer, "its answer is no kubeconfig"))?;
+        let text = std::str::from_utf8(&answer.body)
+            .map_err(|_| self.problem_of(&answer, "its answer is no kubeconfig"))?;
         received_kubeconfig::read(text, access).map_err(|error| self.problem_of(&answer, error))
     }
 
@@ -115,7 +153,10 @@ impl ServerAddress {
     }
 
     fn problem(&self, problem: impl Into<String>) -> ClientError {
-        ClientError::Server { server: self.url.clone(), problem: problem.into() }
+        ClientError::Server {
+            server: self.url.clone(),
+            problem: problem.into(),
+        }
     }
 
     /// A problem with an answer, joined to the server's record of the request.
@@ -125,20 +166,25 @@ impl ServerAddress {
 
     /// The address, where it is one of a server.
     fn address(&self) -> Result<url::Url, ClientError> {
-        let url = url::Url::parse(&self.url).ok().filter(|url| url.scheme() == "https" && url.has_host());
+        let url = url::Url::parse(&self.url)
+            .ok()
+            .filter(|url| url.scheme() == "https" && url.has_host());
         url.ok_or_else(|| {
             // Of HOST:PORT the parser makes the scheme HOST.
             let rest = self.url.strip_prefix("http://").unwrap_or(&self.url);
             let meant = format!("https://{rest}");
             let fix = match url::Url::parse(&meant) {
-                Ok(url) if url.has_host() && !rest.contains("://") => format!("; fix: write {meant}"),
+                Ok(url) if url.has_host() && !rest.contains("://") => {
+                    format!("; fix: write {meant}")
+                }
                 _ => String::new(),
             };
             self.problem(format!("the address is not an https URL{fix}"))
         })
     }
 
-    /// The caller's token goes to this origin and nowhere else: no redirects, no proxy from the environment, https only.
+    /// The caller's token goes to this origin and nowhere else: no redirects, no proxy from the
+    /// environment, https only.
     fn client(&self) -> Result<reqwest::Client, ClientError> {
         self.address()?;
         let mut builder = reqwest::Client::builder()
@@ -156,7 +202,11 @@ impl ServerAddress {
             }
             builder = builder.tls_certs_only(certificates);
         }
-        builder.build().map_err(|_| self.problem("no HTTPS client can be made; is there a CA to trust? give --certificate-authority"))
+        builder.build().map_err(|_| {
+            self.problem(
+                "no HTTPS client can be made; is there a CA to trust? give --certificate-authority",
+            )
+        })
     }
 
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<Answer, ClientError> {
@@ -165,11 +215,20 @@ impl ServerAddress {
             Err(error) => return Err(self.fault(&error).await),
         };
         let status = response.status();
-        let request_id = response.headers().get("x-request-id").and_then(|id| id.to_str().ok()).and_then(request_id);
-        let mut answer = Answer { body: Vec::new(), request_id };
+        let request_id = response
+            .headers()
+            .get("x-request-id")
+            .and_then(|id| id.to_str().ok())
+            .and_then(request_id);
+        let mut answer = Answer {
+            body: Vec::new(),
+            request_id,
+        };
         loop {
             match response.chunk().await {
-                Ok(Some(chunk)) if answer.body.len() + chunk.len() <= MAX_ANSWER_BYTES => answer.body.extend_from_slice(&chunk),
+                Ok(Some(chunk)) if answer.body.len() + chunk.len() <= MAX_ANSWER_BYTES => {
+                    answer.body.extend_from_slice(&chunk)
+                }
                 Ok(Some(_)) => return Err(self.problem_of(&answer, "its answer is too large")),
                 Ok(None) => break,
                 Err(error) => return Err(self.fault(&error).await),
@@ -195,7 +254,9 @@ impl ServerAddress {
     /// What answered, where it is not the token API.
     async fn foreign(&self, status: u16, answer: &Answer) -> ClientError {
         let problem = if status == 404 && self.is_discovery().await {
-            "this is the discovery listener, not the token API; fix: name the listener of api.address, by default port 9443".to_owned()
+            "this is the discovery listener, not the token API; fix: name the listener of \
+             api.address, by default port 9443"
+                .to_owned()
         } else {
             format!("it answers {status}, and not as Keyferry's token API does; check the address")
         };
@@ -204,8 +265,16 @@ impl ServerAddress {
 
     /// Whether a discovery document is published there. Asked without the caller's token.
     async fn is_discovery(&self) -> bool {
-        let Ok(client) = self.client() else { return false };
-        let Ok(mut response) = client.get(self.path("/.well-known/openid-configuration")).send().await else { return false };
+        let Ok(client) = self.client() else {
+            return false;
+        };
+        let Ok(mut response) = client
+            .get(self.path("/.well-known/openid-configuration"))
+            .send()
+            .await
+        else {
+            return false;
+        };
         let mut body = Vec::new();
         while let Ok(Some(chunk)) = response.chunk().await {
             body.extend_from_slice(&chunk);
@@ -214,7 +283,9 @@ impl ServerAddress {
             }
         }
         let document: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-        response.status().is_success() && document["issuer"].is_string() && document["jwks_uri"].is_string()
+        response.status().is_success()
+            && document["issuer"].is_string()
+            && document["jwks_uri"].is_string()
     }
 
     async fn fault(&self, error: &reqwest::Error) -> ClientError {
@@ -227,9 +298,14 @@ impl ServerAddress {
         let place = self.address().ok().as_ref().and_then(Place::of_url);
         let fault = ConnectionFault::of(error, place.as_ref()).await;
         let fix = match (&fault.kind, &self.certificate_authority) {
-            (Kind::UnknownAuthority, None) => "; fix: give the CA of the server by --certificate-authority FILE".to_owned(),
+            (Kind::UnknownAuthority, None) => {
+                "; fix: give the CA of the server by --certificate-authority FILE".to_owned()
+            }
             (Kind::UnknownAuthority, Some(file)) => {
-                format!("; fix: give the CA of the server, --certificate-authority {} is another", file.display())
+                format!(
+                    "; fix: give the CA of the server, --certificate-authority {} is another",
+                    file.display()
+                )
             }
             _ => String::new(),
         };
@@ -245,13 +321,18 @@ struct Answer {
 
 /// A request id as Keyferry makes them; anything else is not repeated.
 fn request_id(text: &str) -> Option<String> {
-    let sound = (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+    let sound = (1..=64).contains(&text.len())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
     sound.then(|| text.to_owned())
 }
 
 /// How an error names its request.
 pub(super) fn suffix(request_id: Option<&str>) -> String {
-    request_id.map(|id| format!(" (request id {id})")).unwrap_or_default()
+    request_id
+        .map(|id| format!(" (request id {id})"))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -261,8 +342,15 @@ mod tests {
 
     #[test]
     fn an_address_without_https_is_told_how_to_write_it() {
-        let said =
-            |url: &str| ServerAddress { url: url.to_owned(), certificate_authority: None }.address().err().map(|error| error.to_string());
+        let said = |url: &str| {
+            ServerAddress {
+                url: url.to_owned(),
+                certificate_authority: None,
+            }
+            .address()
+            .err()
+            .map(|error| error.to_string())
+        };
         assert_eq!(said("https://k.example:9443"), None);
         for (url, meant) in [
             ("http://k.example", "https://k.example"),
@@ -271,7 +359,10 @@ mod tests {
             ("k.example", "https://k.example"),
         ] {
             let said = said(url).unwrap();
-            assert!(said.contains("not an https URL") && said.ends_with(&format!("fix: write {meant}")), "{said}");
+            assert!(
+                said.contains("not an https URL") && said.ends_with(&format!("fix: write {meant}")),
+                "{said}"
+            );
         }
         for url in ["", "ftp://k.example", "https://"] {
             assert!(said(url).unwrap().ends_with("not an https URL"), "{url}");
@@ -280,7 +371,10 @@ mod tests {
 
     #[test]
     fn a_request_id_is_repeated_only_if_it_is_one() {
-        assert_eq!(request_id("d2fd05e9826e417b").as_deref(), Some("d2fd05e9826e417b"));
+        assert_eq!(
+            request_id("d2fd05e9826e417b").as_deref(),
+            Some("d2fd05e9826e417b")
+        );
         for text in ["", "a b", "a\u{1b}", &"a".repeat(65)] {
             assert_eq!(request_id(text), None, "{text:?}");
         }

@@ -43,7 +43,10 @@ pub enum RoundError {
     #[error(transparent)]
     Directory(#[from] TokenDirectoryError),
     /// The token says no usable end.
-    #[error("the server's token has ended by this machine's clock, or does not say when it ends; set the clocks right")]
+    #[error(
+        "the server's token has ended by this machine's clock, or does not say when it ends; set \
+         the clocks right"
+    )]
     Expiry,
     /// The kubeconfig could not be written.
     #[error(transparent)]
@@ -69,7 +72,9 @@ pub type Report = dyn Fn(&AccessName, &Result<Round, RoundError>) + Send + Sync;
 pub fn write(parts: &AgentParts, received: &ReceivedKubeconfig) -> Result<Round, RoundError> {
     let ReceivedKubeconfig { cluster, token } = received;
     let now = parts.clock.now().wall;
-    let expires = expiry(token).filter(|expires| *expires > now).ok_or(RoundError::Expiry)?;
+    let expires = expiry(token)
+        .filter(|expires| *expires > now)
+        .ok_or(RoundError::Expiry)?;
     let document = kubeconfig::with_files(cluster, &parts.access)?;
     let ca = cluster.ca_pem();
     let mut files = vec![
@@ -80,7 +85,9 @@ pub fn write(parts: &AgentParts, received: &ReceivedKubeconfig) -> Result<Round,
     files.extend(ca.as_ref().map(|pem| ("ca.crt", pem.as_bytes())));
     let mut random = [0; 8];
     parts.random.fill(&mut random);
-    let written = parts.directory.replace(&files, now, u64::from_be_bytes(random))?;
+    let written = parts
+        .directory
+        .replace(&files, now, u64::from_be_bytes(random))?;
     Ok(Round { expires, written })
 }
 
@@ -90,8 +97,13 @@ pub fn expiry(token: &SecretString) -> Option<Timestamp> {
     Timestamp::from_second(jwt.claims().get("exp")?.as_i64()?).ok()
 }
 
-/// Writes, waits, and writes again, until the task is dropped. After a failure it tries again with growing pauses.
-pub async fn keep(parts: AgentParts, fetch: impl AsyncFn() -> Result<ReceivedKubeconfig, ClientError>, report: &Report) {
+/// Writes, waits, and writes again, until the task is dropped. After a failure it tries again with
+/// growing pauses.
+pub async fn keep(
+    parts: AgentParts,
+    fetch: impl AsyncFn() -> Result<ReceivedKubeconfig, ClientError>,
+    report: &Report,
+) {
     let mut failures = 0;
     loop {
         let round = match fetch().await {
@@ -103,7 +115,8 @@ pub async fn keep(parts: AgentParts, fetch: impl AsyncFn() -> Result<ReceivedKub
         let wait = match &round {
             Ok(round) => {
                 failures = 0;
-                let left = Duration::try_from(round.expires.duration_since(now.wall)).unwrap_or_default();
+                let left =
+                    Duration::try_from(round.expires.duration_since(now.wall)).unwrap_or_default();
                 lifetime::rewrite_after(left, parts.random.unit())
             }
             Err(_) => {
@@ -125,7 +138,9 @@ pub async fn keep(parts: AgentParts, fetch: impl AsyncFn() -> Result<ReceivedKub
 /// Twice as long after each failure in a row, and up to half less by chance.
 fn pause(failures: u32, jitter: f64) -> Duration {
     let [least, most] = RETRY;
-    let pause = least.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(most);
+    let pause = least
+        .saturating_mul(1 << failures.saturating_sub(1).min(10))
+        .min(most);
     pause.mul_f64(1.0 - 0.5 * jitter.clamp(0.0, 1.0))
 }
 

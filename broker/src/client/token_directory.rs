@@ -1,5 +1,6 @@
-//! A directory whose files change all at once, laid out as the kubelet does it: `..data` leads to a dated directory, and each visible
-//! name leads through it. A reader sees the old files or the new ones, never some of each.
+//! A directory whose files change all at once, laid out as the kubelet does it: `..data` leads to a
+//! dated directory, and each visible name leads through it. A reader sees the old files or the new
+//! ones, never some of each.
 
 mod layout;
 
@@ -10,7 +11,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, flock, fsync, mkdirat, openat, readlinkat, renameat, symlinkat, unlinkat};
+use rustix::fs::{
+    AtFlags, Dir, FlockOperation, Mode, OFlags, flock, fsync, mkdirat, openat, readlinkat,
+    renameat, symlinkat, unlinkat,
+};
 use rustix::io::Errno;
 
 use layout::{is_dated, read, subfolder};
@@ -56,46 +60,83 @@ impl TokenDirectory {
     /// Opens a directory, and makes what is missing of `below` in it.
     ///
     /// # Errors
-    /// [`TokenDirectoryError`]: it is a link, belongs to somebody else, or is written by another agent.
-    pub fn open(path: &Path, below: &[&str], rights: Rights) -> Result<TokenDirectory, TokenDirectoryError> {
+    /// [`TokenDirectoryError`]: it is a link, belongs to somebody else, or is written by another
+    /// agent.
+    pub fn open(
+        path: &Path,
+        below: &[&str],
+        rights: Rights,
+    ) -> Result<TokenDirectory, TokenDirectoryError> {
         let mut path = path.to_owned();
-        let wrong =
-            |path: &Path, problem: &dyn std::fmt::Display| TokenDirectoryError { path: path.to_owned(), problem: problem.to_string() };
+        let wrong = |path: &Path, problem: &dyn std::fmt::Display| TokenDirectoryError {
+            path: path.to_owned(),
+            problem: problem.to_string(),
+        };
         let made = match std::fs::create_dir(&path) {
             Ok(()) => true,
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
             Err(error) => return Err(wrong(&path, &error)),
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut folder = rustix::fs::open(&path, flags, Mode::empty()).map_err(|error| wrong(&path, &error))?;
+        let mut folder =
+            rustix::fs::open(&path, flags, Mode::empty()).map_err(|error| wrong(&path, &error))?;
         if made {
-            rights.give(&folder, rights.folder_mode()).map_err(|error| wrong(&path, &error))?;
+            rights
+                .give(&folder, rights.folder_mode())
+                .map_err(|error| wrong(&path, &error))?;
         }
         for name in below {
             path.push(name);
             folder = subfolder(&folder, name, rights).map_err(|error| wrong(&path, &error))?;
         }
-        let metadata = folder.try_clone().map(File::from).and_then(|folder| folder.metadata()).map_err(|error| wrong(&path, &error))?;
+        let metadata = folder
+            .try_clone()
+            .map(File::from)
+            .and_then(|folder| folder.metadata())
+            .map_err(|error| wrong(&path, &error))?;
         // A volume's root belongs to root, and all containers of a Pod may write it.
         if metadata.uid() != rustix::process::geteuid().as_raw() && metadata.uid() != 0 {
-            return Err(wrong(&path, &"it belongs to another user; name a directory of your own"));
+            return Err(wrong(
+                &path,
+                &"it belongs to another user; name a directory of your own",
+            ));
         }
         match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(TokenDirectory { folder, path, rights }),
+            Ok(()) => Ok(TokenDirectory {
+                folder,
+                path,
+                rights,
+            }),
             Err(Errno::WOULDBLOCK) => Err(wrong(&path, &"another agent writes it")),
             Err(error) => Err(wrong(&path, &error)),
         }
     }
 
-    /// Puts these files in the place of the ones that are there, all in one step. False if they are there already.
+    /// Puts these files in the place of the ones that are there, all in one step. False if they are
+    /// there already.
     ///
     /// # Errors
-    /// [`TokenDirectoryError`]. What was there before stays, but for a failure after the step itself.
-    pub fn replace(&self, files: &[(&str, &[u8])], now: Timestamp, random: u64) -> Result<bool, TokenDirectoryError> {
-        self.try_replace(files, now, random).map_err(|error| TokenDirectoryError { path: self.path.clone(), problem: error.to_string() })
+    /// [`TokenDirectoryError`]. What was there before stays, but for a failure after the step
+    /// itself.
+    pub fn replace(
+        &self,
+        files: &[(&str, &[u8])],
+        now: Timestamp,
+        random: u64,
+    ) -> Result<bool, TokenDirectoryError> {
+        self.try_replace(files, now, random)
+            .map_err(|error| TokenDirectoryError {
+                path: self.path.clone(),
+                problem: error.to_string(),
+            })
     }
 
-    fn try_replace(&self, files: &[(&str, &[u8])], now: Timestamp, random: u64) -> std::io::Result<bool> {
+    fn try_replace(
+        &self,
+        files: &[(&str, &[u8])],
+        now: Timestamp,
+        random: u64,
+    ) -> std::io::Result<bool> {
         for (name, _) in files {
             self.check_link(name)?;
         }
@@ -106,10 +147,12 @@ impl TokenDirectory {
         let fresh = format!("..{}.{random:016x}", now.strftime("%Y_%m_%d_%H_%M_%S"));
         let folder = self.fresh_folder(&fresh)?;
         for (name, bytes) in files {
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let flags =
+                OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let mut file = File::from(openat(&folder, *name, flags, Mode::from_raw_mode(0o600))?);
             file.write_all(bytes)?;
-            self.rights.give(&file, Mode::from_raw_mode(self.rights.mode))?;
+            self.rights
+                .give(&file, Mode::from_raw_mode(self.rights.mode))?;
             file.sync_all()?;
         }
         self.rights.give(&folder, self.rights.folder_mode())?;
@@ -128,11 +171,17 @@ impl TokenDirectory {
     /// A directory that this process made, and nobody else in its place.
     fn fresh_folder(&self, name: &str) -> std::io::Result<OwnedFd> {
         mkdirat(&self.folder, name, Mode::from_raw_mode(0o700))?;
-        let folder =
-            File::from(openat(&self.folder, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?);
+        let folder = File::from(openat(
+            &self.folder,
+            name,
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?);
         let metadata = folder.metadata()?;
         if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o077 != 0 {
-            return Err(std::io::Error::other("somebody else put a directory in the place of a new one"));
+            return Err(std::io::Error::other(
+                "somebody else put a directory in the place of a new one",
+            ));
         }
         Ok(folder.into())
     }
@@ -140,9 +189,9 @@ impl TokenDirectory {
     /// What stands where a visible name belongs is ours, or nothing.
     fn check_link(&self, name: &str) -> std::io::Result<()> {
         match self.link(name)? {
-            Some(target) if target != format!("{DATA}/{name}") => {
-                Err(std::io::Error::other(format!("{name} is not the agent's, and is left as it is; name an empty directory")))
-            }
+            Some(target) if target != format!("{DATA}/{name}") => Err(std::io::Error::other(
+                format!("{name} is not the agent's, and is left as it is; name an empty directory"),
+            )),
             _ => Ok(()),
         }
     }
@@ -158,19 +207,29 @@ impl TokenDirectory {
     }
 
     fn holds(&self, files: &[(&str, &[u8])]) -> std::io::Result<bool> {
-        let Some(current) = self.link(DATA)? else { return Ok(false) };
+        let Some(current) = self.link(DATA)? else {
+            return Ok(false);
+        };
         if !is_dated(&current) {
-            return Err(std::io::Error::other(format!("{DATA} is not the agent's, and is left as it is; name an empty directory")));
+            return Err(std::io::Error::other(format!(
+                "{DATA} is not the agent's, and is left as it is; name an empty directory"
+            )));
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let Ok(folder) = openat(&self.folder, current.as_str(), flags, Mode::empty()) else { return Ok(false) };
+        let Ok(folder) = openat(&self.folder, current.as_str(), flags, Mode::empty()) else {
+            return Ok(false);
+        };
         Ok(NAMES.iter().all(|name| {
-            let wanted = files.iter().find(|(file, _)| file == name).map(|(_, bytes)| *bytes);
+            let wanted = files
+                .iter()
+                .find(|(file, _)| file == name)
+                .map(|(_, bytes)| *bytes);
             read(&folder, name, self.rights).as_deref() == wanted
         }))
     }
 
-    /// Makes the visible names, takes away those that lead nowhere, and removes what earlier rounds left.
+    /// Makes the visible names, takes away those that lead nowhere, and removes what earlier rounds
+    /// left.
     fn tidy(&self, files: &[(&str, &[u8])]) -> std::io::Result<()> {
         for name in NAMES {
             let there = self.link(name)?;
@@ -182,7 +241,10 @@ impl TokenDirectory {
             }
         }
         let current = self.link(DATA)?.unwrap_or_default();
-        let old = Dir::read_from(&self.folder)?.take(MAX_ENTRIES).flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let old = Dir::read_from(&self.folder)?
+            .take(MAX_ENTRIES)
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned());
         for name in old.filter(|name| is_dated(name) && *name != current) {
             self.remove(&name);
         }
@@ -192,7 +254,9 @@ impl TokenDirectory {
     /// Without following anything. What cannot be removed now is tried again next time.
     fn remove(&self, name: &str) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let Ok(folder) = openat(&self.folder, name, flags, Mode::empty()) else { return };
+        let Ok(folder) = openat(&self.folder, name, flags, Mode::empty()) else {
+            return;
+        };
         for file in NAMES {
             let _ = unlinkat(&folder, file, AtFlags::empty());
         }
@@ -206,7 +270,9 @@ impl TokenDirectory {
 /// What the system says.
 pub fn read_token(path: &Path) -> std::io::Result<secrecy::SecretString> {
     let mut text = String::new();
-    File::open(path.join(DATA).join("token"))?.take(MAX_BYTES).read_to_string(&mut text)?;
+    File::open(path.join(DATA).join("token"))?
+        .take(MAX_BYTES)
+        .read_to_string(&mut text)?;
     Ok(text.into())
 }
 

@@ -45,7 +45,10 @@ pub enum FetchError {
         problem: String,
     },
     /// In the words of kube-apiserver.
-    #[error("oidc: issuer did not match the issuer returned by provider, expected {expected:?} got {got:?}")]
+    #[error(
+        "oidc: issuer did not match the issuer returned by provider, expected {expected:?} got \
+         {got:?}"
+    )]
     OtherIssuer {
         /// `issuer.url`.
         expected: String,
@@ -63,37 +66,55 @@ struct Provider {
 }
 
 impl TrustedIssuer<'_> {
-    /// The body of the key set. Anonymous, by https only, through the proxy of the environment, following redirects.
+    /// The body of the key set. Anonymous, by https only, through the proxy of the environment,
+    /// following redirects.
     ///
     /// # Errors
     /// [`FetchError`].
     pub async fn key_set(&self) -> Result<Vec<u8>, FetchError> {
         let client = self.client()?;
         let place = if self.discovery_url.is_empty() {
-            format!("{}/.well-known/openid-configuration", self.url.strip_suffix('/').unwrap_or(self.url))
+            format!(
+                "{}/.well-known/openid-configuration",
+                self.url.strip_suffix('/').unwrap_or(self.url)
+            )
         } else {
             self.discovery_url.to_owned()
         };
         let body = get(&client, &place).await?;
-        let useless = |problem: &str| FetchError::Useless { url: place.clone(), problem: problem.to_owned() };
-        let provider: Provider = serde_json::from_slice(&body).map_err(|_| useless("the answer is no discovery document"))?;
+        let useless = |problem: &str| FetchError::Useless {
+            url: place.clone(),
+            problem: problem.to_owned(),
+        };
+        let provider: Provider = serde_json::from_slice(&body)
+            .map_err(|_| useless("the answer is no discovery document"))?;
         if provider.issuer != self.url {
-            return Err(FetchError::OtherIssuer { expected: self.url.to_owned(), got: provider.issuer });
+            return Err(FetchError::OtherIssuer {
+                expected: self.url.to_owned(),
+                got: provider.issuer,
+            });
         }
         if provider.jwks_uri.is_empty() {
             return Err(useless("the discovery document names no jwks_uri"));
         }
         if !provider.jwks_uri.starts_with("https://") {
-            return Err(useless("jwks_uri is not https: a target would fetch it all the same, and believe whoever answers"));
+            return Err(useless(
+                "jwks_uri is not https: a target would fetch it all the same, and believe whoever \
+                 answers",
+            ));
         }
         get(&client, &provider.jwks_uri).await
     }
 
     fn client(&self) -> Result<reqwest::Client, FetchError> {
         let wrong = || FetchError::Authority(self.url.to_owned());
-        let mut builder = reqwest::Client::builder().https_only(true).timeout(DEADLINE);
+        let mut builder = reqwest::Client::builder()
+            .https_only(true)
+            .timeout(DEADLINE);
         if !self.certificate_authority.is_empty() {
-            let roots = reqwest::Certificate::from_pem_bundle(self.certificate_authority.as_bytes()).map_err(|_| wrong())?;
+            let roots =
+                reqwest::Certificate::from_pem_bundle(self.certificate_authority.as_bytes())
+                    .map_err(|_| wrong())?;
             builder = builder.tls_certs_only(roots);
         }
         builder.build().map_err(|_| wrong())
@@ -101,13 +122,19 @@ impl TrustedIssuer<'_> {
 }
 
 async fn get(client: &reqwest::Client, url: &str) -> Result<Vec<u8>, FetchError> {
-    let useless = |problem: String| FetchError::Useless { url: url.to_owned(), problem };
+    let useless = |problem: String| FetchError::Useless {
+        url: url.to_owned(),
+        problem,
+    };
     let mut answer = match client.get(url).send().await {
         Ok(answer) => answer,
         Err(error) => return Err(no_answer(url, &error).await),
     };
     if answer.status() != reqwest::StatusCode::OK {
-        return Err(useless(format!("the answer is {}, not 200", answer.status().as_u16())));
+        return Err(useless(format!(
+            "the answer is {}, not 200",
+            answer.status().as_u16()
+        )));
     }
     let mut body = Vec::new();
     loop {
@@ -117,7 +144,9 @@ async fn get(client: &reqwest::Client, url: &str) -> Result<Vec<u8>, FetchError>
             Err(error) => return Err(no_answer(url, &error).await),
         };
         if body.len() + piece.len() > MAX_BODY {
-            return Err(useless(format!("the answer is longer than {MAX_BODY} bytes")));
+            return Err(useless(format!(
+                "the answer is longer than {MAX_BODY} bytes"
+            )));
         }
         body.extend_from_slice(&piece);
     }
@@ -129,15 +158,22 @@ async fn no_answer(url: &str, error: &reqwest::Error) -> FetchError {
     let problem = if error.is_timeout() {
         "it did not answer in time".to_owned()
     } else if error.is_connect() {
-        let place = error.url().filter(|_| !is_proxied()).and_then(Place::of_url);
+        let place = error
+            .url()
+            .filter(|_| !is_proxied())
+            .and_then(Place::of_url);
         ConnectionFault::of(error, place.as_ref()).await.text
     } else {
         "the answer broke off".to_owned()
     };
-    FetchError::NoAnswer { url: url.to_owned(), problem }
+    FetchError::NoAnswer {
+        url: url.to_owned(),
+        problem,
+    }
 }
 
-/// Whether the environment may name a proxy: then a failure may be the proxy's, and nothing more is found out here.
+/// Whether the environment may name a proxy: then a failure may be the proxy's, and nothing more is
+/// found out here.
 fn is_proxied() -> bool {
     ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]
         .iter()
@@ -152,15 +188,22 @@ mod tests {
 
     async fn hub() -> (EmbeddedHub, Authority) {
         let authority = Authority::new("test CA").unwrap();
-        let options =
-            HubOptions { issuer: Some("https://hub.example".to_owned()), discovery_ca: Some(authority.clone()), ..HubOptions::default() };
+        let options = HubOptions {
+            issuer: Some("https://hub.example".to_owned()),
+            discovery_ca: Some(authority.clone()),
+            ..HubOptions::default()
+        };
         (EmbeddedHub::start(options).await.unwrap(), authority)
     }
 
     #[tokio::test]
     async fn the_keys_are_read_from_where_the_entry_says() {
         let (hub, authority) = hub().await;
-        let place = TrustedIssuer { url: hub.issuer(), discovery_url: &hub.discovery_url(), certificate_authority: authority.ca_pem() };
+        let place = TrustedIssuer {
+            url: hub.issuer(),
+            discovery_url: &hub.discovery_url(),
+            certificate_authority: authority.ca_pem(),
+        };
         let body = place.key_set().await.unwrap();
         assert!(serde_json::from_slice::<serde_json::Value>(&body).unwrap()["keys"].is_array());
     }
@@ -169,12 +212,31 @@ mod tests {
     async fn another_issuer_and_another_authority_are_refused() {
         let (hub, authority) = hub().await;
         let discovery_url = hub.discovery_url();
-        let place = TrustedIssuer { url: "https://hub.example/", discovery_url: &discovery_url, certificate_authority: authority.ca_pem() };
-        assert!(matches!(place.key_set().await, Err(FetchError::OtherIssuer { got, .. }) if got == "https://hub.example"));
+        let place = TrustedIssuer {
+            url: "https://hub.example/",
+            discovery_url: &discovery_url,
+            certificate_authority: authority.ca_pem(),
+        };
+        assert!(
+            matches!(place.key_set().await, Err(FetchError::OtherIssuer { got, .. }) if got == "https://hub.example")
+        );
         let stranger = Authority::new("another CA").unwrap();
-        let place = TrustedIssuer { url: hub.issuer(), certificate_authority: stranger.ca_pem(), ..place };
-        assert!(matches!(place.key_set().await, Err(FetchError::NoAnswer { .. })));
-        let place = TrustedIssuer { certificate_authority: "no PEM", ..place };
-        assert!(matches!(place.key_set().await, Err(FetchError::Authority(_)) | Err(FetchError::NoAnswer { .. })));
+        let place = TrustedIssuer {
+            url: hub.issuer(),
+            certificate_authority: stranger.ca_pem(),
+            ..place
+        };
+        assert!(matches!(
+            place.key_set().await,
+            Err(FetchError::NoAnswer { .. })
+        ));
+        let place = TrustedIssuer {
+            certificate_authority: "no PEM",
+            ..place
+        };
+        assert!(matches!(
+            place.key_set().await,
+            Err(FetchError::Authority(_)) | Err(FetchError::NoAnswer { .. })
+        ));
     }
 }

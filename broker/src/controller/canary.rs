@@ -1,4 +1,5 @@
-//! A TokenRequest each minute, only to see which key the hub signs with: a hub may sign before it publishes.
+//! A TokenRequest each minute, only to see which key the hub signs with: a hub may sign before it
+//! publishes.
 
 use std::time::Duration;
 
@@ -6,7 +7,8 @@ use crate::audience_guard::AudienceGuard;
 
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Looks until the task is dropped. A failure says nothing: what mints in earnest meets it too and tells.
+/// Looks until the task is dropped. A failure says nothing: what mints in earnest meets it too and
+/// tells.
 pub async fn follow(guard: AudienceGuard) {
     loop {
         tokio::time::sleep(INTERVAL).await;

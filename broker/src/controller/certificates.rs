@@ -38,7 +38,8 @@ pub async fn follow(
                 () = read_again.ordered() => break,
                 changed = changes.changed() => if changed.is_err() { return },
             }
-            // Tenants change the policy as often as they like; each Secret is read for a change of the targets alone.
+            // Tenants change the policy as often as they like; each Secret is read for a change of
+            // the targets alone.
             if specs(&policy.current()) != resolved {
                 break;
             }
@@ -47,19 +48,36 @@ pub async fn follow(
 }
 
 fn specs(policy: &Policy) -> Vec<(ObjectName, Generation)> {
-    policy.targets.values().map(|target| (target.name.clone(), target.generation)).collect()
+    policy
+        .targets
+        .values()
+        .map(|target| (target.name.clone(), target.generation))
+        .collect()
 }
 
 /// Finds out each target's readiness. One target's bad certificate touches no other's.
-pub async fn resolve_all(policy: &PolicyReader, secrets: &dyn CertificateSecrets, targets: &TargetWriter, clock: &dyn Clock) {
+pub async fn resolve_all(
+    policy: &PolicyReader,
+    secrets: &dyn CertificateSecrets,
+    targets: &TargetWriter,
+    clock: &dyn Clock,
+) {
     let policy = policy.current();
     let reader = targets.reader();
     let mut read: HashMap<&ObjectName, Option<FromSecret>> = HashMap::new();
     let mut states = HashMap::new();
     for target in policy.targets.values() {
-        let before = reader.last(&target.name).filter(|state| state.generation == target.generation);
-        let plain = |readiness| FromSecret { readiness, client_certificate: false };
-        let FromSecret { readiness, client_certificate } = match &target.certificate {
+        let before = reader
+            .last(&target.name)
+            .filter(|state| state.generation == target.generation);
+        let plain = |readiness| FromSecret {
+            readiness,
+            client_certificate: false,
+        };
+        let FromSecret {
+            readiness,
+            client_certificate,
+        } = match &target.certificate {
             CertificateSource::System => plain(Readiness::Ready(None)),
             CertificateSource::Inline(pem) => plain(bundle(pem.as_bytes(), clock.now().wall)),
             CertificateSource::Secret(name) => {
@@ -68,12 +86,20 @@ pub async fn resolve_all(policy: &PolicyReader, secrets: &dyn CertificateSecrets
                     None => from_secret(secrets, name, clock.now().wall).await.ok(),
                 };
                 read.insert(name, known.clone());
-                // Each target falls back on its own state, not on that of another with the same Secret.
+                // Each target falls back on its own state, not on that of another with the same
+                // Secret.
                 known.unwrap_or_else(|| unreachable_hub(before.as_ref()))
             }
         };
         report(target, before.as_ref(), &readiness);
-        states.insert(target.name.clone(), TargetState { generation: target.generation, readiness, client_certificate });
+        states.insert(
+            target.name.clone(),
+            TargetState {
+                generation: target.generation,
+                readiness,
+                client_certificate,
+            },
+        );
     }
     targets.replace(states);
 }
@@ -81,7 +107,10 @@ pub async fn resolve_all(policy: &PolicyReader, secrets: &dyn CertificateSecrets
 /// A hub that does not answer takes no certificate away.
 fn unreachable_hub(before: Option<&TargetState>) -> FromSecret {
     match before {
-        Some(state) => FromSecret { readiness: state.readiness.clone(), client_certificate: state.client_certificate },
+        Some(state) => FromSecret {
+            readiness: state.readiness.clone(),
+            client_certificate: state.client_certificate,
+        },
         None => FromSecret {
             readiness: Readiness::NotReady {
                 reason: Reason::TargetNotReady,
@@ -99,40 +128,70 @@ struct FromSecret {
     client_certificate: bool,
 }
 
-async fn from_secret(secrets: &dyn CertificateSecrets, name: &ObjectName, now: Timestamp) -> Result<FromSecret, HubError> {
+async fn from_secret(
+    secrets: &dyn CertificateSecrets,
+    name: &ObjectName,
+    now: Timestamp,
+) -> Result<FromSecret, HubError> {
     let invalid = |message: String| FromSecret {
-        readiness: Readiness::NotReady { reason: Reason::CertificateAuthorityInvalid, message },
+        readiness: Readiness::NotReady {
+            reason: Reason::CertificateAuthorityInvalid,
+            message,
+        },
         client_certificate: false,
     };
     match secrets.certificate(name).await {
         Ok(entry) => {
             if entry.legacy_key {
-                tracing::warn!(secret = %name, "the Secret holds its CA under the legacy key caFile; rename it to ca.crt");
+                tracing::warn!(secret = %name, "the Secret holds its CA under the legacy key \
+                    caFile; rename it to ca.crt");
             }
             if entry.client_certificate {
-                tracing::warn!(secret = %name, "the Secret also holds a client certificate or key; it is ignored and never handed out");
+                tracing::warn!(secret = %name, "the Secret also holds a client certificate or key; \
+                    it is ignored and never handed out");
             }
             let found = match entry.pem {
-                Some(pem) => FromSecret { readiness: bundle(&pem, now), client_certificate: false },
-                None => invalid("the Secret of certSecretRef has no ca.crt; add the target's CA certificates under that key".to_owned()),
+                Some(pem) => FromSecret {
+                    readiness: bundle(&pem, now),
+                    client_certificate: false,
+                },
+                None => invalid(
+                    "the Secret of certSecretRef has no ca.crt; add the target's CA \
+                    certificates under that key"
+                        .to_owned(),
+                ),
             };
-            Ok(FromSecret { client_certificate: entry.client_certificate, ..found })
+            Ok(FromSecret {
+                client_certificate: entry.client_certificate,
+                ..found
+            })
         }
         Err(error) if error.proves_unreachable() => Err(error),
-        Err(HubError::NotFound(_)) => {
-            Ok(invalid("the Secret of certSecretRef does not exist in Keyferry's namespace; create it there with ca.crt".to_owned()))
-        }
-        Err(HubError::Forbidden(_)) => {
-            Ok(invalid("Keyferry may not read the Secret of certSecretRef; bind the Role that it ships in its own namespace".to_owned()))
-        }
-        Err(_) => Ok(invalid("the Secret of certSecretRef could not be read; its data must be base64".to_owned())),
+        Err(HubError::NotFound(_)) => Ok(invalid(
+            "the Secret of certSecretRef does not exist in Keyferry's namespace; create \
+                it there with ca.crt"
+                .to_owned(),
+        )),
+        Err(HubError::Forbidden(_)) => Ok(invalid(
+            "Keyferry may not read the Secret of certSecretRef; bind the Role that it \
+                ships in its own namespace"
+                .to_owned(),
+        )),
+        Err(_) => Ok(invalid(
+            "the Secret of certSecretRef could not be read; its data must be \
+            base64"
+                .to_owned(),
+        )),
     }
 }
 
 fn bundle(pem: &[u8], now: Timestamp) -> Readiness {
     match CaBundle::from_pem(pem, now) {
         Ok(bundle) => Readiness::Ready(Some(bundle.to_pem().into())),
-        Err(error) => Readiness::NotReady { reason: Reason::CertificateAuthorityInvalid, message: format!("ca.crt: {error}") },
+        Err(error) => Readiness::NotReady {
+            reason: Reason::CertificateAuthorityInvalid,
+            message: format!("ca.crt: {error}"),
+        },
     }
 }
 
@@ -141,9 +200,12 @@ fn report(target: &TargetCluster, before: Option<&TargetState>, readiness: &Read
         return;
     }
     match readiness {
-        Readiness::Ready(Some(_)) => tracing::info!(target_cluster = %target.name, "the target's CA certificates are read"),
+        Readiness::Ready(Some(_)) => {
+            tracing::info!(target_cluster = %target.name, "the target's CA certificates are read")
+        }
         Readiness::Ready(None) => {
-            tracing::warn!(target_cluster = %target.name, "the target names no CA: its clients use their own roots");
+            tracing::warn!(target_cluster = %target.name, "the target names no CA: its clients use \
+                their own roots");
         }
         Readiness::NotReady { reason, message } => {
             tracing::error!(target_cluster = %target.name, %reason, message, "the target is not ready")
@@ -172,7 +234,10 @@ mod tests {
     struct Counted(AtomicUsize);
 
     impl CertificateSecrets for Counted {
-        fn certificate<'a>(&'a self, _: &'a ObjectName) -> BoxFuture<'a, Result<CertificateEntry, HubError>> {
+        fn certificate<'a>(
+            &'a self,
+            _: &'a ObjectName,
+        ) -> BoxFuture<'a, Result<CertificateEntry, HubError>> {
             self.0.fetch_add(1, Ordering::SeqCst);
             Box::pin(async { Ok(CertificateEntry::default()) })
         }
@@ -192,9 +257,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_tenants_change_reads_no_secret() {
-        let (writer, secrets) = (PolicyWriter::new(policy("https://a", "one")), Arc::new(Counted::default()));
+        let (writer, secrets) = (
+            PolicyWriter::new(policy("https://a", "one")),
+            Arc::new(Counted::default()),
+        );
         let port: Arc<dyn CertificateSecrets> = Arc::<Counted>::clone(&secrets);
-        let task = tokio::spawn(follow(writer.reader(), port, TargetWriter::default(), FakeClock::start(), ReadAgain::never()));
+        let task = tokio::spawn(follow(
+            writer.reader(),
+            port,
+            TargetWriter::default(),
+            FakeClock::start(),
+            ReadAgain::never(),
+        ));
         let settle = async || {
             for _ in 0..100 {
                 tokio::task::yield_now().await;

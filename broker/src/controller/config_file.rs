@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use keyferry_core::config::{self, ConfigError, Configuration, MAX_CONFIG_BYTES, Mistake, Overrides, ServerConfiguration};
+use keyferry_core::config::{
+    self, ConfigError, Configuration, MAX_CONFIG_BYTES, Mistake, Overrides, ServerConfiguration,
+};
 use keyferry_core::reason::Reason;
 
 use crate::metrics::Metrics;
@@ -46,7 +48,10 @@ pub fn read(path: &Path, overrides: Overrides) -> Result<Configuration, ConfigFi
 }
 
 fn read_text(path: &Path) -> Result<String, ConfigFileError> {
-    let wrong = |source| ConfigFileError::Read { path: path.to_owned(), source };
+    let wrong = |source| ConfigFileError::Read {
+        path: path.to_owned(),
+        source,
+    };
     let bytes = regular_file::read(path, MAX_CONFIG_BYTES as u64).map_err(|error| {
         wrong(match error {
             FileError::System(error) => error,
@@ -57,7 +62,8 @@ fn read_text(path: &Path) -> Result<String, ConfigFileError> {
     String::from_utf8(bytes).map_err(|_| wrong(std::io::ErrorKind::InvalidData.into()))
 }
 
-/// The text, if two readings a moment apart are the same: half of a file can be a whole YAML stream that allows more.
+/// The text, if two readings a moment apart are the same: half of a file can be a whole YAML stream
+/// that allows more.
 async fn read_settled(path: &Path) -> Result<Option<String>, ConfigFileError> {
     let text = read_text(path)?;
     tokio::time::sleep(SETTLE).await;
@@ -65,10 +71,14 @@ async fn read_settled(path: &Path) -> Result<Option<String>, ConfigFileError> {
 }
 
 fn parse(path: &Path, text: &str, overrides: Overrides) -> Result<Configuration, ConfigFileError> {
-    config::read_with(text, overrides).map_err(|error| ConfigFileError::Mistakes { path: path.to_owned(), error })
+    config::read_with(text, overrides).map_err(|error| ConfigFileError::Mistakes {
+        path: path.to_owned(),
+        error,
+    })
 }
 
-/// Follows the file until the task is dropped. Where objects stand on the hub there is no policy to take from it.
+/// Follows the file until the task is dropped. Where objects stand on the hub there is no policy to
+/// take from it.
 pub async fn follow(
     path: PathBuf,
     in_force: ServerConfiguration,
@@ -104,7 +114,9 @@ pub async fn follow(
         if last.as_deref() == Some(text.as_str()) {
             continue;
         }
-        match parse(&path, &text, overrides.clone()).and_then(|configuration| check_in_force(&path, configuration, &in_force)) {
+        match parse(&path, &text, overrides.clone())
+            .and_then(|configuration| check_in_force(&path, configuration, &in_force))
+        {
             Ok(configuration) => {
                 report_server_changes(&in_force, &configuration.server);
                 let mut policy_read = configuration.policy;
@@ -124,21 +136,41 @@ pub async fn follow(
     }
 }
 
-/// callerAudience changes only with a restart: until then no target may have the one in force, or its tokens would open Keyferry.
-fn check_in_force(path: &Path, configuration: Configuration, in_force: &ServerConfiguration) -> Result<Configuration, ConfigFileError> {
+/// callerAudience changes only with a restart: until then no target may have the one in force, or
+/// its tokens would open Keyferry.
+fn check_in_force(
+    path: &Path,
+    configuration: Configuration,
+    in_force: &ServerConfiguration,
+) -> Result<Configuration, ConfigFileError> {
     if configuration.server.objects != in_force.objects {
         let mistake = Mistake {
             object: "ServerConfiguration".to_owned(),
             path: "objects".to_owned(),
             line: 0,
-            problem: "says another place for TargetClusters and TargetAccesses than the running process reads".to_owned(),
+            problem: "says another place for TargetClusters and TargetAccesses than the running \
+                process reads"
+                .to_owned(),
             mend: "restart Keyferry".to_owned(),
         };
-        return Err(ConfigFileError::Mistakes { path: path.to_owned(), error: ConfigError { mistakes: vec![mistake] } });
+        return Err(ConfigFileError::Mistakes {
+            path: path.to_owned(),
+            error: ConfigError {
+                mistakes: vec![mistake],
+            },
+        });
     }
-    match configuration.policy.mistake_of_caller_audience(&in_force.caller_audience) {
+    match configuration
+        .policy
+        .mistake_of_caller_audience(&in_force.caller_audience)
+    {
         None => Ok(configuration),
-        Some(mistake) => Err(ConfigFileError::Mistakes { path: path.to_owned(), error: ConfigError { mistakes: vec![mistake] } }),
+        Some(mistake) => Err(ConfigFileError::Mistakes {
+            path: path.to_owned(),
+            error: ConfigError {
+                mistakes: vec![mistake],
+            },
+        }),
     }
 }
 
@@ -146,7 +178,8 @@ fn report_server_changes(in_force: &ServerConfiguration, read: &ServerConfigurat
     if in_force.public_url != read.public_url || in_force.hub_name != read.hub_name {
         tracing::error!(
             reason = %Reason::ConfigurationInvalid,
-            "publicURL or hubName changed: every target pins them, so the change takes effect only after a restart and breaks each target until its own configuration follows"
+            "publicURL or hubName changed: every target pins them, so the change takes effect only \
+             after a restart and breaks each target until its own configuration follows"
         );
     } else if in_force != read {
         tracing::warn!("the ServerConfiguration changed: it takes effect after a restart");

@@ -1,5 +1,5 @@
-//! Which access is brought to what policy says, and when: as soon as something that concerns it changes, when its token is due, and after a
-//! failure, each time more rarely.
+//! Which access is brought to what policy says, and when: as soon as something that concerns it
+//! changes, when its token is due, and after a failure, each time more rarely.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -122,7 +122,8 @@ pub async fn follow(parts: DeliverParts, deliveries: Arc<Deliveries>) {
     }
 }
 
-/// Whether policy is known as it is, or was a short while ago: else tokens would be renewed for whom it allows no more.
+/// Whether policy is known as it is, or was a short while ago: else tokens would be renewed for
+/// whom it allows no more.
 fn sees(parts: &DeliverParts, now: Moment) -> bool {
     parts.live.is_complete() && parts.live.is_current(parts.max_stale, now)
 }
@@ -138,17 +139,37 @@ enum Look {
 fn notice(parts: &DeliverParts, places: &mut HashMap<AccessName, Place>, now: Duration) {
     let seen = inputs(parts);
     for (name, inputs) in &seen {
-        let (known, place) = (places.contains_key(name), places.entry(name.clone()).or_default());
+        let (known, place) = (
+            places.contains_key(name),
+            places.entry(name.clone()).or_default(),
+        );
         let stripped = place.kept && !inputs.kept;
         place.kept = inputs.kept;
         if place.inputs != inputs.number || stripped {
-            let due = place.started.map_or(now, |started| now.max(started + BETWEEN));
-            *place = Place { inputs: inputs.number, due: Some(due), urgent: known, failures: 0, ..*place };
+            let due = place
+                .started
+                .map_or(now, |started| now.max(started + BETWEEN));
+            *place = Place {
+                inputs: inputs.number,
+                due: Some(due),
+                urgent: known,
+                failures: 0,
+                ..*place
+            };
         }
     }
-    for (name, place) in places.iter_mut().filter(|(name, place)| !seen.contains_key(*name) && place.inputs != 0) {
+    for (name, place) in places
+        .iter_mut()
+        .filter(|(name, place)| !seen.contains_key(*name) && place.inputs != 0)
+    {
         tracing::debug!(access = %name, "an access is gone");
-        *place = Place { inputs: 0, due: Some(now), urgent: true, failures: 0, ..*place };
+        *place = Place {
+            inputs: 0,
+            due: Some(now),
+            urgent: true,
+            failures: 0,
+            ..*place
+        };
     }
 }
 
@@ -156,7 +177,8 @@ fn notice(parts: &DeliverParts, places: &mut HashMap<AccessName, Place>, now: Du
 struct Inputs {
     /// As one number, never 0.
     number: u64,
-    /// Whether it has our finalizer. That it is set is our own doing and changes nothing; that it is taken away does.
+    /// Whether it has our finalizer. That it is set is our own doing and changes nothing; that it
+    /// is taken away does.
     kept: bool,
 }
 
@@ -164,18 +186,37 @@ fn inputs(parts: &DeliverParts) -> HashMap<AccessName, Inputs> {
     let policy = parts.policy.current();
     let fenced = parts.fence.checked().is_ok();
     let draining = parts.store.all_draining();
-    // Which object holds a token of a revoked key is seen at the object: an access's status may be older.
+    // Which object holds a token of a revoked key is seen at the object: an access's status may be
+    // older.
     let revoked = parts.published.revoked();
     let of = |name: &AccessName, stored: &StoredAccess| {
         let mut hasher = DefaultHasher::new();
         let record = &stored.record;
-        (fenced, &revoked, record.uid.as_str(), record.generation, record.deleting, &record.requested_at).hash(&mut hasher);
+        (
+            fenced,
+            &revoked,
+            record.uid.as_str(),
+            record.generation,
+            record.deleting,
+            &record.requested_at,
+        )
+            .hash(&mut hasher);
         record.finalizers.others.hash(&mut hasher);
-        parts.live.namespace_labels(&name.namespace).hash(&mut hasher);
+        parts
+            .live
+            .namespace_labels(&name.namespace)
+            .hash(&mut hasher);
         // With a mistake, too, it rests on what it was before: that may be granted no more.
         if let Some(access) = stored.meant() {
-            let account = ServiceAccount { namespace: name.namespace.clone(), name: access.service_account.clone() };
-            parts.live.service_account(&account).map(|uid| uid.as_str().to_owned()).hash(&mut hasher);
+            let account = ServiceAccount {
+                namespace: name.namespace.clone(),
+                name: access.service_account.clone(),
+            };
+            parts
+                .live
+                .service_account(&account)
+                .map(|uid| uid.as_str().to_owned())
+                .hash(&mut hasher);
             if let Some(target) = policy.targets.get(&access.target) {
                 target.generation.hash(&mut hasher);
                 match parts.targets.readiness(target) {
@@ -186,15 +227,34 @@ fn inputs(parts: &DeliverParts) -> HashMap<AccessName, Inputs> {
                 (draining.target.generation, draining.since).hash(&mut hasher);
             }
         }
-        (name.clone(), Inputs { number: hasher.finish() | 1, kept: record.finalizers.ours })
+        (
+            name.clone(),
+            Inputs {
+                number: hasher.finish() | 1,
+                kept: record.finalizers.ours,
+            },
+        )
     };
     parts.store.each_access(of).into_iter().collect()
 }
 
-fn start(places: &mut HashMap<AccessName, Place>, running: &mut JoinSet<(AccessName, Next)>, deliveries: &Arc<Deliveries>, now: Duration) {
+fn start(
+    places: &mut HashMap<AccessName, Place>,
+    running: &mut JoinSet<(AccessName, Next)>,
+    deliveries: &Arc<Deliveries>,
+    now: Duration,
+) {
     for name in due(places, now) {
-        let Some(place) = places.get_mut(&name) else { continue };
-        *place = Place { running: true, due: None, started: Some(now), urgent: false, ..*place };
+        let Some(place) = places.get_mut(&name) else {
+            continue;
+        };
+        *place = Place {
+            running: true,
+            due: None,
+            started: Some(now),
+            urgent: false,
+            ..*place
+        };
         let deliveries = Arc::clone(deliveries);
         running.spawn(async move {
             let next = deliveries.reconcile(&name).await;
@@ -203,8 +263,9 @@ fn start(places: &mut HashMap<AccessName, Place>, running: &mut JoinSet<(AccessN
     }
 }
 
-/// What is to be started, as far as there is room for all and for its namespace. What has changed goes before what is only looked at again:
-/// what is no longer allowed must not wait for all others. Among equals whoever has waited longest comes first.
+/// What is to be started, as far as there is room for all and for its namespace. What has changed
+/// goes before what is only looked at again: what is no longer allowed must not wait for all
+/// others. Among equals whoever has waited longest comes first.
 fn due(places: &HashMap<AccessName, Place>, now: Duration) -> Vec<AccessName> {
     let mut under_way: HashMap<&Namespace, usize> = HashMap::new();
     for (name, _) in places.iter().filter(|(_, place)| place.running) {
@@ -215,28 +276,44 @@ fn due(places: &HashMap<AccessName, Place>, now: Duration) -> Vec<AccessName> {
         return Vec::new();
     }
     let is_due = |place: &Place| place.due.filter(|due| !place.running && *due <= now);
-    let mut waiting: Vec<_> = places.iter().filter_map(|(name, place)| Some((!place.urgent, is_due(place)?, name))).collect();
+    let mut waiting: Vec<_> = places
+        .iter()
+        .filter_map(|(name, place)| Some((!place.urgent, is_due(place)?, name)))
+        .collect();
     waiting.sort_unstable();
     let mut has_room = |namespace| {
         let of_namespace = under_way.entry(namespace).or_default();
         *of_namespace += 1;
         *of_namespace <= OF_ONE_NAMESPACE
     };
-    waiting.into_iter().filter(|(.., name)| has_room(&name.namespace)).take(room).map(|(.., name)| name.clone()).collect()
+    waiting
+        .into_iter()
+        .filter(|(.., name)| has_room(&name.namespace))
+        .take(room)
+        .map(|(.., name)| name.clone())
+        .collect()
 }
 
 fn finish(places: &mut HashMap<AccessName, Place>, name: &AccessName, next: Next, now: Duration) {
-    let Some(place) = places.get_mut(name) else { return };
+    let Some(place) = places.get_mut(name) else {
+        return;
+    };
     place.running = false;
     if place.inputs == 0 && next == Next::OnChange && place.due.is_none() {
         places.remove(name);
         return;
     }
-    place.failures = if next == Next::Retry { place.failures.saturating_add(1) } else { 0 };
+    place.failures = if next == Next::Retry {
+        place.failures.saturating_add(1)
+    } else {
+        0
+    };
     let pause = match next {
         Next::OnChange => return,
         Next::After(pause) => pause,
-        Next::Retry => (FIRST_PAUSE * 2_u32.saturating_pow(place.failures.saturating_sub(1).min(6))).min(LAST_PAUSE),
+        Next::Retry => (FIRST_PAUSE
+            * 2_u32.saturating_pow(place.failures.saturating_sub(1).min(6)))
+        .min(LAST_PAUSE),
     };
     // What changed meanwhile is due at once.
     place.due.get_or_insert(now + pause);

@@ -1,5 +1,6 @@
-//! Compares the hub's admission policies with the shipped ones, again and again. Without `keyferry-author` no token is written to an object.
-//! What is open without each of the others stands in the statuses of the targets, the metrics and the log; nothing else is taken away.
+//! Compares the hub's admission policies with the shipped ones, again and again. Without
+//! `keyferry-author` no token is written to an object. What is open without each of the others
+//! stands in the statuses of the targets, the metrics and the log; nothing else is taken away.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -52,7 +53,8 @@ pub struct Fences {
 /// Those of the policies that have no part of their own in the statuses.
 pub struct OtherFences {
     fences: Vec<FenceWriter>,
-    /// Whether `keyferry-pairing` spares all audiences of the hub; that it holds the others is the concern of its own writer.
+    /// Whether `keyferry-pairing` spares all audiences of the hub; that it holds the others is the
+    /// concern of its own writer.
     spared: FenceWriter,
     due: Duration,
 }
@@ -60,15 +62,27 @@ pub struct OtherFences {
 impl Default for OtherFences {
     fn default() -> OtherFences {
         let known = [fence::AUTHOR, fence::PAIRING, fence::LABELS];
-        let fences = fence::ALL.into_iter().filter(|fence| !known.contains(fence)).map(FenceWriter::of).collect();
-        OtherFences { fences, spared: FenceWriter::pairing(), due: Duration::ZERO }
+        let fences = fence::ALL
+            .into_iter()
+            .filter(|fence| !known.contains(fence))
+            .map(FenceWriter::of)
+            .collect();
+        OtherFences {
+            fences,
+            spared: FenceWriter::pairing(),
+            due: Duration::ZERO,
+        }
     }
 }
 
 impl OtherFences {
     /// The reading halves.
     pub fn readers(&self) -> Vec<FenceReader> {
-        self.fences.iter().chain([&self.spared]).map(FenceWriter::reader).collect()
+        self.fences
+            .iter()
+            .chain([&self.spared])
+            .map(FenceWriter::reader)
+            .collect()
     }
 }
 
@@ -103,7 +117,11 @@ impl KnownSite {
             }
         }
         self.site.hub_audiences = self.audiences.clone();
-        self.site.hub_audiences.extend(self.published.current().map(|published| published.issuer.as_str().to_owned()));
+        self.site.hub_audiences.extend(
+            self.published
+                .current()
+                .map(|published| published.issuer.as_str().to_owned()),
+        );
         &self.site
     }
 }
@@ -140,37 +158,57 @@ impl Fences {
             if spared != Standing::InForce {
                 self.metrics.fence(self.pairing.fence().name(), false);
             }
-            report(&self.others.spared, spared, Reason::AdmissionPolicyIncomplete, "a mistake in the AudiencePairing could stop every Pod");
+            report(
+                &self.others.spared,
+                spared,
+                Reason::AdmissionPolicyIncomplete,
+                "a mistake in the AudiencePairing could stop every Pod",
+            );
         }
         if now.mono >= self.others.due {
             self.others.due = now.mono + OTHERS;
             for writer in &self.others.fences {
-                let Some((found, spared)) = self.compared(writer.fence(), &site).await else { continue };
+                let Some((found, spared)) = self.compared(writer.fence(), &site).await else {
+                    continue;
+                };
                 // Both bindings of keyferry-pairing have one policy, whose list is spoken of once.
-                let with_list = *writer.fence() != fence::PAIRING_CLOSED && found == Standing::InForce;
-                self.take(writer, if with_list { spared } else { found }, Reason::AdmissionPolicyIncomplete);
+                let with_list =
+                    *writer.fence() != fence::PAIRING_CLOSED && found == Standing::InForce;
+                self.take(
+                    writer,
+                    if with_list { spared } else { found },
+                    Reason::AdmissionPolicyIncomplete,
+                );
             }
         }
     }
 
     fn take(&self, writer: &FenceWriter, found: Standing, reason: Reason) {
-        self.metrics.fence(writer.fence().name(), found == Standing::InForce);
+        self.metrics
+            .fence(writer.fence().name(), found == Standing::InForce);
         report(writer, found, reason, writer.fence().meaning());
     }
 
-    /// What a policy and its binding say, and what its list of the hub's audiences does. A hub that does not answer takes nothing away: it
-    /// would not admit anything either.
+    /// What a policy and its binding say, and what its list of the hub's audiences does. A hub that
+    /// does not answer takes nothing away: it would not admit anything either.
     async fn compared(&self, fence: &Fence, site: &HubSite) -> Option<(Standing, Standing)> {
         match read(&*self.objects, fence).await {
             Ok((policy, binding)) => {
                 let standing = |outcome: Result<(), fence::FenceGap>| {
-                    outcome.map_or_else(|gap| Standing::Gap(gap.to_string()), |()| Standing::InForce)
+                    outcome
+                        .map_or_else(|gap| Standing::Gap(gap.to_string()), |()| Standing::InForce)
                 };
-                Some((standing(fence.check(&policy, &binding, site)), standing(fence.check_hub_audiences(&policy, site))))
+                Some((
+                    standing(fence.check(&policy, &binding, site)),
+                    standing(fence.check_hub_audiences(&policy, site)),
+                ))
             }
             Err(error) if error.proves_unreachable() || error == HubError::Busy => None,
             Err(error) => {
-                let gap = Standing::Gap(format!("the admission policy {} could not be read: {error}", fence.name()));
+                let gap = Standing::Gap(format!(
+                    "the admission policy {} could not be read: {error}",
+                    fence.name()
+                ));
                 Some((gap, Standing::InForce))
             }
         }
@@ -181,17 +219,34 @@ pub(super) fn report(writer: &FenceWriter, found: Standing, reason: Reason, mean
     let name = writer.fence().name();
     if writer.set(found.clone()) {
         match found {
-            Standing::InForce => tracing::info!(policy = name, "the admission policy of the hub is as shipped"),
+            Standing::InForce => tracing::info!(
+                policy = name,
+                "the admission policy of the hub is as shipped"
+            ),
             Standing::Gap(gap) => tracing::warn!(policy = name, %reason, gap, "{meaning}"),
             Standing::Unknown => {}
         }
     }
 }
 
-pub(super) async fn read(objects: &dyn HubObjects, fence: &Fence) -> Result<(Value, Value), HubError> {
-    let value = |read: Option<ReadObject>| read.map(|read| read.value().clone()).unwrap_or(Value::Null);
-    let policy = objects.get(&format!("{GROUP}/validatingadmissionpolicies/{}", fence.policy_name())).await?;
-    let binding = objects.get(&format!("{GROUP}/validatingadmissionpolicybindings/{}", fence.name())).await?;
+pub(super) async fn read(
+    objects: &dyn HubObjects,
+    fence: &Fence,
+) -> Result<(Value, Value), HubError> {
+    let value =
+        |read: Option<ReadObject>| read.map(|read| read.value().clone()).unwrap_or(Value::Null);
+    let policy = objects
+        .get(&format!(
+            "{GROUP}/validatingadmissionpolicies/{}",
+            fence.policy_name()
+        ))
+        .await?;
+    let binding = objects
+        .get(&format!(
+            "{GROUP}/validatingadmissionpolicybindings/{}",
+            fence.name()
+        ))
+        .await?;
     Ok((value(policy), value(binding)))
 }
 

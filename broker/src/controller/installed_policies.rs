@@ -1,7 +1,8 @@
-//! Compares the admission policies that are installed on the hub with the shipped ones, where Keyferry reads its objects from a file.
+//! Compares the admission policies that are installed on the hub with the shipped ones, where
+//! Keyferry reads its objects from a file.
 //!
-//! Keyferry needs none of them there, so an absent policy is no gap. One that is installed and differs from the shipped one promises what
-//! it does not hold: it is reported by metric and log.
+//! Keyferry needs none of them there, so an absent policy is no gap. One that is installed and
+//! differs from the shipped one promises what it does not hold: it is reported by metric and log.
 
 use std::sync::Arc;
 
@@ -45,16 +46,26 @@ impl InstalledPolicies {
         let site = self.facts.current(self.clock.now().mono).await.clone();
         for writer in writers {
             let policy = writer.fence();
-            // What cannot be read is left as it was: without the shipped rights, nothing can be said of it.
-            let Ok((policy_object, binding)) = fences::read(&*self.objects, policy).await else { continue };
+            // What cannot be read is left as it was: without the shipped rights, nothing can be
+            // said of it.
+            let Ok((policy_object, binding)) = fences::read(&*self.objects, policy).await else {
+                continue;
+            };
             if policy_object.is_null() && binding.is_null() {
                 continue;
             }
             let checked = policy.check(&policy_object, &binding, &site);
             let checked = checked.and_then(|()| policy.check_hub_audiences(&policy_object, &site));
-            let standing = checked.map_or_else(|gap| Standing::Gap(gap.to_string()), |()| Standing::InForce);
-            self.metrics.fence(policy.name(), standing == Standing::InForce);
-            fences::report(writer, standing, Reason::AdmissionPolicyIncomplete, policy.meaning());
+            let standing =
+                checked.map_or_else(|gap| Standing::Gap(gap.to_string()), |()| Standing::InForce);
+            self.metrics
+                .fence(policy.name(), standing == Standing::InForce);
+            fences::report(
+                writer,
+                standing,
+                Reason::AdmissionPolicyIncomplete,
+                policy.meaning(),
+            );
         }
     }
 }

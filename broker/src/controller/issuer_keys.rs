@@ -1,4 +1,5 @@
-//! The key sets of Keyferry's own issuers, read every ten seconds and after each change of the policy.
+//! The key sets of Keyferry's own issuers, read every ten seconds and after each change of the
+//! policy.
 
 use keyferry_core::own_issuer::READ_EVERY;
 use tokio::sync::watch;
@@ -7,8 +8,14 @@ use crate::own_issuer::Keeper;
 use crate::policy_store::PolicyReader;
 use crate::read_again::ReadAgain;
 
-/// Keeps them until the task is dropped; `first_round` becomes true after the first look at all of them.
-pub async fn follow(mut keeper: Keeper, policy: PolicyReader, first_round: watch::Sender<bool>, mut read_again: ReadAgain) {
+/// Keeps them until the task is dropped; `first_round` becomes true after the first look at all of
+/// them.
+pub async fn follow(
+    mut keeper: Keeper,
+    policy: PolicyReader,
+    first_round: watch::Sender<bool>,
+    mut read_again: ReadAgain,
+) {
     let mut changes = policy.changes();
     loop {
         keeper.round(&policy.current()).await;

@@ -9,7 +9,8 @@ use crate::ports::HubError;
 use crate::publication::Publisher;
 
 const INTERVAL: Duration = Duration::from_secs(10);
-/// Half a minute without the record stops all new tokens, so a hub that is back, or a token of our own that was renewed, is noticed soon.
+/// Half a minute without the record stops all new tokens, so a hub that is back, or a token of our
+/// own that was renewed, is noticed soon.
 const WHILE_AWAY: Duration = Duration::from_secs(2);
 
 /// Follows the record until the task is dropped.
@@ -29,7 +30,10 @@ pub async fn follow(publisher: Publisher) {
                 }
                 failing = Some(error.reason());
                 // Whatever else it says, a hub that answers is not asked more often for it.
-                if matches!(error, RecordError::Hub(HubError::Unreachable(_) | HubError::Unauthenticated(_))) {
+                if matches!(
+                    error,
+                    RecordError::Hub(HubError::Unreachable(_) | HubError::Unauthenticated(_))
+                ) {
                     pause = WHILE_AWAY;
                 }
             }
@@ -41,7 +45,8 @@ pub async fn follow(publisher: Publisher) {
 fn hint(reason: Reason) -> &'static str {
     match reason {
         Reason::KeyRecordForbidden => {
-            "Keyferry's Role in its own namespace needs create on secrets, and get and update on keyferry-keys and keyferry-seal"
+            "Keyferry's Role in its own namespace needs create on secrets, and get and update on \
+             keyferry-keys and keyferry-seal"
         }
         _ => "",
     }

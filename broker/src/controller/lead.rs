@@ -18,7 +18,13 @@ const INTERVAL: Duration = Duration::from_secs(10);
 const CAUTION: Duration = Duration::from_secs(10);
 
 /// Takes and renews the Lease until the task is dropped.
-pub async fn follow(mut lease: Lease, publisher: Publisher, leadership: LeadershipWriter, clock: Arc<dyn Clock>, metrics: Metrics) {
+pub async fn follow(
+    mut lease: Lease,
+    publisher: Publisher,
+    leadership: LeadershipWriter,
+    clock: Arc<dyn Clock>,
+    metrics: Metrics,
+) {
     let mut term = Term::new(leadership, metrics, clock.now());
     loop {
         let asked = clock.now();
@@ -43,7 +49,14 @@ struct Term {
 impl Term {
     fn new(leadership: LeadershipWriter, metrics: Metrics, now: Moment) -> Term {
         leadership.set_seen(now.mono);
-        Term { leadership, metrics, led_from: None, seen_at: now.mono, warned: false, missing: false }
+        Term {
+            leadership,
+            metrics,
+            led_from: None,
+            seen_at: now.mono,
+            warned: false,
+            missing: false,
+        }
     }
 
     /// Takes in the outcome of a call that began at `asked`; whether this replica leads.
@@ -54,18 +67,23 @@ impl Term {
             Ok(Leader::Unseen) => self.led_from = None,
             Err(error) => {
                 if !self.warned {
-                    tracing::warn!(reason = %Reason::KeyRecordUnread, %error, "taking the Lease failed; without it no key is ever withdrawn");
+                    tracing::warn!(reason = %Reason::KeyRecordUnread, %error, "taking the Lease \
+                        failed; without it no key is ever withdrawn");
                 }
             }
         }
         self.warned = self.led_from.is_none();
-        let until = self.led_from.map(|from| from + TERM.saturating_sub(CAUTION)).filter(|until| now.mono < *until);
+        let until = self
+            .led_from
+            .map(|from| from + TERM.saturating_sub(CAUTION))
+            .filter(|until| now.mono < *until);
         self.leadership.set(until);
         self.leadership.set_seen(self.seen_at);
         let missing = until.is_none() && self.leadership.reader().is_missing(now);
         if missing && !self.missing {
             let reason = Reason::LeaderMissing;
-            tracing::warn!(%reason, "no replica has led for a minute: no delivery, no withdrawal, no AudiencePairing is written; is the Lease keyferry held by another program?");
+            tracing::warn!(%reason, "no replica has led for a minute: no delivery, no withdrawal, \
+                no AudiencePairing is written; is the Lease keyferry held by another program?");
         }
         self.missing = missing;
         self.metrics.leader(until.is_some(), missing);
@@ -81,7 +99,11 @@ mod tests {
 
     #[test]
     fn a_minute_without_a_leader_is_told_and_ends_with_the_next_one() {
-        let (clock, metrics, leadership) = (FakeClock::start(), Metrics::default(), LeadershipWriter::default());
+        let (clock, metrics, leadership) = (
+            FakeClock::start(),
+            Metrics::default(),
+            LeadershipWriter::default(),
+        );
         let reader = leadership.reader();
         let mut term = Term::new(leadership, metrics.clone(), clock.now());
         let mut after = |seconds, outcome| {
@@ -92,11 +114,21 @@ mod tests {
         assert_eq!(after(10, Ok(Leader::Another)), (false, false));
         // Another program writes another holder each time, or the hub refuses the Lease.
         assert_eq!(after(30, Ok(Leader::Unseen)), (false, false));
-        assert_eq!(after(29, Err(HubError::Forbidden("no right".to_owned()))), (false, false));
+        assert_eq!(
+            after(29, Err(HubError::Forbidden("no right".to_owned()))),
+            (false, false)
+        );
         assert_eq!(after(2, Ok(Leader::Unseen)), (false, true));
-        assert!(metrics.exposition().contains("keyferry_leader_missing 1"), "{}", metrics.exposition());
+        assert!(
+            metrics.exposition().contains("keyferry_leader_missing 1"),
+            "{}",
+            metrics.exposition()
+        );
         assert_eq!(after(10, Ok(Leader::This)), (true, false));
-        assert!(metrics.exposition().contains("keyferry_leader_missing 0") && metrics.exposition().contains("keyferry_leads 1"));
+        assert!(
+            metrics.exposition().contains("keyferry_leader_missing 0")
+                && metrics.exposition().contains("keyferry_leads 1")
+        );
         assert_eq!(after(10, Ok(Leader::Another)), (false, false));
         assert!(metrics.exposition().contains("keyferry_leads 0"));
     }

@@ -1,4 +1,5 @@
-//! The policy that the hub's TargetClusters and TargetAccesses make, in force a moment after each change.
+//! The policy that the hub's TargetClusters and TargetAccesses make, in force a moment after each
+//! change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +7,8 @@ use std::time::Duration;
 use crate::object_store::{Faults, ObjectStore};
 use crate::policy_store::PolicyWriter;
 
-/// How long further changes are waited for: a deletion must bite within a second, and a list comes object by object.
+/// How long further changes are waited for: a deletion must bite within a second, and a list comes
+/// object by object.
 const TOGETHER: Duration = Duration::from_millis(20);
 
 /// Follows the objects until the task is dropped.

@@ -1,7 +1,9 @@
-//! The AudiencePairing that the hub's admission policy reads, kept to what policy allows. Only the leader writes it.
+//! The AudiencePairing that the hub's admission policy reads, kept to what policy allows. Only the
+//! leader writes it.
 //!
-//! Every audience that is listed is refused to everybody else on the hub. So one is listed only after the canary has found that the hub does
-//! not accept it itself: an audience of the hub in that object would stop every Pod.
+//! Every audience that is listed is refused to everybody else on the hub. So one is listed only
+//! after the canary has found that the hub does not accept it itself: an audience of the hub in
+//! that object would stop every Pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,14 +31,16 @@ use crate::publication::PublicationReader;
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How often the object is read though the pairs are the same: somebody may have changed it.
 const READ_AGAIN: Duration = Duration::from_secs(60);
-/// How often an audience is tried again. The guard answers from memory for an hour: a hub's flags change with a restart.
+/// How often an audience is tried again. The guard answers from memory for an hour: a hub's flags
+/// change with a restart.
 const TRY_EVERY: Duration = Duration::from_secs(600);
 /// How soon after a try that decided nothing.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 /// Audiences that are tried at once.
 const AT_ONCE: usize = 8;
 
-/// Audiences of targets that the AudiencePairing does not list, each with the reason. The hub refuses nobody a token for them.
+/// Audiences of targets that the AudiencePairing does not list, each with the reason. The hub
+/// refuses nobody a token for them.
 #[derive(Clone, Default)]
 pub struct UnlistedAudiences(Arc<ArcSwap<BTreeMap<String, String>>>);
 
@@ -109,7 +113,8 @@ struct Pairing {
     written: Option<BTreeMap<String, BTreeSet<String>>>,
     read_at: Duration,
     warned: bool,
-    /// What the object listed when this replica began to lead: a process that restarts opens no audience meanwhile.
+    /// What the object listed when this replica began to lead: a process that restarts opens no
+    /// audience meanwhile.
     listed_before: Option<BTreeSet<String>>,
     tried: BTreeMap<String, Tried>,
     tries: JoinSet<(String, Result<(), Reason>)>,
@@ -138,9 +143,13 @@ impl Pairing {
 
     fn note(&mut self, ended: Option<(String, Result<(), Reason>)>) {
         // A task that died says nothing of which audience it was; its retry is due soon.
-        let Some((audience, outcome)) = ended else { return };
+        let Some((audience, outcome)) = ended else {
+            return;
+        };
         let now = self.parts.clock.now().mono;
-        let Some(tried) = self.tried.get_mut(&audience) else { return };
+        let Some(tried) = self.tried.get_mut(&audience) else {
+            return;
+        };
         tried.under_way = false;
         tried.failed = None;
         tried.again = now + TRY_EVERY;
@@ -165,7 +174,10 @@ impl Pairing {
         }
         if self.listed_before.is_none() {
             match self.parts.objects.get(&path()).await {
-                Ok(read) => self.listed_before = Some(read.map(|read| listed(read.value())).unwrap_or_default()),
+                Ok(read) => {
+                    self.listed_before =
+                        Some(read.map(|read| listed(read.value())).unwrap_or_default())
+                }
                 Err(error) => return self.warn(&error),
             }
         }
@@ -173,8 +185,15 @@ impl Pairing {
         self.start_tries(&audiences, now.mono);
         let (listed, unlisted) = self.sort(audiences);
         self.parts.unlisted.set(unlisted);
-        let pairs = pairing::pairs(&self.parts.policy.current(), &*self.parts.live, listed, &self.parts.canary);
-        if self.written.as_ref() == Some(&pairs) && now.mono.saturating_sub(self.read_at) <= READ_AGAIN {
+        let pairs = pairing::pairs(
+            &self.parts.policy.current(),
+            &*self.parts.live,
+            listed,
+            &self.parts.canary,
+        );
+        if self.written.as_ref() == Some(&pairs)
+            && now.mono.saturating_sub(self.read_at) <= READ_AGAIN
+        {
             return;
         }
         match write(&self.parts, &pairs).await {
@@ -188,12 +207,14 @@ impl Pairing {
 
     fn warn(&mut self, error: &HubError) {
         if !std::mem::replace(&mut self.warned, true) {
-            tracing::warn!(%error, "the AudiencePairing could not be written; the admission policy goes by an older one or by none");
+            tracing::warn!(%error, "the AudiencePairing could not be written; the admission policy \
+                goes by an older one or by none");
         }
     }
 
     fn start_tries(&mut self, audiences: &BTreeSet<String>, now: Duration) {
-        self.tried.retain(|audience, tried| tried.under_way || audiences.contains(audience));
+        self.tried
+            .retain(|audience, tried| tried.under_way || audiences.contains(audience));
         for audience in audiences {
             if self.tries.len() >= AT_ONCE {
                 return;
@@ -203,7 +224,9 @@ impl Pairing {
             if now < tried.again {
                 continue;
             }
-            let Ok(named) = Audience::new(audience.as_str()) else { continue };
+            let Ok(named) = Audience::new(audience.as_str()) else {
+                continue;
+            };
             (tried.under_way, tried.again) = (true, now + TRY_EVERY);
             let (trial, audience) = (Arc::clone(&self.parts.trial), audience.clone());
             self.tries.spawn(async move {
@@ -219,21 +242,31 @@ impl Pairing {
         let (mut listed, mut unlisted) = (BTreeSet::new(), BTreeMap::new());
         for audience in audiences {
             let tried = self.tried.get(&audience);
-            let is_before = || self.listed_before.as_ref().is_some_and(|before| before.contains(&audience));
-            let why = if audience == self.parts.caller_audience.as_str() || audience == INERT_AUDIENCE {
-                Some("it is Keyferry's own".to_owned())
-            } else if published.as_ref().is_some_and(|published| published.issuer.as_str() == audience) {
-                Some("it is the hub's issuer".to_owned())
-            } else {
-                match tried.map(|tried| (tried.decided, tried.failed)) {
-                    Some((Some(true), _)) => None,
-                    Some((Some(false), _)) => Some("the hub itself accepts it".to_owned()),
-                    _ if is_before() => None,
-                    Some((None, Some(reason))) => Some(format!("whether the hub itself accepts it could not be found out ({reason})")),
-                    // It is being tried at this moment.
-                    Some((None, None)) | None => continue,
-                }
+            let is_before = || {
+                self.listed_before
+                    .as_ref()
+                    .is_some_and(|before| before.contains(&audience))
             };
+            let why =
+                if audience == self.parts.caller_audience.as_str() || audience == INERT_AUDIENCE {
+                    Some("it is Keyferry's own".to_owned())
+                } else if published
+                    .as_ref()
+                    .is_some_and(|published| published.issuer.as_str() == audience)
+                {
+                    Some("it is the hub's issuer".to_owned())
+                } else {
+                    match tried.map(|tried| (tried.decided, tried.failed)) {
+                        Some((Some(true), _)) => None,
+                        Some((Some(false), _)) => Some("the hub itself accepts it".to_owned()),
+                        _ if is_before() => None,
+                        Some((None, Some(reason))) => Some(format!(
+                            "whether the hub itself accepts it could not be found out ({reason})"
+                        )),
+                        // It is being tried at this moment.
+                        Some((None, None)) | None => continue,
+                    }
+                };
             match why {
                 Some(why) => drop(unlisted.insert(audience, why)),
                 None => drop(listed.insert(audience)),
@@ -248,22 +281,40 @@ fn path() -> String {
 }
 
 fn listed(object: &Value) -> BTreeSet<String> {
-    object.get("pairs").and_then(Value::as_object).into_iter().flatten().map(|(audience, _)| audience.clone()).collect()
+    object
+        .get("pairs")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .map(|(audience, _)| audience.clone())
+        .collect()
 }
 
-async fn write(parts: &PairingParts, pairs: &BTreeMap<String, BTreeSet<String>>) -> Result<(), HubError> {
+async fn write(
+    parts: &PairingParts,
+    pairs: &BTreeMap<String, BTreeSet<String>>,
+) -> Result<(), HubError> {
     let path = path();
     let Some(read) = parts.objects.get(&path).await? else {
-        return parts.objects.post(pairing::COLLECTION, &pairing::object(pairs, None)).await;
+        return parts
+            .objects
+            .post(pairing::COLLECTION, &pairing::object(pairs, None))
+            .await;
     };
     if read.value().get("pairs") == Some(&json!(pairs)) {
         return Ok(());
     }
-    let version = read.value().pointer("/metadata/resourceVersion").and_then(Value::as_str);
+    let version = read
+        .value()
+        .pointer("/metadata/resourceVersion")
+        .and_then(Value::as_str);
     if !parts.leadership.leads(parts.clock.now()) {
         return Err(HubError::Busy);
     }
-    parts.objects.put(&path, &pairing::object(pairs, version)).await
+    parts
+        .objects
+        .put(&path, &pairing::object(pairs, version))
+        .await
 }
 
 #[cfg(all(test, feature = "embedded"))]

@@ -1,5 +1,6 @@
-//! `keyferry-pairing` put to the test: the canary asks for the audience that nobody may have. The objects of the policy say what it should
-//! do; an apiserver that runs without the plugin, or has not seen them, does something else.
+//! `keyferry-pairing` put to the test: the canary asks for the audience that nobody may have. The
+//! objects of the policy say what it should do; an apiserver that runs without the plugin, or has
+//! not seen them, does something else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,8 @@ use crate::ports::{Hub, HubError, HubObjects};
 
 /// How often, as long as all is well.
 const TRY_EVERY: Duration = Duration::from_secs(120);
-/// So many looks in a row, each a while after the one before, make a gap: the pairing is written and seen a moment after a start.
+/// So many looks in a row, each a while after the one before, make a gap: the pairing is written
+/// and seen a moment after a start.
 const ENOUGH: u32 = 3;
 
 const LET_THROUGH: &str = "the policy and its binding are as shipped, but the hub minted a token for an audience that nobody may have: does \
@@ -42,7 +44,13 @@ enum Tried {
 impl PairingTrial {
     /// Nothing tried yet.
     pub fn new(hub: Arc<dyn Hub>, live: Arc<LiveObjects>, canary: ServiceAccount) -> PairingTrial {
-        PairingTrial { hub, live, canary, held_at: None, misses: 0 }
+        PairingTrial {
+            hub,
+            live,
+            canary,
+            held_at: None,
+            misses: 0,
+        }
     }
 
     /// What was found before stands no longer.
@@ -50,9 +58,13 @@ impl PairingTrial {
         (self.held_at, self.misses) = (None, 0);
     }
 
-    /// Whether the policy, whose objects are as shipped, holds; nothing while that is not clear. `now` is monotonic.
+    /// Whether the policy, whose objects are as shipped, holds; nothing while that is not clear.
+    /// `now` is monotonic.
     pub async fn standing(&mut self, objects: &dyn HubObjects, now: Duration) -> Option<Standing> {
-        if self.held_at.is_some_and(|at| now.saturating_sub(at) < TRY_EVERY) {
+        if self
+            .held_at
+            .is_some_and(|at| now.saturating_sub(at) < TRY_EVERY)
+        {
             return Some(Standing::InForce);
         }
         match self.try_it(objects).await {
@@ -72,16 +84,29 @@ impl PairingTrial {
     }
 
     async fn try_it(&self, objects: &dyn HubObjects) -> Tried {
-        let (Ok(nobodys), Some(uid)) = (Audience::new(pairing::NOBODYS), self.live.service_account(&self.canary)) else {
+        let (Ok(nobodys), Some(uid)) = (
+            Audience::new(pairing::NOBODYS),
+            self.live.service_account(&self.canary),
+        ) else {
             return Tried::Undecided;
         };
-        match objects.get(&format!("{}/{}", pairing::COLLECTION, pairing::NAME)).await {
+        match objects
+            .get(&format!("{}/{}", pairing::COLLECTION, pairing::NAME))
+            .await
+        {
             Ok(Some(read)) if read.value()["pairs"].get(pairing::NOBODYS).is_some() => {}
             Ok(_) => return Tried::Missed(UNLISTED),
             Err(_) => return Tried::Undecided,
         }
-        let canary = ServiceAccountIdentity { account: self.canary.clone(), uid };
-        match self.hub.token_request(&canary, &nobodys, lifetime::MIN).await {
+        let canary = ServiceAccountIdentity {
+            account: self.canary.clone(),
+            uid,
+        };
+        match self
+            .hub
+            .token_request(&canary, &nobodys, lifetime::MIN)
+            .await
+        {
             // It goes nowhere, and nobody trusts its audience.
             Ok(_) => Tried::Missed(LET_THROUGH),
             Err(error) if is_refusal_by_pairing(&error) => Tried::Held,
@@ -90,7 +115,9 @@ impl PairingTrial {
     }
 }
 
-/// As the apiserver says it: `ValidatingAdmissionPolicy 'keyferry-pairing' with binding '…' denied request: …`.
+/// As the apiserver says it: `ValidatingAdmissionPolicy 'keyferry-pairing' with binding '…' denied
+/// request: …`.
 fn is_refusal_by_pairing(error: &HubError) -> bool {
-    matches!(error, HubError::Forbidden(message) if message.contains("ValidatingAdmissionPolicy 'keyferry-pairing'"))
+    matches!(error, HubError::Forbidden(message) if message.contains("ValidatingAdmissionPolicy \
+        'keyferry-pairing'"))
 }

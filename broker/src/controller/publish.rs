@@ -1,4 +1,5 @@
-//! The hub's discovery documents, read again every few seconds. No client's request ever causes a reading.
+//! The hub's discovery documents, read again every few seconds. No client's request ever causes a
+//! reading.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,12 @@ const CROWDED: usize = 80;
 const FIRST: Duration = Duration::from_secs(1);
 
 /// Follows the hub's documents until the task is dropped.
-pub async fn follow(publisher: Publisher, clock: Arc<dyn Clock>, metrics: Metrics, mut read_again: ReadAgain) {
+pub async fn follow(
+    publisher: Publisher,
+    clock: Arc<dyn Clock>,
+    metrics: Metrics,
+    mut read_again: ReadAgain,
+) {
     let mut failing: Option<Reason> = None;
     let mut told = Told::default();
     loop {
@@ -27,8 +33,12 @@ pub async fn follow(publisher: Publisher, clock: Arc<dyn Clock>, metrics: Metric
         if outcome.is_ok() {
             told = told.then(&publisher, &metrics, clock.now().wall.as_second());
         }
-        metrics
-            .issuer_read(outcome.as_ref().map(|()| clock.now().wall.as_second()).map_err(super::super::publication::PublishError::reason));
+        metrics.issuer_read(
+            outcome
+                .as_ref()
+                .map(|()| clock.now().wall.as_second())
+                .map_err(super::super::publication::PublishError::reason),
+        );
         match outcome {
             Ok(()) if failing.is_some() => {
                 tracing::info!("the hub's discovery documents are read again");
@@ -43,7 +53,11 @@ pub async fn follow(publisher: Publisher, clock: Arc<dyn Clock>, metrics: Metric
                 failing = Some(error.reason());
             }
         }
-        let pause = if publisher.reader().current().is_some() { INTERVAL } else { FIRST };
+        let pause = if publisher.reader().current().is_some() {
+            INTERVAL
+        } else {
+            FIRST
+        };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = read_again.ordered() => {}
@@ -59,9 +73,12 @@ struct Told {
 }
 
 impl Told {
-    /// Counts what is published, names its keys when they change, and warns once when it comes near the number that clouds read.
+    /// Counts what is published, names its keys when they change, and warns once when it comes near
+    /// the number that clouds read.
     fn then(self, publisher: &Publisher, metrics: &Metrics, at: i64) -> Told {
-        let Some(published) = publisher.reader().current() else { return self };
+        let Some(published) = publisher.reader().current() else {
+            return self;
+        };
         metrics.published(published.keys.kids(), &published.jwks.sha256, at);
         if published.jwks.etag != self.etag {
             let kids: Vec<&str> = published.keys.kids().collect();
@@ -69,15 +86,24 @@ impl Told {
         }
         let (keys, crowded) = (published.keys.len(), published.keys.len() > CROWDED);
         if crowded && !self.crowded {
-            tracing::warn!(keys, "the hub publishes many keys: verifiers that read 100 at most will not find the last ones");
+            tracing::warn!(
+                keys,
+                "the hub publishes many keys: verifiers that read 100 at most will not find the \
+                 last ones"
+            );
         }
-        Told { etag: published.jwks.etag.clone(), crowded }
+        Told {
+            etag: published.jwks.etag.clone(),
+            crowded,
+        }
     }
 }
 
 fn hint(error: &crate::publication::PublishError) -> &'static str {
     match error.reason() {
-        Reason::HubDiscoveryForbidden => "bind ClusterRole system:service-account-issuer-discovery to Keyferry's ServiceAccount",
+        Reason::HubDiscoveryForbidden => {
+            "bind ClusterRole system:service-account-issuer-discovery to Keyferry's ServiceAccount"
+        }
         _ => "",
     }
 }

@@ -1,4 +1,5 @@
-//! Whether Keyferry's own account may mint for more than the file names. A file is as trusted as its author; RBAC must bound both.
+//! Whether Keyferry's own account may mint for more than the file names. A file is as trusted as
+//! its author; RBAC must bound both.
 
 use std::collections::BTreeSet;
 
@@ -29,12 +30,19 @@ async fn look(client: &HubClient, policy: &PolicyReader, told: &mut BTreeSet<Opt
     if let Ok(true) = self_review::may_mint_for_all(client, None).await {
         tracing::warn!(
             reason = %Reason::MintUnbounded,
-            "Keyferry's own account may mint for every ServiceAccount of the hub, so whoever writes its configuration file can be any of them; bind it per namespace with resourceNames"
+            "Keyferry's own account may mint for every ServiceAccount of the hub, so whoever \
+             writes its configuration file can be any of them; bind it per namespace with \
+             resourceNames"
         );
         told.insert(None);
         return;
     }
-    let namespaces: BTreeSet<Namespace> = policy.current().accesses.keys().map(|access| access.namespace.clone()).collect();
+    let namespaces: BTreeSet<Namespace> = policy
+        .current()
+        .accesses
+        .keys()
+        .map(|access| access.namespace.clone())
+        .collect();
     for namespace in namespaces {
         if told.contains(&Some(namespace.clone())) {
             continue;
@@ -43,7 +51,8 @@ async fn look(client: &HubClient, policy: &PolicyReader, told: &mut BTreeSet<Opt
             tracing::warn!(
                 reason = %Reason::MintUnbounded,
                 %namespace,
-                "Keyferry's own account may mint for every ServiceAccount of this namespace; name those that it needs in the Role's resourceNames"
+                "Keyferry's own account may mint for every ServiceAccount of this namespace; name \
+                 those that it needs in the Role's resourceNames"
             );
             told.insert(Some(namespace));
         }

@@ -1,4 +1,5 @@
-//! The status of TargetClusters, and whether a target lets in somebody whom none of its rules names. Only the leader writes it.
+//! The status of TargetClusters, and whether a target lets in somebody whom none of its rules
+//! names. Only the leader writes it.
 
 mod draining;
 mod unfenced;
@@ -95,10 +96,12 @@ pub async fn follow(parts: TargetStatusParts) {
                 if let Some(record) = parts.store.target(&name)
                     && let Err(error) = drains.bring(&parts, &name, &record).await
                 {
-                    tracing::debug!(target_cluster = %name, %error, "a deleted TargetCluster could not be brought forward; trying again");
+                    tracing::debug!(target_cluster = %name, %error, "a deleted TargetCluster could \
+                        not be brought forward; trying again");
                 }
                 if let Err(error) = bring(&parts, &name, &tried).await {
-                    tracing::debug!(target_cluster = %name, %error, "the status of a TargetCluster could not be written; trying again");
+                    tracing::debug!(target_cluster = %name, %error, "the status of a TargetCluster \
+                        could not be written; trying again");
                 }
             }
             tried.retain(|name, _| parts.store.target(name).is_some());
@@ -113,35 +116,88 @@ pub async fn follow(parts: TargetStatusParts) {
     }
 }
 
-/// Has the targets tried whose time has come, beside everything else: one that is silent holds up nobody's status.
-fn start_tries(parts: &Arc<TargetStatusParts>, tried: &mut HashMap<ObjectName, Tried>, tries: &mut JoinSet<(ObjectName, Tried)>) {
+/// Has the targets tried whose time has come, beside everything else: one that is silent holds up
+/// nobody's status.
+fn start_tries(
+    parts: &Arc<TargetStatusParts>,
+    tried: &mut HashMap<ObjectName, Tried>,
+    tries: &mut JoinSet<(ObjectName, Tried)>,
+) {
     let now = parts.clock.now().mono;
     let policy = parts.policy.current();
     // Its own issuer signs for nobody but allowed pairs, so the canary gets nothing of it.
-    let candidates = policy.targets.values().filter(|target| target.issuer == TokenIssuer::Hub);
+    let candidates = policy
+        .targets
+        .values()
+        .filter(|target| target.issuer == TokenIssuer::Hub);
     for target in candidates.filter(|target| readiness(parts, target).holds()) {
-        let known = tried.get(&target.name).filter(|tried| tried.generation == target.generation && now < tried.again);
+        let known = tried
+            .get(&target.name)
+            .filter(|tried| tried.generation == target.generation && now < tried.again);
         if known.is_some() || tries.len() >= AT_ONCE {
             continue;
         }
-        let let_in = tried.get(&target.name).filter(|tried| tried.generation == target.generation).and_then(|tried| tried.let_in);
+        let let_in = tried
+            .get(&target.name)
+            .filter(|tried| tried.generation == target.generation)
+            .and_then(|tried| tried.let_in);
         // Until it has ended, nothing else is tried there.
-        tried.insert(target.name.clone(), Tried { generation: target.generation, again: now + TRY_AGAIN, let_in });
+        tried.insert(
+            target.name.clone(),
+            Tried {
+                generation: target.generation,
+                again: now + TRY_AGAIN,
+                let_in,
+            },
+        );
         let (parts, target) = (Arc::clone(parts), target.clone());
         tries.spawn(async move {
             let let_in = try_canary(&parts, &target).await;
-            let again = parts.clock.now().mono + if let_in.is_some() { TRY_EVERY } else { TRY_AGAIN };
-            (target.name.clone(), Tried { generation: target.generation, again, let_in })
+            let again = parts.clock.now().mono
+                + if let_in.is_some() {
+                    TRY_EVERY
+                } else {
+                    TRY_AGAIN
+                };
+            (
+                target.name.clone(),
+                Tried {
+                    generation: target.generation,
+                    again,
+                    let_in,
+                },
+            )
         });
     }
 }
 
-async fn bring(parts: &TargetStatusParts, name: &ObjectName, tried: &HashMap<ObjectName, Tried>) -> Result<(), HubError> {
-    let Some(record) = parts.store.target(name).filter(|record| record.deleting.is_none()) else { return Ok(()) };
-    // What was found of an earlier spec is not told of this one: a conflict that its status names is the end of it.
-    let (spec, policy, faults) = (record.spec(), parts.policy.current(), parts.faults.current());
-    let target = policy.targets.get(name).filter(|target| target.generation == spec);
-    let fault = faults.targets.get(name).filter(|fault| fault.generation == spec);
+async fn bring(
+    parts: &TargetStatusParts,
+    name: &ObjectName,
+    tried: &HashMap<ObjectName, Tried>,
+) -> Result<(), HubError> {
+    let Some(record) = parts
+        .store
+        .target(name)
+        .filter(|record| record.deleting.is_none())
+    else {
+        return Ok(());
+    };
+    // What was found of an earlier spec is not told of this one: a conflict that its status names
+    // is the end of it.
+    let (spec, policy, faults) = (
+        record.spec(),
+        parts.policy.current(),
+        parts.faults.current(),
+    );
+    let target = policy
+        .targets
+        .get(name)
+        .filter(|target| target.generation == spec);
+    let fault = faults
+        .targets
+        .get(name)
+        .filter(|fault| fault.generation == spec);
     let ready = match (target, fault) {
         (Some(target), _) => readiness(parts, target),
         (None, Some(fault)) => Finding::not(fault.reason, fault.message.clone()),
@@ -150,7 +206,8 @@ async fn bring(parts: &TargetStatusParts, name: &ObjectName, tried: &HashMap<Obj
     };
     let conflict = fault.filter(|fault| fault.reason == Reason::AudienceConflict);
     let conflict = conflict.map(|fault| Finding::so(fault.reason, fault.message.clone()));
-    let stalled = (!ready.holds() && ready.reason != Reason::TargetNotReady).then(|| Finding::so(ready.reason, ready.message.clone()));
+    let stalled = (!ready.holds() && ready.reason != Reason::TargetNotReady)
+        .then(|| Finding::so(ready.reason, ready.message.clone()));
     let client_certificate = parts.targets.last(name).is_some_and(|state| state.client_certificate).then(|| {
         let message = "the Secret of certSecretRef also holds a client certificate or key; it is never handed out, because an apiserver would \
                        take every tenant for its user";
@@ -160,8 +217,10 @@ async fn bring(parts: &TargetStatusParts, name: &ObjectName, tried: &HashMap<Obj
         Some(target) if ready.holds() => lets_in_anybody(target, tried),
         _ => None,
     };
-    let unpaired = target.and_then(|target| unfenced::others_may_mint(&parts.pairing, &parts.unlisted, target));
-    let unguarded = target.and_then(|target| unfenced::others_may_be_selected(&parts.labels, target));
+    let unpaired = target
+        .and_then(|target| unfenced::others_may_mint(&parts.pairing, &parts.unlisted, target));
+    let unguarded =
+        target.and_then(|target| unfenced::others_may_be_selected(&parts.labels, target));
     let incomplete = unfenced::policies_are_incomplete(&parts.policies);
     let optional = [
         ("Stalled", &stalled),
@@ -173,28 +232,57 @@ async fn bring(parts: &TargetStatusParts, name: &ObjectName, tried: &HashMap<Obj
         ("AdmissionPolicyIncomplete", &incomplete),
     ];
     let mut findings = vec![("Ready", &ready)];
-    findings.extend(optional.into_iter().filter_map(|(kind, finding)| Some((kind, finding.as_ref()?))));
+    findings.extend(
+        optional
+            .into_iter()
+            .filter_map(|(kind, finding)| Some((kind, finding.as_ref()?))),
+    );
     let summary = summary::of_target(&ready, &findings);
     write(parts, name, &record, target, &findings, summary).await
 }
 
-/// Says at each target that no replica leads. It is the one status that a replica writes that does not lead; the next leader takes it away.
+/// Says at each target that no replica leads. It is the one status that a replica writes that does
+/// not lead; the next leader takes it away.
 async fn note_missing_leader(parts: &TargetStatusParts) {
     let message = "no replica of Keyferry has led for a minute: deliveries and withdrawals wait, and statuses are old; see who holds the Lease \
                    keyferry in Keyferry's namespace";
     let finding = Finding::so(Reason::LeaderMissing, message);
     for name in parts.store.target_names() {
-        let Some(record) = parts.store.target(&name).filter(|record| record.deleting.is_none()) else { continue };
+        let Some(record) = parts
+            .store
+            .target(&name)
+            .filter(|record| record.deleting.is_none())
+        else {
+            continue;
+        };
         if standing(&record.status, "LeaderMissing").is_some() {
             continue;
         }
-        let mut all = record.status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
-        let added = conditions(&record.status, record.generation, parts.clock.now().wall, &[("LeaderMissing", &finding)]);
+        let mut all = record
+            .status
+            .get("conditions")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
+        let added = conditions(
+            &record.status,
+            record.generation,
+            parts.clock.now().wall,
+            &[("LeaderMissing", &finding)],
+        );
         all.extend(added.as_array().cloned().unwrap_or_default());
         let metadata = json!({ "uid": record.uid.as_str(), "resourceVersion": record.version });
         let path = format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}/status");
-        if let Err(error) = parts.objects.patch(&path, &json!({ "metadata": metadata, "status": { "conditions": all } })).await {
-            tracing::debug!(target_cluster = %name, %error, "that no replica leads could not be written to a TargetCluster");
+        if let Err(error) = parts
+            .objects
+            .patch(
+                &path,
+                &json!({ "metadata": metadata, "status": { "conditions": all } }),
+            )
+            .await
+        {
+            tracing::debug!(target_cluster = %name, %error, "that no replica leads could not be \
+                written to a TargetCluster");
             return;
         }
     }
@@ -202,13 +290,26 @@ async fn note_missing_leader(parts: &TargetStatusParts) {
 
 fn readiness(parts: &TargetStatusParts, target: &TargetCluster) -> Finding {
     if target.suspend {
-        return Finding::not(Reason::TargetSuspended, "nothing is minted while spec.suspend is true");
+        return Finding::not(
+            Reason::TargetSuspended,
+            "nothing is minted while spec.suspend is true",
+        );
     }
     if parts.guard.is_known_as_hubs(&target.audience) {
-        return Finding::not(Reason::AudienceIsHubs, "the hub's own apiserver accepts this audience; nothing is minted for it");
+        return Finding::not(
+            Reason::AudienceIsHubs,
+            "the hub's own apiserver accepts this audience; nothing is minted for it",
+        );
     }
-    if parts.published.current().is_some_and(|published| authorise::issuer_collides(&published.issuer, target)) {
-        return Finding::not(Reason::IssuerCollision, "the target has the hub's issuer as its own and refuses tokens of it");
+    if parts
+        .published
+        .current()
+        .is_some_and(|published| authorise::issuer_collides(&published.issuer, target))
+    {
+        return Finding::not(
+            Reason::IssuerCollision,
+            "the target has the hub's issuer as its own and refuses tokens of it",
+        );
     }
     match parts.targets.readiness(target) {
         Readiness::Ready(_) => Finding::well("ready; callers in allow[] can use it"),
@@ -218,14 +319,18 @@ fn readiness(parts: &TargetStatusParts, target: &TargetCluster) -> Finding {
 
 /// A finding if the target took a token of the canary, whom no rule of a fenced target lets in.
 fn lets_in_anybody(target: &TargetCluster, tried: &HashMap<ObjectName, Tried>) -> Option<Finding> {
-    let tried = tried.get(&target.name).filter(|tried| tried.generation == target.generation)?;
+    let tried = tried
+        .get(&target.name)
+        .filter(|tried| tried.generation == target.generation)?;
     let message = "the target took a token of Keyferry's rightless canary: no rule of its AuthenticationConfiguration holds who may come; \
                    keyferry trust prints one";
     (tried.let_in == Some(true)).then(|| Finding::so(Reason::TargetNotFenced, message))
 }
 
 async fn try_canary(parts: &TargetStatusParts, target: &TargetCluster) -> Option<bool> {
-    let Readiness::Ready(ca_pem) = parts.targets.readiness(target) else { return None };
+    let Readiness::Ready(ca_pem) = parts.targets.readiness(target) else {
+        return None;
+    };
     let token = parts.guard.canary_token(&target.audience).await.ok()?;
     let probed = ProbedTarget {
         address: target.address.clone(),
@@ -279,7 +384,9 @@ async fn write(
     if let Some(handled) = &record.requested_at {
         status["lastHandledReconcileAt"] = json!(handled);
     }
-    let Some(mut change) = patch(&record.status, &status) else { return Ok(()) };
+    let Some(mut change) = patch(&record.status, &status) else {
+        return Ok(());
+    };
     change["metadata"] = json!({ "uid": record.uid.as_str(), "resourceVersion": record.version });
     let path = format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}/status");
     match parts.objects.patch(&path, &change).await {
@@ -290,7 +397,12 @@ async fn write(
         let truth = if finding.holds() { "True" } else { "False" };
         let news = standing(&record.status, kind) != Some((truth, finding.reason.as_str()));
         // A fence of the hub concerns every target at once; the log tells of it.
-        if news && !matches!(*kind, "Stalled" | "PairingUnfenced" | "LabelsUnfenced" | "AdmissionPolicyIncomplete") {
+        if news
+            && !matches!(
+                *kind,
+                "Stalled" | "PairingUnfenced" | "LabelsUnfenced" | "AdmissionPolicyIncomplete"
+            )
+        {
             let subject = Subject::target(name, record.uid.as_str());
             event::tell(&parts.objects, &*parts.random, &subject, finding, now).await;
         }

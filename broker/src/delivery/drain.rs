@@ -1,5 +1,6 @@
-//! The end of an access: its objects outlive it until the last token that was written has expired, so that whoever uses them can end
-//! cleanly. Nothing is minted or written meanwhile; when the finalizer goes, the objects' owner is gone and the hub collects them.
+//! The end of an access: its objects outlive it until the last token that was written has expired,
+//! so that whoever uses them can end cleanly. Nothing is minted or written meanwhile; when the
+//! finalizer goes, the objects' owner is gone and the hub collects them.
 
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ use super::{Deliveries, Next, Round, report};
 use crate::finalizer::{self, Wanted};
 use crate::ports::HubError;
 
-/// How long a token that Flux has minted for itself goes on being used: it asks for the hub's default.
+/// How long a token that Flux has minted for itself goes on being used: it asks for the hub's
+/// default.
 pub(super) const FLUX_TOKEN: Duration = Duration::from_secs(3600);
 
 /// How soon it is seen whether Flux still uses an object of a deleted access, at first.
@@ -39,25 +41,46 @@ impl Deliveries {
         if !wanted || record.finalizers.ours {
             return Ok(Kept::Already);
         }
-        let kept = self.set_finalizer(round.name, round.stored, Wanted::Present).await?;
-        let same = |kept: &StoredAccess| kept.record.generation == record.generation && kept.record.deleting.is_none();
-        Ok(kept.filter(same).map_or(Kept::Gone, |kept| Kept::Now(Box::new(kept))))
+        let kept = self
+            .set_finalizer(round.name, round.stored, Wanted::Present)
+            .await?;
+        let same = |kept: &StoredAccess| {
+            kept.record.generation == record.generation && kept.record.deleting.is_none()
+        };
+        Ok(kept
+            .filter(same)
+            .map_or(Kept::Gone, |kept| Kept::Now(Box::new(kept))))
     }
 
     /// Lets the access go when its time has come.
-    pub(super) async fn drain(&self, name: &AccessName, stored: &StoredAccess, since: Timestamp) -> Result<Next, HubError> {
+    pub(super) async fn drain(
+        &self,
+        name: &AccessName,
+        stored: &StoredAccess,
+        since: Timestamp,
+    ) -> Result<Next, HubError> {
         if !stored.record.finalizers.ours {
             return Ok(Next::OnChange);
         }
         let now = self.parts.clock.now().wall;
-        // Nothing that was written lives longer, whatever can be read of it: an access whose namespace lost Keyferry's rights goes as well.
-        if since.saturating_add(lifetime::MAX).is_ok_and(|end| end <= now) {
+        // Nothing that was written lives longer, whatever can be read of it: an access whose
+        // namespace lost Keyferry's rights goes as well.
+        if since
+            .saturating_add(lifetime::MAX)
+            .is_ok_and(|end| end <= now)
+        {
             self.set_finalizer(name, stored, Wanted::Absent).await?;
-            tracing::info!(access = %name, "a deleted access may go: no token that was written for it is valid");
+            tracing::info!(access = %name, "a deleted access may go: no token that was written for \
+                it is valid");
             return Ok(Next::OnChange);
         }
         let until = match self.drains_until(name, stored, since).await? {
-            until if until > now && (self.nothing_stays(stored).await? || self.nobody_uses_it(stored).await) => since,
+            until
+                if until > now
+                    && (self.nothing_stays(stored).await? || self.nobody_uses_it(stored).await) =>
+            {
+                since
+            }
             until => until,
         };
         if until <= now {
@@ -66,10 +89,12 @@ impl Deliveries {
             return Ok(Next::OnChange);
         }
         self.report_drain(name, stored, until).await?;
-        let [left, passed] =
-            [until.duration_since(now), now.duration_since(since)].map(|span| Duration::try_from(span).unwrap_or_default());
+        let [left, passed] = [until.duration_since(now), now.duration_since(since)]
+            .map(|span| Duration::try_from(span).unwrap_or_default());
         // Consumers mostly end soon, or not for long.
-        Ok(Next::After(left.min((passed / 4).clamp(FIRST_LOOK, super::LOOK_AGAIN))))
+        Ok(Next::After(
+            left.min((passed / 4).clamp(FIRST_LOOK, super::LOOK_AGAIN)),
+        ))
     }
 
     async fn nobody_uses_it(&self, stored: &StoredAccess) -> bool {
@@ -86,32 +111,57 @@ impl Deliveries {
         }
     }
 
-    /// Deletes what policy would not grant an access any more that has no part in it, because it goes or has got a mistake; whether nothing
-    /// is left that may stay.
+    /// Deletes what policy would not grant an access any more that has no part in it, because it
+    /// goes or has got a mistake; whether nothing is left that may stay.
     pub(super) async fn take_back(&self, access: &TargetAccess) -> Result<bool, HubError> {
-        let Some(owner) = &access.uid else { return Ok(false) };
+        let Some(owner) = &access.uid else {
+            return Ok(false);
+        };
         let policy = self.policy_for(access);
-        let writing = || access.deliveries.iter().filter(|delivery| delivery.object_name.is_some());
-        let refused = |delivery: &&Delivery| authorise::delivery_pair(&policy, &*self.parts.live, &access.name, &delivery.name).is_err();
+        let writing = || {
+            access
+                .deliveries
+                .iter()
+                .filter(|delivery| delivery.object_name.is_some())
+        };
+        let refused = |delivery: &&Delivery| {
+            authorise::delivery_pair(&policy, &*self.parts.live, &access.name, &delivery.name)
+                .is_err()
+        };
         let mut stays = false;
-        for place in writing().filter(refused).filter_map(|delivery| ObjectPlace::of(access, delivery)) {
-            // An object that is not ours any more is nothing that Keyferry waits for; one that it may not read may be.
+        for place in writing()
+            .filter(refused)
+            .filter_map(|delivery| ObjectPlace::of(access, delivery))
+        {
+            // An object that is not ours any more is nothing that Keyferry waits for; one that it
+            // may not read may be.
             stays |= self.remove(&place, owner).await? == Removal::unreadable();
         }
         Ok(!stays && writing().all(|delivery| refused(&delivery)))
     }
 
-    async fn drains_until(&self, name: &AccessName, stored: &StoredAccess, since: Timestamp) -> Result<Timestamp, HubError> {
+    async fn drains_until(
+        &self,
+        name: &AccessName,
+        stored: &StoredAccess,
+        since: Timestamp,
+    ) -> Result<Timestamp, HubError> {
         let access = stored.read.as_ref().ok();
-        let at_once = access.is_some_and(|access| access.deletion_policy == DeletionPolicy::Immediate);
+        let at_once =
+            access.is_some_and(|access| access.deletion_policy == DeletionPolicy::Immediate);
         if at_once || self.parts.live.namespace_labels(&name.namespace).is_none() {
             return Ok(since);
         }
         let mut until = report::exposure(&stored.record.status).unwrap_or(since);
         if let Some(access) = access {
-            // A process that ended between a write and its status has left the time at the object alone.
+            // A process that ended between a write and its status has left the time at the object
+            // alone.
             until = until.max(self.written_until(access).await?.unwrap_or(since));
-            if access.deliveries.iter().any(|delivery| delivery.delivery_type == DeliveryType::FluxConfigMap) {
+            if access
+                .deliveries
+                .iter()
+                .any(|delivery| delivery.delivery_type == DeliveryType::FluxConfigMap)
+            {
                 until = until.max(since.saturating_add(FLUX_TOKEN).unwrap_or(since));
             }
         }
@@ -121,8 +171,15 @@ impl Deliveries {
 
     async fn written_until(&self, access: &TargetAccess) -> Result<Option<Timestamp>, HubError> {
         let mut until = None;
-        for delivery in access.deliveries.iter().filter(|delivery| delivery.holds_token()) {
-            let (Some(place), Some(owner)) = (ObjectPlace::of(access, delivery), &access.uid) else { continue };
+        for delivery in access
+            .deliveries
+            .iter()
+            .filter(|delivery| delivery.holds_token())
+        {
+            let (Some(place), Some(owner)) = (ObjectPlace::of(access, delivery), &access.uid)
+            else {
+                continue;
+            };
             let read = match self.parts.objects.get(&place.path()).await {
                 Ok(Some(read)) => read,
                 // The status says what is known of it.
@@ -136,9 +193,21 @@ impl Deliveries {
         Ok(until)
     }
 
-    /// The access with or without Keyferry's finalizer; nothing if it is gone or another one by now.
-    async fn set_finalizer(&self, name: &AccessName, stored: &StoredAccess, wanted: Wanted) -> Result<Option<StoredAccess>, HubError> {
-        let written = finalizer::set(&*self.parts.objects, &report::path(name), &stored.record, wanted).await?;
+    /// The access with or without Keyferry's finalizer; nothing if it is gone or another one by
+    /// now.
+    async fn set_finalizer(
+        &self,
+        name: &AccessName,
+        stored: &StoredAccess,
+        wanted: Wanted,
+    ) -> Result<Option<StoredAccess>, HubError> {
+        let written = finalizer::set(
+            &*self.parts.objects,
+            &report::path(name),
+            &stored.record,
+            wanted,
+        )
+        .await?;
         Ok(written.and_then(|object| self.parts.store.written(&object)))
     }
 }

@@ -1,4 +1,5 @@
-//! Whether Flux still uses an object of a deleted access. Then the object stays: a Kustomization that is being deleted needs it to prune.
+//! Whether Flux still uses an object of a deleted access. Then the object stays: a Kustomization
+//! that is being deleted needs it to prune.
 
 use keyferry_core::config::{DeliveryType, TargetAccess};
 use keyferry_core::delivery::{ObjectPlace, ReadObject};
@@ -8,7 +9,10 @@ use super::Deliveries;
 use crate::ports::HubError;
 
 /// The kinds of Flux that take a kubeconfig of their own namespace, by API group and version.
-const KINDS: [&str; 2] = ["kustomize.toolkit.fluxcd.io/v1/%/kustomizations", "helm.toolkit.fluxcd.io/v2/%/helmreleases"];
+const KINDS: [&str; 2] = [
+    "kustomize.toolkit.fluxcd.io/v1/%/kustomizations",
+    "helm.toolkit.fluxcd.io/v2/%/helmreleases",
+];
 /// The most objects of a kind that are read. In a namespace with more, time alone ends a drain.
 const MOST: usize = 500;
 
@@ -26,15 +30,26 @@ enum Answer {
 impl Deliveries {
     /// Whether no consumer is left for whom the objects of a deleted access have to stay.
     ///
-    /// It can be known only of shapes that Flux alone reads: what uses a Secret of Argo CD or of Cluster API is not asked. A plain kubeconfig
-    /// may have other readers than Flux, so it counts as unused only where the hub serves Flux's kinds.
+    /// It can be known only of shapes that Flux alone reads: what uses a Secret of Argo CD or of
+    /// Cluster API is not asked. A plain kubeconfig may have other readers than Flux, so it counts
+    /// as unused only where the hub serves Flux's kinds.
     pub(super) async fn is_unused(&self, access: &TargetAccess) -> bool {
-        let lasting =
-            || access.deliveries.iter().filter(|delivery| delivery.holds_token() || delivery.delivery_type == DeliveryType::FluxConfigMap);
-        if lasting().any(|delivery| !matches!(delivery.delivery_type, DeliveryType::FluxConfigMap | DeliveryType::KubeConfigSecret)) {
+        let lasting = || {
+            access.deliveries.iter().filter(|delivery| {
+                delivery.holds_token() || delivery.delivery_type == DeliveryType::FluxConfigMap
+            })
+        };
+        if lasting().any(|delivery| {
+            !matches!(
+                delivery.delivery_type,
+                DeliveryType::FluxConfigMap | DeliveryType::KubeConfigSecret
+            )
+        }) {
             return false;
         }
-        let places: Vec<ObjectPlace> = lasting().filter_map(|delivery| ObjectPlace::of(access, delivery)).collect();
+        let places: Vec<ObjectPlace> = lasting()
+            .filter_map(|delivery| ObjectPlace::of(access, delivery))
+            .collect();
         let mut served = false;
         for kind in KINDS {
             match self.ask(kind, access, &places).await {
@@ -48,7 +63,12 @@ impl Deliveries {
 
     async fn ask(&self, kind: &str, access: &TargetAccess, places: &[ObjectPlace]) -> Answer {
         let path = kind.replace('%', &format!("namespaces/{}", access.name.namespace));
-        match self.parts.objects.get(&format!("/apis/{path}?limit={MOST}")).await {
+        match self
+            .parts
+            .objects
+            .get(&format!("/apis/{path}?limit={MOST}"))
+            .await
+        {
             Ok(None) | Err(HubError::NotFound(_)) => Answer::NotServed,
             Ok(Some(list)) if !may_use(&list, places) => Answer::Unused,
             // Without the right to list them, too, what was promised to stay stays.
@@ -60,8 +80,13 @@ impl Deliveries {
 /// Whether an object of a list names one of the places, or the list is not whole or none.
 fn may_use(list: &ReadObject, places: &[ObjectPlace]) -> bool {
     let list = list.value();
-    let more = list.pointer("/metadata/continue").and_then(Value::as_str).is_some_and(|token| !token.is_empty());
-    let Some(items) = list.get("items").and_then(Value::as_array) else { return true };
+    let more = list
+        .pointer("/metadata/continue")
+        .and_then(Value::as_str)
+        .is_some_and(|token| !token.is_empty());
+    let Some(items) = list.get("items").and_then(Value::as_array) else {
+        return true;
+    };
     let names = |item: &Value, place: &ObjectPlace| {
         let named = |field: &str| item["spec"]["kubeConfig"][field]["name"] == place.name.as_str();
         match place.kind.as_str() {
@@ -69,5 +94,7 @@ fn may_use(list: &ReadObject, places: &[ObjectPlace]) -> bool {
             _ => named("secretRef"),
         }
     };
-    more || items.iter().any(|item| places.iter().any(|place| names(item, place)))
+    more || items
+        .iter()
+        .any(|item| places.iter().any(|place| names(item, place)))
 }

@@ -1,4 +1,5 @@
-//! Objects of other makers that a consumer would mistake for one of ours: where one stands, ours is not written.
+//! Objects of other makers that a consumer would mistake for one of ours: where one stands, ours is
+//! not written.
 
 use keyferry_core::authorise;
 use keyferry_core::config::{Delivery, DeliveryType, TargetAccess, TargetCluster};
@@ -28,10 +29,16 @@ impl Deliveries {
             }
             DeliveryType::ArgoCDSecret => {
                 if let Some(other) = self.older_for_same_server(round, delivery, target) {
-                    let message = format!("TargetAccess {other} writes a Secret for {} already; Argo CD would take either", target.address);
+                    let message = format!(
+                        "TargetAccess {other} writes a Secret for {} already; Argo CD would take \
+                         either",
+                        target.address
+                    );
                     return Err(Hindrance::new(Reason::ObjectNotOurs, message));
                 }
-                match delivery::argo_cd_own_name(&target.address).filter(|name| *name != place.name.as_str()) {
+                match delivery::argo_cd_own_name(&target.address)
+                    .filter(|name| *name != place.name.as_str())
+                {
                     Some(name) => vec![format!("/api/v1/namespaces/{namespace}/secrets/{name}")],
                     None => return Ok(()),
                 }
@@ -39,35 +46,65 @@ impl Deliveries {
             _ => return Ok(()),
         };
         for path in paths {
-            if self.parts.objects.get(&path).await.map_err(|error| refusal(&error))?.is_some() {
-                let message = format!("{path} has the same cluster for its consumers; delete one of them");
+            if self
+                .parts
+                .objects
+                .get(&path)
+                .await
+                .map_err(|error| refusal(&error))?
+                .is_some()
+            {
+                let message =
+                    format!("{path} has the same cluster for its consumers; delete one of them");
                 return Err(Hindrance::new(Reason::ObjectNotOurs, message));
             }
         }
         Ok(())
     }
 
-    /// Another access of the namespace that was there before and writes an Argo CD Secret for the same server.
+    /// Another access of the namespace that was there before and writes an Argo CD Secret for the
+    /// same server.
     fn older_for_same_server(
         &self,
         round: &Round<'_>,
         delivery: &Delivery,
         target: &TargetCluster,
     ) -> Option<keyferry_core::name::AccessName> {
-        let seniority = |name| self.parts.store.access(name).map(|stored| (stored.record.created, stored.record.uid.as_str().to_owned()));
-        let own = seniority(round.name)?;
-        let same_server =
-            |name: &keyferry_core::name::ObjectName| round.policy.targets.get(name).is_some_and(|other| other.address == target.address);
-        // Only of accesses that are granted themselves: else a tenant could ask by one which targets have the same address.
-        let granted = |other: &TargetAccess, one: &Delivery| {
-            authorise::delivery_pair(&round.policy, &*self.parts.live, &other.name, &one.name).is_ok()
+        let seniority = |name| {
+            self.parts
+                .store
+                .access(name)
+                .map(|stored| (stored.record.created, stored.record.uid.as_str().to_owned()))
         };
-        let others =
-            round.policy.accesses.values().filter(|other| other.name.namespace == round.name.namespace && same_server(&other.target));
+        let own = seniority(round.name)?;
+        let same_server = |name: &keyferry_core::name::ObjectName| {
+            round
+                .policy
+                .targets
+                .get(name)
+                .is_some_and(|other| other.address == target.address)
+        };
+        // Only of accesses that are granted themselves: else a tenant could ask by one which
+        // targets have the same address.
+        let granted = |other: &TargetAccess, one: &Delivery| {
+            authorise::delivery_pair(&round.policy, &*self.parts.live, &other.name, &one.name)
+                .is_ok()
+        };
+        let others = round.policy.accesses.values().filter(|other| {
+            other.name.namespace == round.name.namespace && same_server(&other.target)
+        });
         for other in others {
-            let argo = other.deliveries.iter().filter(|one| one.delivery_type == DeliveryType::ArgoCDSecret && granted(other, one));
-            let before = argo.take_while(|one| other.name != *round.name || one.name != delivery.name).count() > 0;
-            if before && (other.name == *round.name || seniority(&other.name).is_some_and(|theirs| theirs < own)) {
+            let argo = other.deliveries.iter().filter(|one| {
+                one.delivery_type == DeliveryType::ArgoCDSecret && granted(other, one)
+            });
+            let before = argo
+                .take_while(|one| other.name != *round.name || one.name != delivery.name)
+                .count()
+                > 0;
+            if before
+                && (other.name == *round.name
+                    || seniority(&other.name).is_some_and(|theirs| theirs < own))
+            {
                 return Some(other.name.clone());
             }
         }

@@ -40,7 +40,8 @@ struct Tried {
     target: Generation,
     at: Duration,
     answer: ProbeAnswer,
-    /// How many keys had been revoked by then: a later revocation may concern the key of the token that was tried.
+    /// How many keys had been revoked by then: a later revocation may concern the key of the token
+    /// that was tried.
     revoked: usize,
 }
 
@@ -64,11 +65,15 @@ impl Probes {
         self.known().accesses.get(name).cloned()
     }
 
-    /// Why a target did not answer a while ago, and how long that stands. Once it stands no more, one access asks anew and the others go
-    /// on by it meanwhile: each of them would wait for the target's silence.
+    /// Why a target did not answer a while ago, and how long that stands. Once it stands no more,
+    /// one access asks anew and the others go on by it meanwhile: each of them would wait for the
+    /// target's silence.
     fn silence(&self, target: &TargetCluster, now: Duration) -> Option<(&'static str, Duration)> {
         let mut known = self.known();
-        let (_, at, why) = known.silent.get_mut(&target.name).filter(|(generation, ..)| *generation == target.generation)?;
+        let (_, at, why) = known
+            .silent
+            .get_mut(&target.name)
+            .filter(|(generation, ..)| *generation == target.generation)?;
         let left = (*at + UNWELL).saturating_sub(now);
         if left.is_zero() {
             *at = now;
@@ -80,8 +85,13 @@ impl Probes {
     fn note(&self, name: &AccessName, target: &TargetCluster, tried: Tried) {
         let mut known = self.known();
         match tried.answer {
-            ProbeAnswer::Unanswered(why) => drop(known.silent.insert(target.name.clone(), (target.generation, tried.at, why))),
-            ProbeAnswer::Accepted(_) | ProbeAnswer::Refused => drop(known.silent.remove(&target.name)),
+            ProbeAnswer::Unanswered(why) => {
+                let silent = (target.generation, tried.at, why);
+                known.silent.insert(target.name.clone(), silent);
+            }
+            ProbeAnswer::Accepted(_) | ProbeAnswer::Refused => {
+                known.silent.remove(&target.name);
+            }
         }
         known.accesses.insert(name.clone(), tried);
     }
@@ -105,14 +115,19 @@ impl Seen {
                 Some(what) => Finding::not(Reason::IdentityUnexpected, what.clone()),
                 None => Finding::well("the target took a token of this access"),
             },
-            ProbeAnswer::Refused => Finding::not(Reason::ProbeRefused, "the target answered 401 to a token of this access"),
+            ProbeAnswer::Refused => Finding::not(
+                Reason::ProbeRefused,
+                "the target answered 401 to a token of this access",
+            ),
             ProbeAnswer::Unanswered(why) => Finding::unknown(Reason::ProbeUnanswered, *why),
         })
     }
 
     pub(super) fn identity(&self) -> Option<TargetIdentity> {
         match self.answer.as_ref()? {
-            ProbeAnswer::Accepted(identity) if !identity.username.is_empty() => Some(identity.clone()),
+            ProbeAnswer::Accepted(identity) if !identity.username.is_empty() => {
+                Some(identity.clone())
+            }
             _ => None,
         }
     }
@@ -124,92 +139,195 @@ impl Seen {
     /// What keeps an access with `probe: Require` from being delivered.
     pub(super) fn hindrance(&self) -> Option<(Reason, String)> {
         match &self.answer {
-            Some(ProbeAnswer::Accepted(_)) => self.unexpected.clone().map(|what| (Reason::IdentityUnexpected, what)),
-            Some(ProbeAnswer::Refused) => Some((Reason::ProbeRefused, "the target answered 401 to a token of this access".to_owned())),
-            Some(ProbeAnswer::Unanswered(why)) => Some((Reason::ProbeUnanswered, format!("the target was not asked with success: {why}"))),
-            None => Some(self.hindered.clone().unwrap_or((Reason::ProbeUnanswered, "the target has not been asked yet".to_owned()))),
+            Some(ProbeAnswer::Accepted(_)) => self
+                .unexpected
+                .clone()
+                .map(|what| (Reason::IdentityUnexpected, what)),
+            Some(ProbeAnswer::Refused) => Some((
+                Reason::ProbeRefused,
+                "the target answered 401 to a token of this access".to_owned(),
+            )),
+            Some(ProbeAnswer::Unanswered(why)) => Some((
+                Reason::ProbeUnanswered,
+                format!("the target was not asked with success: {why}"),
+            )),
+            None => Some(self.hindered.clone().unwrap_or((
+                Reason::ProbeUnanswered,
+                "the target has not been asked yet".to_owned(),
+            ))),
         }
     }
 }
 
 impl Deliveries {
-    /// What is known of the target, asked anew where that is due. Only for accesses with objects: the others' callers see for themselves.
-    pub(super) async fn probe(&self, round: &Round<'_>, pairs: &[(Delivery, Result<Pair, Reason>)]) -> Seen {
+    /// What is known of the target, asked anew where that is due. Only for accesses with objects:
+    /// the others' callers see for themselves.
+    pub(super) async fn probe(
+        &self,
+        round: &Round<'_>,
+        pairs: &[(Delivery, Result<Pair, Reason>)],
+    ) -> Seen {
         let seen = self.asked(round, pairs).await;
         let unexpected = match &seen.answer {
-            Some(ProbeAnswer::Accepted(identity)) => unexpected(&identity.username, self.parts.store.hub_name()),
+            Some(ProbeAnswer::Accepted(identity)) => {
+                unexpected(&identity.username, self.parts.store.hub_name())
+            }
             _ => None,
         };
         Seen { unexpected, ..seen }
     }
 
     async fn asked(&self, round: &Round<'_>, pairs: &[(Delivery, Result<Pair, Reason>)]) -> Seen {
-        let granted = pairs.iter().filter(|(delivery, _)| delivery.object_name.is_some());
-        let Some((delivery, pair)) = granted.into_iter().find_map(|(delivery, pair)| Some((delivery, pair.as_ref().ok()?))) else {
+        let granted = pairs
+            .iter()
+            .filter(|(delivery, _)| delivery.object_name.is_some());
+        let Some((delivery, pair)) = granted
+            .into_iter()
+            .find_map(|(delivery, pair)| Some((delivery, pair.as_ref().ok()?)))
+        else {
             return Seen::default();
         };
-        let Some(target) = round.policy.targets.get(pair.target()) else { return Seen::default() };
+        let Some(target) = round.policy.targets.get(pair.target()) else {
+            return Seen::default();
+        };
         if round.access.probe == Probe::Off || target.suspend || round.access.suspend {
             return Seen::default();
         }
         let now = self.parts.clock.now().mono;
         let last = self.probes.last(round.name);
         let revoked = self.parts.published.revoked().len();
-        let same = |tried: &Tried| tried.access == round.access.generation && tried.target == target.generation && tried.revoked == revoked;
+        let same = |tried: &Tried| {
+            tried.access == round.access.generation
+                && tried.target == target.generation
+                && tried.revoked == revoked
+        };
         let last = last.filter(same);
         if let Some(tried) = last {
-            let stands = if matches!(tried.answer, ProbeAnswer::Accepted(_)) { WELL } else { UNWELL };
+            let stands = if matches!(tried.answer, ProbeAnswer::Accepted(_)) {
+                WELL
+            } else {
+                UNWELL
+            };
             let left = (tried.at + stands).saturating_sub(now);
             if !left.is_zero() {
-                return Seen { answer: Some(tried.answer), next: Some(left), hindered: None, unexpected: None };
+                return Seen {
+                    answer: Some(tried.answer),
+                    next: Some(left),
+                    hindered: None,
+                    unexpected: None,
+                };
             }
         }
         if let Some((why, left)) = self.probes.silence(target, now) {
-            return Seen { answer: Some(ProbeAnswer::Unanswered(why)), next: Some(left), hindered: None, unexpected: None };
+            return Seen {
+                answer: Some(ProbeAnswer::Unanswered(why)),
+                next: Some(left),
+                hindered: None,
+                unexpected: None,
+            };
         }
         match self.try_token(round, delivery, pair).await {
             Ok(answer) => {
-                let next = Some(if matches!(answer, ProbeAnswer::Accepted(_)) { WELL } else { UNWELL });
-                let tried = Tried { access: round.access.generation, target: target.generation, at: now, answer: answer.clone(), revoked };
+                let next = Some(if matches!(answer, ProbeAnswer::Accepted(_)) {
+                    WELL
+                } else {
+                    UNWELL
+                });
+                let tried = Tried {
+                    access: round.access.generation,
+                    target: target.generation,
+                    at: now,
+                    answer: answer.clone(),
+                    revoked,
+                };
                 self.probes.note(round.name, target, tried);
-                Seen { answer: Some(answer), next, hindered: None, unexpected: None }
+                Seen {
+                    answer: Some(answer),
+                    next,
+                    hindered: None,
+                    unexpected: None,
+                }
             }
-            Err((reason, message)) => Seen { answer: None, next: Some(UNWELL), hindered: Some((reason, message)), unexpected: None },
+            Err((reason, message)) => Seen {
+                answer: None,
+                next: Some(UNWELL),
+                hindered: Some((reason, message)),
+                unexpected: None,
+            },
         }
     }
 
     /// The token goes to the target alone, whose address and CA policy names.
-    async fn try_token(&self, round: &Round<'_>, delivery: &Delivery, pair: &Pair) -> Result<ProbeAnswer, (Reason, String)> {
-        let plain = |reason: Reason| (reason, "no token could be minted to try the target with".to_owned());
-        self.parts.fence.checked().map_err(|gap| (Reason::AuthorUnchecked, gap))?;
-        let target = round.policy.targets.get(pair.target()).ok_or(plain(Reason::TargetNotGranted))?;
+    async fn try_token(
+        &self,
+        round: &Round<'_>,
+        delivery: &Delivery,
+        pair: &Pair,
+    ) -> Result<ProbeAnswer, (Reason, String)> {
+        let plain = |reason: Reason| {
+            (
+                reason,
+                "no token could be minted to try the target with".to_owned(),
+            )
+        };
+        self.parts
+            .fence
+            .checked()
+            .map_err(|gap| (Reason::AuthorUnchecked, gap))?;
+        let target = round
+            .policy
+            .targets
+            .get(pair.target())
+            .ok_or(plain(Reason::TargetNotGranted))?;
         let ca_pem = match self.parts.targets.readiness(target) {
             Readiness::Ready(ca_pem) => ca_pem,
             Readiness::NotReady { reason, message } => return Err((reason, message)),
         };
         let requester = Requester::Delivery(delivery.name.clone());
-        let grant = authorise::grant(&round.policy, requester, pair.clone(), Review::AuthorFenced).map_err(plain)?;
-        let minted = self.parts.mint.token(&grant, Duration::ZERO).await.map_err(plain)?;
-        let recorded = self.record(ROUTE, round, delivery, pair, Some((&grant, &minted.token))).await;
+        let grant = authorise::grant(&round.policy, requester, pair.clone(), Review::AuthorFenced)
+            .map_err(plain)?;
+        let minted = self
+            .parts
+            .mint
+            .token(&grant, Duration::ZERO)
+            .await
+            .map_err(plain)?;
+        let recorded = self
+            .record(ROUTE, round, delivery, pair, Some((&grant, &minted.token)))
+            .await;
         recorded.map_err(|hindrance| plain(hindrance.reason))?;
-        authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, &grant).map_err(plain)?;
+        authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, &grant)
+            .map_err(plain)?;
         let probed = ProbedTarget {
             address: target.address.clone(),
             tls_server_name: target.tls_server_name.clone(),
             proxy_url: target.proxy_url.clone(),
             ca_pem,
         };
-        Ok(self.parts.probe.try_token(&probed, minted.token.secret()).await)
+        Ok(self
+            .parts
+            .probe
+            .try_token(&probed, minted.token.secret())
+            .await)
     }
 }
 
-/// What is wrong with a user name at a target: without the hub's prefix the hub's users are the target's own, with their rights. The target
-/// does not always tell the name.
+/// What is wrong with a user name at a target: without the hub's prefix the hub's users are the
+/// target's own, with their rights. The target does not always tell the name.
 fn unexpected(username: &str, hub_name: &str) -> Option<String> {
-    let begins = username.strip_prefix(hub_name).is_some_and(|rest| rest.starts_with(':'));
+    let begins = username
+        .strip_prefix(hub_name)
+        .is_some_and(|rest| rest.starts_with(':'));
     (!username.is_empty() && !begins).then(|| {
-        let shown: String = username.chars().filter(|character| !character.is_control()).take(120).collect();
-        format!("the target knows the token as {shown:?}; the user name must begin with \"{hub_name}:\": set claimMappings.username.prefix there")
+        let shown: String = username
+            .chars()
+            .filter(|character| !character.is_control())
+            .take(120)
+            .collect();
+        format!(
+            "the target knows the token as {shown:?}; the user name must begin \
+            with \"{hub_name}:\": set claimMappings.username.prefix there"
+        )
     })
 }
 
@@ -221,8 +339,17 @@ mod tests {
     fn a_user_name_begins_with_the_hubs_name_and_a_colon() {
         assert_eq!(unexpected("hub:system:serviceaccount:a:b", "hub"), None);
         assert_eq!(unexpected("", "hub"), None, "the target did not tell it");
-        for name in ["system:serviceaccount:a:b", "other:system:serviceaccount:a:b", "hubs:x", "hub"] {
-            assert!(unexpected(name, "hub").is_some_and(|what| what.contains(name) && what.contains("\"hub:\"")), "{name}");
+        for name in [
+            "system:serviceaccount:a:b",
+            "other:system:serviceaccount:a:b",
+            "hubs:x",
+            "hub",
+        ] {
+            assert!(
+                unexpected(name, "hub")
+                    .is_some_and(|what| what.contains(name) && what.contains("\"hub:\"")),
+                "{name}"
+            );
         }
     }
 }

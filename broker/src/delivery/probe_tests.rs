@@ -1,4 +1,5 @@
-//! Deliveries against a small hub that mints, with objects, targets and an audit log of the test's own.
+//! Deliveries against a small hub that mints, with objects, targets and an audit log of the test's
+//! own.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,7 +22,9 @@ use crate::fence::{FenceWriter, Standing};
 use crate::leadership::LeadershipWriter;
 use crate::object_store::{Collection, Faults, ObjectStore};
 use crate::policy_store::PolicyWriter;
-use crate::ports::{AuditSink, HubError, HubObjects, ProbeAnswer, ProbedTarget, Recording, TargetProbe};
+use crate::ports::{
+    AuditSink, HubError, HubObjects, ProbeAnswer, ProbedTarget, Recording, TargetProbe,
+};
 use crate::random::SystemRandomness;
 use crate::targets::{Readiness, TargetState, TargetWriter};
 use crate::testing::{FakeClock, SmallWorld};
@@ -47,17 +50,32 @@ impl Seen {
 impl AuditSink for Seen {
     fn record(&self, record: &AuditRecord) -> Recording {
         self.recorded.lock().unwrap().push(record.route);
-        if self.audit_fails.load(Ordering::SeqCst) { Recording::failed() } else { Recording::written() }
+        if self.audit_fails.load(Ordering::SeqCst) {
+            Recording::failed()
+        } else {
+            Recording::written()
+        }
     }
 }
 
 impl TargetProbe for Seen {
-    fn try_token<'a>(&'a self, _: &'a ProbedTarget, _: &'a SecretString) -> BoxFuture<'a, ProbeAnswer> {
-        assert!(self.recorded.lock().unwrap().contains(&"probe"), "a token leaves that nobody has recorded");
+    fn try_token<'a>(
+        &'a self,
+        _: &'a ProbedTarget,
+        _: &'a SecretString,
+    ) -> BoxFuture<'a, ProbeAnswer> {
+        assert!(
+            self.recorded.lock().unwrap().contains(&"probe"),
+            "a token leaves that nobody has recorded"
+        );
         self.asked.fetch_add(1, Ordering::SeqCst);
         let answer = match *self.known_as.lock().unwrap() {
             None => ProbeAnswer::Unanswered("it did not answer in time"),
-            Some(name) => ProbeAnswer::Accepted(TargetIdentity { username: name.to_owned(), uid: String::new(), groups: Vec::new() }),
+            Some(name) => ProbeAnswer::Accepted(TargetIdentity {
+                username: name.to_owned(),
+                uid: String::new(),
+                groups: Vec::new(),
+            }),
         };
         Box::pin(async { answer })
     }
@@ -68,16 +86,29 @@ impl HubObjects for Seen {
         Box::pin(async { Ok(None) })
     }
 
-    fn create<'a>(&'a self, _: &'a str, _: &'a ObjectBody) -> BoxFuture<'a, Result<String, HubError>> {
+    fn create<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a ObjectBody,
+    ) -> BoxFuture<'a, Result<String, HubError>> {
         self.created.fetch_add(1, Ordering::SeqCst);
         Box::pin(async { Ok("1".to_owned()) })
     }
 
-    fn replace<'a>(&'a self, _: &'a str, _: &'a ObjectBody) -> BoxFuture<'a, Result<String, HubError>> {
+    fn replace<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a ObjectBody,
+    ) -> BoxFuture<'a, Result<String, HubError>> {
         Box::pin(async { Ok("2".to_owned()) })
     }
 
-    fn delete<'a>(&'a self, _: &'a str, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<(), HubError>> {
+    fn delete<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        _: &'a str,
+    ) -> BoxFuture<'a, Result<(), HubError>> {
         Box::pin(async { Ok(()) })
     }
 
@@ -89,8 +120,18 @@ impl HubObjects for Seen {
         Box::pin(async { Ok(()) })
     }
 
-    fn patch<'a>(&'a self, _: &'a str, change: &'a Value) -> BoxFuture<'a, Result<Value, HubError>> {
-        self.conditions.lock().unwrap().extend(change.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default());
+    fn patch<'a>(
+        &'a self,
+        _: &'a str,
+        change: &'a Value,
+    ) -> BoxFuture<'a, Result<Value, HubError>> {
+        self.conditions.lock().unwrap().extend(
+            change
+                .pointer("/status/conditions")
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default(),
+        );
         Box::pin(async { Ok(Value::Null) })
     }
 
@@ -122,15 +163,29 @@ async fn world() -> (SmallWorld, Arc<Seen>, Deliveries) {
         "targetClusterRef": { "name": "prod" }, "serviceAccountName": "reconciler", "deletionPolicy": "Immediate",
         "deliveries": [{ "name": "secret", "type": "KubeConfigSecret" }],
     });
-    store.list(Collection::TargetClusters, &[object("TargetCluster", "prod", &target)]);
-    store.list(Collection::TargetAccesses, &["one", "two"].map(|name| object("TargetAccess", name, &access)));
+    store.list(
+        Collection::TargetClusters,
+        &[object("TargetCluster", "prod", &target)],
+    );
+    store.list(
+        Collection::TargetAccesses,
+        &["one", "two"].map(|name| object("TargetAccess", name, &access)),
+    );
     let policy = store.assemble().policy;
     assert_eq!((policy.targets.len(), policy.accesses.len()), (1, 2));
-    let (fence, leadership, targets) = (FenceWriter::author(), LeadershipWriter::default(), TargetWriter::default());
+    let (fence, leadership, targets) = (
+        FenceWriter::author(),
+        LeadershipWriter::default(),
+        TargetWriter::default(),
+    );
     fence.set(Standing::InForce);
     leadership.set(Some(Duration::from_secs(1_000_000)));
     let states = policy.targets.iter().map(|(name, target)| {
-        let state = TargetState { generation: target.generation, readiness: Readiness::Ready(None), client_certificate: false };
+        let state = TargetState {
+            generation: target.generation,
+            readiness: Readiness::Ready(None),
+            client_certificate: false,
+        };
         (name.clone(), state)
     });
     targets.replace(states.collect::<HashMap<_, _>>());
@@ -165,11 +220,20 @@ async fn a_token_is_recorded_before_it_goes_to_a_target() {
     let (_world, seen, deliveries) = world().await;
     seen.audit_fails.store(true, Ordering::SeqCst);
     deliveries.reconcile(&named("tenant-a/one")).await;
-    assert_eq!((seen.asked(), seen.created.load(Ordering::SeqCst)), (0, 0), "what cannot be recorded stays here");
+    assert_eq!(
+        (seen.asked(), seen.created.load(Ordering::SeqCst)),
+        (0, 0),
+        "what cannot be recorded stays here"
+    );
     seen.audit_fails.store(false, Ordering::SeqCst);
     deliveries.reconcile(&named("tenant-a/one")).await;
     assert_eq!((seen.asked(), seen.created.load(Ordering::SeqCst)), (1, 1));
-    assert!(seen.recorded.lock().unwrap().ends_with(&["probe", "delivery"]));
+    assert!(
+        seen.recorded
+            .lock()
+            .unwrap()
+            .ends_with(&["probe", "delivery"])
+    );
 }
 
 #[tokio::test]
@@ -178,7 +242,11 @@ async fn the_silence_of_a_target_is_waited_for_once() {
     let (one, two) = (named("tenant-a/one"), named("tenant-a/two"));
     deliveries.reconcile(&one).await;
     deliveries.reconcile(&two).await;
-    assert_eq!((seen.asked(), seen.created.load(Ordering::SeqCst)), (1, 2), "the second goes by what the first has found");
+    assert_eq!(
+        (seen.asked(), seen.created.load(Ordering::SeqCst)),
+        (1, 2),
+        "the second goes by what the first has found"
+    );
     world.clock.advance(Duration::from_secs(61));
     deliveries.reconcile(&two).await;
     deliveries.reconcile(&one).await;
@@ -188,15 +256,36 @@ async fn the_silence_of_a_target_is_waited_for_once() {
 #[tokio::test]
 async fn a_target_that_knows_the_token_by_a_name_of_its_own_is_told_of() {
     for (name, status, reason) in [
-        ("hub:system:serviceaccount:tenant-a:reconciler", "True", "Ready"),
-        ("system:serviceaccount:tenant-a:reconciler", "False", "IdentityUnexpected"),
-        ("other:system:serviceaccount:tenant-a:reconciler", "False", "IdentityUnexpected"),
+        (
+            "hub:system:serviceaccount:tenant-a:reconciler",
+            "True",
+            "Ready",
+        ),
+        (
+            "system:serviceaccount:tenant-a:reconciler",
+            "False",
+            "IdentityUnexpected",
+        ),
+        (
+            "other:system:serviceaccount:tenant-a:reconciler",
+            "False",
+            "IdentityUnexpected",
+        ),
     ] {
         let (_world, seen, deliveries) = world().await;
         *seen.known_as.lock().unwrap() = Some(name);
         deliveries.reconcile(&named("tenant-a/one")).await;
         let conditions = seen.conditions.lock().unwrap();
-        let found = conditions.iter().rev().find(|condition| condition["type"] == "TargetAuthenticates").cloned().unwrap();
-        assert_eq!((&found["status"], &found["reason"]), (&json!(status), &json!(reason)), "{name}: {found}");
+        let found = conditions
+            .iter()
+            .rev()
+            .find(|condition| condition["type"] == "TargetAuthenticates")
+            .cloned()
+            .unwrap();
+        assert_eq!(
+            (&found["status"], &found["reason"]),
+            (&json!(status), &json!(reason)),
+            "{name}: {found}"
+        );
     }
 }

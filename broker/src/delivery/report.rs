@@ -18,7 +18,10 @@ use crate::targets::Readiness;
 
 /// The access in the hub's API.
 pub(super) fn path(name: &AccessName) -> String {
-    format!("/apis/keyferry.dev/v1alpha1/namespaces/{}/targetaccesses/{}", name.namespace, name.name)
+    format!(
+        "/apis/keyferry.dev/v1alpha1/namespaces/{}/targetaccesses/{}",
+        name.namespace, name.name
+    )
 }
 
 /// `exposureUntil` of a status.
@@ -45,28 +48,61 @@ impl Deliveries {
         cluster: Option<Value>,
     ) -> Result<(), HubError> {
         let ready = report.ready();
-        let expires = report.deliveries.iter().filter_map(|one| one.token.as_ref()).map(|token| token.expires_at.as_second()).min();
+        let expires = report
+            .deliveries
+            .iter()
+            .filter_map(|one| one.token.as_ref())
+            .map(|token| token.expires_at.as_second())
+            .min();
         self.parts.metrics.access(name, ready.holds(), expires);
-        self.parts.metrics.probe(name, report.authenticates.as_ref().map(Finding::holds));
-        let status = report.status(&stored.record.status, stored.record.generation, self.parts.clock.now().wall, cluster);
+        self.parts
+            .metrics
+            .probe(name, report.authenticates.as_ref().map(Finding::holds));
+        let status = report.status(
+            &stored.record.status,
+            stored.record.generation,
+            self.parts.clock.now().wall,
+            cluster,
+        );
         self.put(name, stored, &status, &ready).await
     }
 
-    /// An access with a mistake has no part in the policy. What it delivered before stays until it ends, since a slip of the pen is to cut
-    /// off nobody, but only as long as policy would grant it to what the access was before.
-    pub(super) async fn report_fault(&self, name: &AccessName, stored: &StoredAccess) -> Result<Next, HubError> {
+    /// An access with a mistake has no part in the policy. What it delivered before stays until it
+    /// ends, since a slip of the pen is to cut off nobody, but only as long as policy would grant
+    /// it to what the access was before.
+    pub(super) async fn report_fault(
+        &self,
+        name: &AccessName,
+        stored: &StoredAccess,
+    ) -> Result<Next, HubError> {
         let faults = self.parts.faults.current();
-        let fault = faults.accesses.get(name).filter(|fault| fault.generation == stored.record.spec());
-        let Some(fault) = fault else { return Ok(Next::Retry) };
-        let (ready, stalled) = (Finding::not(fault.reason, fault.message.clone()), Finding::so(fault.reason, fault.message.clone()));
+        let fault = faults
+            .accesses
+            .get(name)
+            .filter(|fault| fault.generation == stored.record.spec());
+        let Some(fault) = fault else {
+            return Ok(Next::Retry);
+        };
+        let (ready, stalled) = (
+            Finding::not(fault.reason, fault.message.clone()),
+            Finding::so(fault.reason, fault.message.clone()),
+        );
         let withdrawn = self.withdraw_revoked(name, stored).await?;
-        let mut status = self.with_conditions(stored, &[("Ready", &ready), ("Stalled", &stalled)], summary::of_access(&ready, None));
+        let mut status = self.with_conditions(
+            stored,
+            &[("Ready", &ready), ("Stalled", &stalled)],
+            summary::of_access(&ready, None),
+        );
         leave_out(&mut status, name, &withdrawn);
         self.parts.metrics.access(name, false, None);
         self.put(name, stored, &status, &ready).await?;
         if let Some(before) = &stored.before {
             // A target that policy has not taken in yet takes nothing back.
-            if !self.parts.store.is_taken_in(&before.target, &self.parts.policy.current(), &faults) {
+            if !self
+                .parts
+                .store
+                .is_taken_in(&before.target, &self.parts.policy.current(), &faults)
+            {
                 return Ok(Next::Retry);
             }
             self.take_back(before).await?;
@@ -75,7 +111,12 @@ impl Deliveries {
     }
 
     /// A deleted access says how long it stays.
-    pub(super) async fn report_drain(&self, name: &AccessName, stored: &StoredAccess, until: Timestamp) -> Result<(), HubError> {
+    pub(super) async fn report_drain(
+        &self,
+        name: &AccessName,
+        stored: &StoredAccess,
+        until: Timestamp,
+    ) -> Result<(), HubError> {
         let until_seconds = seconds(until);
         // Names of objects of the API hold nothing that a shell would read otherwise.
         let message = format!(
@@ -87,29 +128,58 @@ impl Deliveries {
         let reconciling = Finding::so(Reason::DeliveryDraining, message);
         let findings = [("Ready", &ready), ("Reconciling", &reconciling)];
         let withdrawn = self.withdraw_revoked(name, stored).await?;
-        let mut status = self.with_conditions(stored, &findings, summary::of_draining_access(until));
+        let mut status =
+            self.with_conditions(stored, &findings, summary::of_draining_access(until));
         leave_out(&mut status, name, &withdrawn);
         self.put(name, stored, &status, &ready).await
     }
 
     /// The status as it stands, with other conditions.
-    fn with_conditions(&self, stored: &StoredAccess, findings: &[(&str, &Finding)], summary: String) -> Value {
+    fn with_conditions(
+        &self,
+        stored: &StoredAccess,
+        findings: &[(&str, &Finding)],
+        summary: String,
+    ) -> Value {
         let record = &stored.record;
-        let mut status = if record.status.is_object() { record.status.clone() } else { json!({}) };
+        let mut status = if record.status.is_object() {
+            record.status.clone()
+        } else {
+            json!({})
+        };
         status["observedGeneration"] = json!(record.generation);
-        status["conditions"] = conditions(&record.status, record.generation, self.parts.clock.now().wall, findings);
+        status["conditions"] = conditions(
+            &record.status,
+            record.generation,
+            self.parts.clock.now().wall,
+            findings,
+        );
         status["summary"] = Value::String(summary);
         status
     }
 
-    async fn put(&self, name: &AccessName, stored: &StoredAccess, status: &Value, ready: &Finding) -> Result<(), HubError> {
+    async fn put(
+        &self,
+        name: &AccessName,
+        stored: &StoredAccess,
+        status: &Value,
+        ready: &Finding,
+    ) -> Result<(), HubError> {
         let record = &stored.record;
-        let Some(mut change) = access_status::patch(&record.status, status) else { return Ok(()) };
+        let Some(mut change) = access_status::patch(&record.status, status) else {
+            return Ok(());
+        };
         if !self.leads() {
             return Ok(());
         }
-        change["metadata"] = json!({ "uid": record.uid.as_str(), "resourceVersion": record.version });
-        match self.parts.objects.patch(&format!("{}/status", path(name)), &change).await {
+        change["metadata"] =
+            json!({ "uid": record.uid.as_str(), "resourceVersion": record.version });
+        match self
+            .parts
+            .objects
+            .patch(&format!("{}/status", path(name)), &change)
+            .await
+        {
             // It is gone, or another status has been written: the watch brings it.
             Err(HubError::NotFound(_)) => return Ok(()),
             outcome => drop(self.parts.store.written(&outcome?)),
@@ -119,7 +189,14 @@ impl Deliveries {
         let news = standing(&record.status, "Ready") != Some((truth, ready.reason.as_str()));
         if news && self.events.take(&name.namespace, now.mono) {
             let subject = Subject::access(name, record.uid.as_str());
-            event::tell(&self.parts.objects, &*self.parts.random, &subject, ready, now.wall).await;
+            event::tell(
+                &self.parts.objects,
+                &*self.parts.random,
+                &subject,
+                ready,
+                now.wall,
+            )
+            .await;
         }
         Ok(())
     }
@@ -131,6 +208,10 @@ fn leave_out(status: &mut Value, access: &AccessName, withdrawn: &[ObjectPlace])
         return;
     }
     let places = access_status::places(status, access);
-    let kept: Vec<Value> = places.into_iter().filter(|(place, _)| !withdrawn.contains(place)).map(|(_, report)| report.clone()).collect();
+    let kept: Vec<Value> = places
+        .into_iter()
+        .filter(|(place, _)| !withdrawn.contains(place))
+        .map(|(_, report)| report.clone())
+        .collect();
     status["deliveries"] = Value::Array(kept);
 }

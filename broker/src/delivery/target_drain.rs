@@ -1,5 +1,6 @@
-//! An access whose TargetCluster is being deleted. Policy grants it nothing any more, so nothing is minted, written or renewed. What was
-//! delivered stays as it is until its token has expired: a Kustomization that still has to prune needs it.
+//! An access whose TargetCluster is being deleted. Policy grants it nothing any more, so nothing is
+//! minted, written or renewed. What was delivered stays as it is until its token has expired: a
+//! Kustomization that still has to prune needs it.
 
 use std::time::Duration;
 
@@ -23,25 +24,51 @@ struct Standing<'a> {
 }
 
 impl Deliveries {
-    /// Keeps what may stay of an access whose target is being deleted, and takes back the rest. Nothing, if no object of it may stay: then it
-    /// is an access that no target grants, as any other.
-    pub(super) async fn outlast(&self, round: &Round<'_>, draining: &DrainingTarget) -> Result<Option<Next>, HubError> {
+    /// Keeps what may stay of an access whose target is being deleted, and takes back the rest.
+    /// Nothing, if no object of it may stay: then it is an access that no target grants, as any
+    /// other.
+    pub(super) async fn outlast(
+        &self,
+        round: &Round<'_>,
+        draining: &DrainingTarget,
+    ) -> Result<Option<Next>, HubError> {
         let now = self.parts.clock.now().wall;
         let policy = self.policy_for(round.access);
         let mut standing = Vec::new();
-        for delivery in round.access.deliveries.iter().filter(|delivery| delivery.object_name.is_some()) {
+        for delivery in round
+            .access
+            .deliveries
+            .iter()
+            .filter(|delivery| delivery.object_name.is_some())
+        {
             // What allow[] of the deleted target does not grant is taken back at once, as ever.
-            if authorise::delivery_pair(&policy, &*self.parts.live, round.name, &delivery.name).is_err() {
+            if authorise::delivery_pair(&policy, &*self.parts.live, round.name, &delivery.name)
+                .is_err()
+            {
                 continue;
             }
             let found = self.standing(round.access, delivery, draining).await?;
             standing.extend(found.filter(|one| one.until > now));
         }
-        let Some(until) = standing.iter().map(|one| one.until).max() else { return Ok(None) };
-        let kept = |delivery: &Delivery| standing.iter().any(|one| one.delivery.name == delivery.name);
+        let Some(until) = standing.iter().map(|one| one.until).max() else {
+            return Ok(None);
+        };
+        let kept = |delivery: &Delivery| {
+            standing
+                .iter()
+                .any(|one| one.delivery.name == delivery.name)
+        };
         let mut withdrawn = Vec::new();
-        for delivery in round.access.deliveries.iter().filter(|delivery| delivery.object_name.is_some() && !kept(delivery)) {
-            withdrawn.push(self.withdraw(round, delivery, Reason::TargetNotGranted).await);
+        for delivery in round
+            .access
+            .deliveries
+            .iter()
+            .filter(|delivery| delivery.object_name.is_some() && !kept(delivery))
+        {
+            withdrawn.push(
+                self.withdraw(round, delivery, Reason::TargetNotGranted)
+                    .await,
+            );
         }
         let (left_over, removed) = self.remove_unwanted(round).await;
         let retry = !left_over.is_empty() || withdrawn.iter().any(|one| one.retry);
@@ -51,9 +78,17 @@ impl Deliveries {
             draining.target.name,
             seconds(until)
         );
-        let exposed = standing.iter().filter_map(|one| one.token.as_ref()).map(|token| token.expires_at);
-        let exposed = exposed.chain(withdrawn.iter().filter_map(|one| one.exposed)).chain(removed);
-        let exposure_until = exposed.chain(report::exposure(&round.stored.record.status)).max().filter(|until| *until > now);
+        let exposed = standing
+            .iter()
+            .filter_map(|one| one.token.as_ref())
+            .map(|token| token.expires_at);
+        let exposed = exposed
+            .chain(withdrawn.iter().filter_map(|one| one.exposed))
+            .chain(removed);
+        let exposure_until = exposed
+            .chain(report::exposure(&round.stored.record.status))
+            .max()
+            .filter(|until| *until > now);
         let stays = |one: Standing<'_>| DeliveryReport {
             delivery: one.delivery.clone(),
             reason: Reason::TargetDraining,
@@ -63,18 +98,30 @@ impl Deliveries {
         let left = Duration::try_from(until.duration_since(now)).unwrap_or_default();
         let report = AccessReport {
             authorized: Finding::not(Reason::TargetDraining, message),
-            delivered: Finding::not(Reason::TargetDraining, "what was delivered before stays and is not refreshed"),
+            delivered: Finding::not(
+                Reason::TargetDraining,
+                "what was delivered before stays and is not refreshed",
+            ),
             reachable: None,
             authenticates: None,
             identity: None,
             passes: true,
-            deliveries: standing.into_iter().map(stays).chain(withdrawn.into_iter().map(|one| one.report)).collect(),
+            deliveries: standing
+                .into_iter()
+                .map(stays)
+                .chain(withdrawn.into_iter().map(|one| one.report))
+                .collect(),
             left_over,
             exposure_until,
             handled: round.stored.record.requested_at.clone(),
         };
-        self.write_status(round.name, round.stored, &report, None).await?;
-        Ok(Some(if retry { Next::Retry } else { Next::After(left.min(LOOK_AGAIN)) }))
+        self.write_status(round.name, round.stored, &report, None)
+            .await?;
+        Ok(Some(if retry {
+            Next::Retry
+        } else {
+            Next::After(left.min(LOOK_AGAIN))
+        }))
     }
 
     async fn standing<'a>(
@@ -83,9 +130,15 @@ impl Deliveries {
         delivery: &'a Delivery,
         draining: &DrainingTarget,
     ) -> Result<Option<Standing<'a>>, HubError> {
-        let (Some(place), Some(owner)) = (ObjectPlace::of(access, delivery), &access.uid) else { return Ok(None) };
-        let Some(read) = self.parts.objects.get(&place.path()).await? else { return Ok(None) };
-        let Found::Ours(held) = delivery::found(Some(ReadObject::value(&read)), owner) else { return Ok(None) };
+        let (Some(place), Some(owner)) = (ObjectPlace::of(access, delivery), &access.uid) else {
+            return Ok(None);
+        };
+        let Some(read) = self.parts.objects.get(&place.path()).await? else {
+            return Ok(None);
+        };
+        let Found::Ours(held) = delivery::found(Some(ReadObject::value(&read)), owner) else {
+            return Ok(None);
+        };
         // It may lead to a target that the access had before.
         if held.target() != Some(draining.target.name.as_str()) {
             return Ok(None);
@@ -96,22 +149,43 @@ impl Deliveries {
         }
         let until = match delivery.delivery_type {
             // Flux mints by itself, and goes on with the token that it has.
-            DeliveryType::FluxConfigMap => draining.since.saturating_add(drain::FLUX_TOKEN).unwrap_or(draining.since),
+            DeliveryType::FluxConfigMap => draining
+                .since
+                .saturating_add(drain::FLUX_TOKEN)
+                .unwrap_or(draining.since),
             _ if delivery.holds_token() => held.expires_at().unwrap_or(draining.since),
             // Who comes by it asks Keyferry, which refuses.
             _ => draining.since,
         };
         // The annotation is the tenant's to change: it delays nobody's deletion.
-        Ok(Some(Standing { delivery, until: until.min(draining.ends()), token: token_report(&held) }))
+        Ok(Some(Standing {
+            delivery,
+            until: until.min(draining.ends()),
+            token: token_report(&held),
+        }))
     }
 
-    /// The policy as far as it concerns this access, as if the access had a part in it and its target were not being deleted.
+    /// The policy as far as it concerns this access, as if the access had a part in it and its
+    /// target were not being deleted.
     pub(super) fn policy_for(&self, access: &TargetAccess) -> Policy {
         let current = self.parts.policy.current();
-        let mut policy = Policy { own_namespace: current.own_namespace.clone(), ..Policy::default() };
+        let mut policy = Policy {
+            own_namespace: current.own_namespace.clone(),
+            ..Policy::default()
+        };
         policy.accesses.insert(access.name.clone(), access.clone());
-        let draining = || self.parts.store.draining(&access.target).map(|draining| draining.target);
-        if let Some(target) = current.targets.get(&access.target).cloned().or_else(draining) {
+        let draining = || {
+            self.parts
+                .store
+                .draining(&access.target)
+                .map(|draining| draining.target)
+        };
+        if let Some(target) = current
+            .targets
+            .get(&access.target)
+            .cloned()
+            .or_else(draining)
+        {
             policy.targets.insert(access.target.clone(), target);
         }
         policy

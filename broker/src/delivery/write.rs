@@ -47,7 +47,9 @@ struct Progress {
 
 impl Progress {
     fn holds(&mut self, token: Option<TokenReport>) {
-        self.exposed = self.exposed.max(token.as_ref().map(|token| token.expires_at));
+        self.exposed = self
+            .exposed
+            .max(token.as_ref().map(|token| token.expires_at));
         self.token = token;
     }
 }
@@ -61,29 +63,71 @@ pub(super) struct Hindrance {
 
 impl Hindrance {
     pub(super) fn new(reason: Reason, message: impl Into<String>) -> Hindrance {
-        Hindrance { reason, message: message.into(), retry_after: None }
+        Hindrance {
+            reason,
+            message: message.into(),
+            retry_after: None,
+        }
     }
 
     /// Whether it may pass without a change that Keyferry would see.
     fn passes(&self) -> bool {
-        !matches!(self.reason, Reason::NotExpressible | Reason::TargetSuspended | Reason::IssuerCollision)
+        !matches!(
+            self.reason,
+            Reason::NotExpressible | Reason::TargetSuspended | Reason::IssuerCollision
+        )
     }
 }
 
 impl Deliveries {
     /// Brings the object of one delivery to what it should be.
-    pub(super) async fn write(&self, round: &Round<'_>, delivery: &Delivery, pair: &Pair, probe: &Seen) -> Written {
-        let mut progress = Progress { token: None, exposed: None, key_revoked: false };
-        let outcome = self.write_one(round, delivery, pair, probe, &mut progress).await;
-        let Progress { token, exposed, key_revoked } = progress;
+    pub(super) async fn write(
+        &self,
+        round: &Round<'_>,
+        delivery: &Delivery,
+        pair: &Pair,
+        probe: &Seen,
+    ) -> Written {
+        let mut progress = Progress {
+            token: None,
+            exposed: None,
+            key_revoked: false,
+        };
+        let outcome = self
+            .write_one(round, delivery, pair, probe, &mut progress)
+            .await;
+        let Progress {
+            token,
+            exposed,
+            key_revoked,
+        } = progress;
         let (reason, message, retry, retry_after) = match outcome {
             Ok(()) => (Reason::Ready, String::new(), false, None),
             Err(hindrance) => {
-                let stale = if key_revoked && token.is_some() { "the key that signed the object's token was revoked; " } else { "" };
-                (hindrance.reason, format!("{stale}{}", hindrance.message), hindrance.passes(), hindrance.retry_after)
+                let stale = if key_revoked && token.is_some() {
+                    "the key that signed the object's token was revoked; "
+                } else {
+                    ""
+                };
+                (
+                    hindrance.reason,
+                    format!("{stale}{}", hindrance.message),
+                    hindrance.passes(),
+                    hindrance.retry_after,
+                )
             }
         };
-        Written { report: DeliveryReport { delivery: delivery.clone(), reason, message, token }, retry, retry_after, exposed }
+        Written {
+            report: DeliveryReport {
+                delivery: delivery.clone(),
+                reason,
+                message,
+                token,
+            },
+            retry,
+            retry_after,
+            exposed,
+        }
     }
 
     async fn write_one(
@@ -94,19 +138,32 @@ impl Deliveries {
         probe: &Seen,
         progress: &mut Progress,
     ) -> Result<(), Hindrance> {
-        let (Some(target), Some(owner)) = (round.policy.targets.get(pair.target()), &round.access.uid) else {
+        let (Some(target), Some(owner)) =
+            (round.policy.targets.get(pair.target()), &round.access.uid)
+        else {
             return Err(Hindrance::new(Reason::TargetNotGranted, ""));
         };
-        let Some(place) = ObjectPlace::of(round.access, delivery) else { return Ok(()) };
+        let Some(place) = ObjectPlace::of(round.access, delivery) else {
+            return Ok(());
+        };
         if let Err(gap) = delivery::express(delivery.delivery_type, target) {
             // What an earlier target could say may stand there still, and would lead elsewhere.
-            progress.exposed = self.remove(&place, owner).await.map_err(|error| refusal(&error))?.exposed();
+            progress.exposed = self
+                .remove(&place, owner)
+                .await
+                .map_err(|error| refusal(&error))?
+                .exposed();
             return Err(Hindrance::new(Reason::NotExpressible, gap.to_string()));
         }
         let read = self.parts.objects.get(&place.path()).await;
         if !matches!(read, Ok(None)) {
             // Until the object says more, it holds what was written to it.
-            progress.holds(earlier_token(&round.stored.record.status, round.name, &place, self.parts.clock.now().wall));
+            progress.holds(earlier_token(
+                &round.stored.record.status,
+                round.name,
+                &place,
+                self.parts.clock.now().wall,
+            ));
         }
         let read = read.map_err(|error| refusal(&error))?;
         let found = delivery::found(read.as_ref().map(delivery::ReadObject::value), owner);
@@ -116,30 +173,64 @@ impl Deliveries {
         }
         let usable = self.usable(round, target, delivery, probe);
         if let (Err(_), delivery::Found::Ours(held)) = (&usable, &found)
-            && (progress.key_revoked || held.target().is_some_and(|earlier| earlier != target.name.as_str()))
+            && (progress.key_revoked
+                || held
+                    .target()
+                    .is_some_and(|earlier| earlier != target.name.as_str()))
         {
-            // What leads to the target that the access had before does not wait until the new one can be used. Nor does a token of a revoked
-            // key, which a tenant could otherwise keep by suspending its access.
-            if let Removal::Gone(_) = self.remove(&place, owner).await.map_err(|error| refusal(&error))? {
+            // What leads to the target that the access had before does not wait until the new one
+            // can be used. Nor does a token of a revoked key, which a tenant could otherwise keep
+            // by suspending its access.
+            if let Removal::Gone(_) = self
+                .remove(&place, owner)
+                .await
+                .map_err(|error| refusal(&error))?
+            {
                 progress.token = None;
             }
         }
         let ca_pem = usable?;
-        let snapshot =
-            Snapshot { access: round.access, owner, target, ca_pem: ca_pem.as_deref(), account_uid: &pair.service_account().uid };
+        let snapshot = Snapshot {
+            access: round.access,
+            owner,
+            target,
+            ca_pem: ca_pem.as_deref(),
+            account_uid: &pair.service_account().uid,
+        };
         let planned = render(&snapshot, delivery, None)?;
         let now = self.parts.clock.now();
-        let held = match delivery::plan(found, planned.form(), delivery.holds_token(), progress.key_revoked, now.wall) {
-            Step::Leave(why) => return Err(Hindrance::new(Reason::ObjectNotOurs, format!("{place} stands there, and {why}"))),
+        let held = match delivery::plan(
+            found,
+            planned.form(),
+            delivery.holds_token(),
+            progress.key_revoked,
+            now.wall,
+        ) {
+            Step::Leave(why) => {
+                return Err(Hindrance::new(
+                    Reason::ObjectNotOurs,
+                    format!("{place} stands there, and {why}"),
+                ));
+            }
             Step::Keep(held) => return self.kept(&snapshot, delivery, &place, &held).await,
             Step::Create => None,
-            Step::Replace(held) if held.immutable() => match self.remove(&place, owner).await.map_err(|error| refusal(&error))? {
+            Step::Replace(held) if held.immutable() => match self
+                .remove(&place, owner)
+                .await
+                .map_err(|error| refusal(&error))?
+            {
                 Removal::Gone(_) => None,
-                Removal::Stays(why) => return Err(Hindrance::new(Reason::ObjectNotOurs, format!("{place} stands there, and {why}"))),
+                Removal::Stays(why) => {
+                    return Err(Hindrance::new(
+                        Reason::ObjectNotOurs,
+                        format!("{place} stands there, and {why}"),
+                    ));
+                }
             },
             Step::Replace(held) => Some(held),
         };
-        self.check_neighbours(round, delivery, &place, target).await?;
+        self.check_neighbours(round, delivery, &place, target)
+            .await?;
         let (body, token) = if delivery.holds_token() {
             let (body, token) = self.with_token(round, delivery, pair, &snapshot).await?;
             // Whether or not the write succeeds: it may have, though its answer was lost.
@@ -150,16 +241,28 @@ impl Deliveries {
             (planned, None)
         };
         if !self.leads() {
-            return Err(Hindrance::new(Reason::DeliveryFailed, "another replica leads by now"));
+            return Err(Hindrance::new(
+                Reason::DeliveryFailed,
+                "another replica leads by now",
+            ));
         }
         let version = match held {
             None => self.parts.objects.create(&place.collection(), &body).await,
-            Some(held) => self.parts.objects.replace(&place.path(), &body.replacing(held.uid(), held.version(), held.object())).await,
+            Some(held) => {
+                self.parts
+                    .objects
+                    .replace(
+                        &place.path(),
+                        &body.replacing(held.uid(), held.version(), held.object()),
+                    )
+                    .await
+            }
         }
         .map_err(|error| refusal(&error))?;
         progress.token = token;
         tracing::info!(access = %round.name, object = %place, "an object was written");
-        self.apply_profile(&snapshot, delivery, &place, &version).await
+        self.apply_profile(&snapshot, delivery, &place, &version)
+            .await
     }
 
     /// The target's CA, if the target can be used now.
@@ -171,12 +274,19 @@ impl Deliveries {
         probe: &Seen,
     ) -> Result<Option<std::sync::Arc<str>>, Hindrance> {
         if target.suspend || round.access.suspend {
-            return Err(Hindrance::new(Reason::TargetSuspended, "the TargetCluster or the TargetAccess is suspended"));
+            return Err(Hindrance::new(
+                Reason::TargetSuspended,
+                "the TargetCluster or the TargetAccess is suspended",
+            ));
         }
-        let published =
-            self.parts.published.current().ok_or_else(|| Hindrance::new(Reason::HubUnreachable, "the hub's keys are not known yet"))?;
+        let published = self.parts.published.current().ok_or_else(|| {
+            Hindrance::new(Reason::HubUnreachable, "the hub's keys are not known yet")
+        })?;
         if authorise::issuer_collides(&published.issuer, target) {
-            let message = format!("a target whose own issuer is {} refuses it", published.issuer);
+            let message = format!(
+                "a target whose own issuer is {} refuses it",
+                published.issuer
+            );
             return Err(Hindrance::new(Reason::IssuerCollision, message));
         }
         let ca_pem = match self.parts.targets.readiness(target) {
@@ -184,7 +294,10 @@ impl Deliveries {
             Readiness::NotReady { reason, message } => return Err(Hindrance::new(reason, message)),
         };
         if delivery.holds_token() {
-            self.parts.fence.checked().map_err(|gap| Hindrance::new(Reason::AuthorUnchecked, gap))?;
+            self.parts
+                .fence
+                .checked()
+                .map_err(|gap| Hindrance::new(Reason::AuthorUnchecked, gap))?;
         }
         if round.access.probe == Probe::Require
             && let Some((reason, message)) = probe.hindrance()
@@ -204,32 +317,65 @@ impl Deliveries {
     ) -> Result<(ObjectBody, TokenReport), Hindrance> {
         let advised = |reason: Reason| {
             let message = advice::on(reason, pair, round.policy.own_namespace.as_ref());
-            Hindrance::new(reason, message.unwrap_or_else(|| "no token could be minted; the log says more".to_owned()))
+            Hindrance::new(
+                reason,
+                message.unwrap_or_else(|| "no token could be minted; the log says more".to_owned()),
+            )
         };
         let requester = Requester::Delivery(delivery.name.clone());
-        let grant = authorise::grant(&round.policy, requester, pair.clone(), Review::AuthorFenced).map_err(advised)?;
-        let minted = self.parts.mint.token(&grant, lifetime::greatest_min_ttl(pair.lifetime())).await;
+        let grant = authorise::grant(&round.policy, requester, pair.clone(), Review::AuthorFenced)
+            .map_err(advised)?;
+        let minted = self
+            .parts
+            .mint
+            .token(&grant, lifetime::greatest_min_ttl(pair.lifetime()))
+            .await;
         let minted = minted.map_err(|reason| Hindrance {
-            // A key is active at a known time, and until then the object may hold a token that no target accepts.
-            retry_after: (reason == Reason::KeySettling).then(|| self.parts.mint.retry_after(&grant)).flatten(),
+            // A key is active at a known time, and until then the object may hold a token that no
+            // target accepts.
+            retry_after: (reason == Reason::KeySettling)
+                .then(|| self.parts.mint.retry_after(&grant))
+                .flatten(),
             ..advised(reason)
         })?;
         let token = minted.token;
         let now = self.parts.clock.now();
-        let due = lifetime::refresh_after(token.lifetime(), self.parts.settle, self.parts.random.unit());
+        let due = lifetime::refresh_after(
+            token.lifetime(),
+            self.parts.settle,
+            self.parts.random.unit(),
+        );
         let rest = due.saturating_sub(token.age(now)).max(LEAST_REST);
         let expires_at = token.deadline().wall();
-        let renew_at = now.wall.saturating_add(rest).unwrap_or(expires_at).min(expires_at);
+        let renew_at = now
+            .wall
+            .saturating_add(rest)
+            .unwrap_or(expires_at)
+            .min(expires_at);
         // Only a record that was written lets the token leave, and only a grant that still holds.
-        self.record(ROUTE, round, delivery, pair, Some((&grant, &token))).await?;
-        authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, &grant).map_err(advised)?;
+        self.record(ROUTE, round, delivery, pair, Some((&grant, &token)))
+            .await?;
+        authorise::still_holds(&self.parts.policy.current(), &*self.parts.live, &grant)
+            .map_err(advised)?;
         let key_id = token.kid();
-        let report = TokenReport { token_id: token.token_id().to_owned(), key_id: Some(key_id.to_owned()), expires_at, renew_at };
-        let bearer = Bearer { token: token.secret(), token_id: token.token_id(), key_id, expires_at, renew_at };
+        let report = TokenReport {
+            token_id: token.token_id().to_owned(),
+            key_id: Some(key_id.to_owned()),
+            expires_at,
+            renew_at,
+        };
+        let bearer = Bearer {
+            token: token.secret(),
+            token_id: token.token_id(),
+            key_id,
+            expires_at,
+            renew_at,
+        };
         Ok((render(snapshot, delivery, Some(&bearer))?, report))
     }
 
-    /// Whether a token at rest was signed by a revoked key of the hub. One whose key the object does not name may have been.
+    /// Whether a token at rest was signed by a revoked key of the hub. One whose key the object
+    /// does not name may have been.
     pub(super) fn is_revoked(&self, key_id: Option<&str>, target: Option<&TargetCluster>) -> bool {
         let revoked = self.parts.published.revoked();
         let of_hub = target.is_none_or(|target| target.issuer == TokenIssuer::Hub);
@@ -242,7 +388,10 @@ impl Deliveries {
         if !tokens.complete || tokens.key_ids.is_empty() {
             return self.is_revoked(None, target);
         }
-        tokens.key_ids.iter().any(|key_id| self.is_revoked(Some(key_id), target))
+        tokens
+            .key_ids
+            .iter()
+            .any(|key_id| self.is_revoked(Some(key_id), target))
     }
 
     /// Before anything leaves; what cannot be recorded does not.
@@ -254,9 +403,17 @@ impl Deliveries {
         pair: &Pair,
         token: Option<(&Grant, &BoundToken)>,
     ) -> Result<(), Hindrance> {
-        let mut record = AuditRecord { request_id: self.parts.random.request_id(), route, ..AuditRecord::default() };
+        let mut record = AuditRecord {
+            request_id: self.parts.random.request_id(),
+            route,
+            ..AuditRecord::default()
+        };
         record.time = self.parts.clock.now().wall;
-        record.delivery = Some(format!("{} {}", delivery.delivery_type.as_str(), delivery.name));
+        record.delivery = Some(format!(
+            "{} {}",
+            delivery.delivery_type.as_str(),
+            delivery.name
+        ));
         match token {
             Some((grant, token)) => {
                 record.grant = Some(grant.clone());
@@ -268,24 +425,48 @@ impl Deliveries {
             }
         }
         record.ended("granted", Reason::Ready);
-        let failed = |_| Hindrance::new(Reason::AuditUnavailable, "the audit record could not be written, so nothing was");
+        let failed = |_| {
+            Hindrance::new(
+                Reason::AuditUnavailable,
+                "the audit record could not be written, so nothing was",
+            )
+        };
         self.parts.audit.record(&record).await.map_err(failed)
     }
 
     /// What is right as it stands may still lack its status.
-    async fn kept(&self, snapshot: &Snapshot<'_>, delivery: &Delivery, place: &ObjectPlace, held: &Held<'_>) -> Result<(), Hindrance> {
+    async fn kept(
+        &self,
+        snapshot: &Snapshot<'_>,
+        delivery: &Delivery,
+        place: &ObjectPlace,
+        held: &Held<'_>,
+    ) -> Result<(), Hindrance> {
         if delivery.delivery_type != DeliveryType::ClusterProfile {
             return Ok(());
         }
-        let wanted = delivery::cluster_profile_status(snapshot, place.name.as_str(), held.version());
+        let wanted =
+            delivery::cluster_profile_status(snapshot, place.name.as_str(), held.version());
         let ours = |object: &serde_json::Value| {
-            let providers = object.pointer("/status/accessProviders").and_then(|list| list.as_array()).cloned().unwrap_or_default();
-            providers.into_iter().find(|provider| provider["name"] == "keyferry")
+            let providers = object
+                .pointer("/status/accessProviders")
+                .and_then(|list| list.as_array())
+                .cloned()
+                .unwrap_or_default();
+            providers
+                .into_iter()
+                .find(|provider| provider["name"] == "keyferry")
         };
-        if ours(held.object()) == ours(&wanted) { Ok(()) } else { self.apply_profile(snapshot, delivery, place, held.version()).await }
+        if ours(held.object()) == ours(&wanted) {
+            Ok(())
+        } else {
+            self.apply_profile(snapshot, delivery, place, held.version())
+                .await
+        }
     }
 
-    /// The status of the object of this version. Another one that somebody made in its place is not ours, and is looked at anew.
+    /// The status of the object of this version. Another one that somebody made in its place is not
+    /// ours, and is looked at anew.
     async fn apply_profile(
         &self,
         snapshot: &Snapshot<'_>,
@@ -297,39 +478,61 @@ impl Deliveries {
             return Ok(());
         }
         let status = delivery::cluster_profile_status(snapshot, place.name.as_str(), version);
-        self.parts.objects.apply_status(&place.path(), &status).await.map_err(|error| match error {
-            HubError::NotFound(_) | HubError::Conflict(_) => {
-                Hindrance::new(Reason::DeliveryFailed, format!("{place} was changed or deleted before its status was written"))
-            }
-            error => refusal(&error),
-        })
+        self.parts
+            .objects
+            .apply_status(&place.path(), &status)
+            .await
+            .map_err(|error| match error {
+                HubError::NotFound(_) | HubError::Conflict(_) => Hindrance::new(
+                    Reason::DeliveryFailed,
+                    format!("{place} was changed or deleted before its status was written"),
+                ),
+                error => refusal(&error),
+            })
     }
 }
 
-fn render(snapshot: &Snapshot<'_>, delivery: &Delivery, bearer: Option<&Bearer<'_>>) -> Result<ObjectBody, Hindrance> {
+fn render(
+    snapshot: &Snapshot<'_>,
+    delivery: &Delivery,
+    bearer: Option<&Bearer<'_>>,
+) -> Result<ObjectBody, Hindrance> {
     let failed = || Hindrance::new(Reason::DeliveryFailed, "the object could not be made");
-    delivery::render(snapshot, delivery, bearer).map_err(|_| failed())?.ok_or_else(failed)
+    delivery::render(snapshot, delivery, bearer)
+        .map_err(|_| failed())?
+        .ok_or_else(failed)
 }
 
 pub(super) fn token_report(held: &Held<'_>) -> Option<TokenReport> {
     let (expires_at, renew_at) = (held.expires_at()?, held.renew_at()?);
     let bounded = |text: &str, most: usize| text.chars().take(most).collect::<String>();
     let token_id = bounded(held.token_id().unwrap_or_default(), 128);
-    Some(TokenReport { token_id, key_id: held.key_id().map(|key_id| bounded(&key_id, MAX_KID_BYTES)), expires_at, renew_at })
+    Some(TokenReport {
+        token_id,
+        key_id: held.key_id().map(|key_id| bounded(&key_id, MAX_KID_BYTES)),
+        expires_at,
+        renew_at,
+    })
 }
 
 /// What the hub's refusal of an object means. Quotas and namespaces that go answer 403 as well.
 pub(super) fn refusal(error: &HubError) -> Hindrance {
     let reason = match error {
         HubError::Forbidden(message) if message.contains("exceeded quota") => Reason::QuotaExceeded,
-        HubError::Forbidden(message) if message.contains("is being terminated") => Reason::NamespaceTerminating,
-        HubError::Forbidden(message) if message.contains("denied the request") => Reason::DeliveryFailed,
+        HubError::Forbidden(message) if message.contains("is being terminated") => {
+            Reason::NamespaceTerminating
+        }
+        HubError::Forbidden(message) if message.contains("denied the request") => {
+            Reason::DeliveryFailed
+        }
         HubError::Forbidden(_) => Reason::DeliveryForbidden,
         HubError::Unreachable(_) | HubError::Unwell(_) | HubError::Busy => Reason::HubUnreachable,
         _ => Reason::DeliveryFailed,
     };
     let mend = match reason {
-        Reason::DeliveryForbidden => "; bind the ClusterRole keyferry-minter to Keyferry's ServiceAccount in this namespace",
+        Reason::DeliveryForbidden => {
+            "; bind the ClusterRole keyferry-minter to Keyferry's ServiceAccount in this namespace"
+        }
         _ => "",
     };
     Hindrance::new(reason, format!("{error}{mend}"))

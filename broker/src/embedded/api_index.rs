@@ -33,9 +33,15 @@ where
             continue;
         }
         seen.push(group_version);
-        let prefix = if group_version == "v1" { "/api" } else { "/apis" };
-        router =
-            router.route(&format!("{prefix}/{group_version}"), get(move || async move { Json(resource_list(group_version, resources)) }));
+        let prefix = if group_version == "v1" {
+            "/api"
+        } else {
+            "/apis"
+        };
+        router = router.route(
+            &format!("{prefix}/{group_version}"),
+            get(move || async move { Json(resource_list(group_version, resources)) }),
+        );
     }
     router
 }

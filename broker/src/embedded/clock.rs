@@ -10,6 +10,9 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 /// The clock of this machine.
 #[must_use]
 pub fn system() -> Clock {
-    #[allow(clippy::disallowed_methods, reason = "the embedded servers stand outside the broker and keep their own time")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the embedded servers stand outside the broker and keep their own time"
+    )]
     Arc::new(Timestamp::now)
 }

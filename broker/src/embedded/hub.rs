@@ -104,8 +104,15 @@ impl EmbeddedHub {
         };
         let bound = Bound::loopback()?;
         let state = Arc::new(HubState::new(bound.url(), options)?);
-        let server = bound.serve(&authority.loopback_identity()?, api::router(Arc::clone(&state)))?;
-        Ok(Self { state, server, ca_pem: authority.ca_pem().to_owned() })
+        let server = bound.serve(
+            &authority.loopback_identity()?,
+            api::router(Arc::clone(&state)),
+        )?;
+        Ok(Self {
+            state,
+            server,
+            ca_pem: authority.ca_pem().to_owned(),
+        })
     }
 
     /// Closes the port and all connections; waits until that is done.
@@ -202,6 +209,8 @@ impl EmbeddedHub {
 
 impl fmt::Debug for EmbeddedHub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EmbeddedHub").field("url", &self.state.url).finish_non_exhaustive()
+        f.debug_struct("EmbeddedHub")
+            .field("url", &self.state.url)
+            .finish_non_exhaustive()
     }
 }

@@ -25,7 +25,8 @@ impl UserInfo {
     /// Names the token in `extra`, as an apiserver does for a non-empty `jti`.
     pub(super) fn with_credential_id(mut self, jti: Option<&str>) -> Self {
         if let Some(jti) = jti.filter(|jti| !jti.is_empty()) {
-            self.extra.insert(CREDENTIAL_ID.to_owned(), vec![format!("JTI={jti}")]);
+            self.extra
+                .insert(CREDENTIAL_ID.to_owned(), vec![format!("JTI={jti}")]);
         }
         self
     }

@@ -22,7 +22,12 @@ impl<'a> Jws<'a> {
         if claims.contains('.') {
             return None;
         }
-        Some(Self { header: object(header)?, claims: object(claims)?, signed, signature })
+        Some(Self {
+            header: object(header)?,
+            claims: object(claims)?,
+            signed,
+            signature,
+        })
     }
 
     /// The header's `alg`, empty when absent.
@@ -45,7 +50,10 @@ impl<'a> Jws<'a> {
         let value = self.claims.get(name)?;
         value.as_i64().or_else(|| {
             let seconds = value.as_f64()?;
-            #[allow(clippy::cast_possible_truncation, reason = "a date beyond i64 saturates, which is as far in the future")]
+            #[allow(
+                clippy::cast_possible_truncation,
+                reason = "a date beyond i64 saturates, which is as far in the future"
+            )]
             Some(seconds as i64)
         })
     }
@@ -55,7 +63,10 @@ impl<'a> Jws<'a> {
         match self.claims.get("aud") {
             None => Some(Vec::new()),
             Some(Value::String(one)) => Some(vec![one.clone()]),
-            Some(Value::Array(many)) => many.iter().map(|entry| entry.as_str().map(str::to_owned)).collect(),
+            Some(Value::Array(many)) => many
+                .iter()
+                .map(|entry| entry.as_str().map(str::to_owned))
+                .collect(),
             Some(_) => None,
         }
     }
@@ -66,7 +77,11 @@ impl<'a> Jws<'a> {
         if self.header.contains_key("crit") {
             return false;
         }
-        let Some(algorithm) = algorithms_of(jwk).iter().find(|(name, _)| *name == self.algorithm()).map(|(_, algorithm)| *algorithm) else {
+        let Some(algorithm) = algorithms_of(jwk)
+            .iter()
+            .find(|(name, _)| *name == self.algorithm())
+            .map(|(_, algorithm)| *algorithm)
+        else {
             return false;
         };
         let Ok(jwk) = serde_json::from_value::<Jwk>(jwk.clone()) else {
@@ -75,12 +90,15 @@ impl<'a> Jws<'a> {
         let Ok(key) = DecodingKey::from_jwk(&jwk) else {
             return false;
         };
-        jsonwebtoken::crypto::verify(self.signature, self.signed.as_bytes(), &key, algorithm).unwrap_or(false)
+        jsonwebtoken::crypto::verify(self.signature, self.signed.as_bytes(), &key, algorithm)
+            .unwrap_or(false)
     }
 }
 
 /// Signing algorithms that a target accepts, named as in its own error.
-pub(super) const ACCEPTED: [&str; 8] = ["RS256", "ES256", "RS384", "ES384", "RS512", "PS256", "PS384", "PS512"];
+pub(super) const ACCEPTED: [&str; 8] = [
+    "RS256", "ES256", "RS384", "ES384", "RS512", "PS256", "PS384", "PS512",
+];
 
 fn algorithms_of(jwk: &Value) -> &'static [(&'static str, Algorithm)] {
     let field = |name| jwk.get(name).and_then(Value::as_str).unwrap_or_default();

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::EmbeddedError;
@@ -31,11 +34,16 @@ impl Authority {
     pub fn new(common_name: &str) -> Result<Self, EmbeddedError> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::new(Vec::new())?;
-        params.distinguished_name.push(DnType::CommonName, common_name);
+        params
+            .distinguished_name
+            .push(DnType::CommonName, common_name);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let ca_pem = params.self_signed(&key)?.pem();
-        Ok(Self { issuer: Arc::new(Issuer::new(params, key)), ca_pem })
+        Ok(Self {
+            issuer: Arc::new(Issuer::new(params, key)),
+            ca_pem,
+        })
     }
 
     /// The CA certificate in PEM.
@@ -52,12 +60,17 @@ impl Authority {
         let key = KeyPair::generate()?;
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names)?;
-        params.distinguished_name.push(DnType::CommonName, "keyferry embedded server");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "keyferry embedded server");
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
         let certificate_pem = params.signed_by(&key, &self.issuer)?.pem();
-        Ok(ServerIdentity { certificate_pem, key_pem: SecretString::from(key.serialize_pem()) })
+        Ok(ServerIdentity {
+            certificate_pem,
+            key_pem: SecretString::from(key.serialize_pem()),
+        })
     }
 
     /// A certificate for 127.0.0.1 and localhost.
@@ -75,8 +88,10 @@ impl ServerIdentity {
         use rustls_pki_types::pem::PemObject;
         use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-        let certificate = CertificateDer::from_pem_slice(self.certificate_pem.as_bytes()).map_err(|_| EmbeddedError::PrivateKey)?;
-        let key = PrivateKeyDer::from_pem_slice(self.key_pem.expose_secret().as_bytes()).map_err(|_| EmbeddedError::PrivateKey)?;
+        let certificate = CertificateDer::from_pem_slice(self.certificate_pem.as_bytes())
+            .map_err(|_| EmbeddedError::PrivateKey)?;
+        let key = PrivateKeyDer::from_pem_slice(self.key_pem.expose_secret().as_bytes())
+            .map_err(|_| EmbeddedError::PrivateKey)?;
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?

@@ -33,7 +33,9 @@ pub(super) struct Running {
 impl Bound {
     pub(super) fn loopback() -> Result<Self, EmbeddedError> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(EmbeddedError::Listen)?;
-        listener.set_nonblocking(true).map_err(EmbeddedError::Listen)?;
+        listener
+            .set_nonblocking(true)
+            .map_err(EmbeddedError::Listen)?;
         let address = listener.local_addr().map_err(EmbeddedError::Listen)?;
         Ok(Self { listener, address })
     }
@@ -42,15 +44,24 @@ impl Bound {
         format!("https://{}", self.address)
     }
 
-    pub(super) fn serve(self, identity: &ServerIdentity, router: Router) -> Result<Running, EmbeddedError> {
+    pub(super) fn serve(
+        self,
+        identity: &ServerIdentity,
+        router: Router,
+    ) -> Result<Running, EmbeddedError> {
         let tls = RustlsConfig::from_config(Arc::new(identity.tls_config()?));
         let handle = Handle::new();
-        let server = axum_server::from_tcp_rustls(self.listener, tls).map_err(EmbeddedError::Listen)?.handle(handle.clone());
+        let server = axum_server::from_tcp_rustls(self.listener, tls)
+            .map_err(EmbeddedError::Listen)?
+            .handle(handle.clone());
         // An error of the service makes hyper drop the connection, which no response can do.
         let service = tower::ServiceExt::<Request>::map_result(router, cut_if_marked);
         let make_service = AxumServiceExt::<Request>::into_make_service(service);
         let task = tokio::spawn(server.serve(make_service));
-        Ok(Running { handle, task: Mutex::new(Some(task)) })
+        Ok(Running {
+            handle,
+            task: Mutex::new(Some(task)),
+        })
     }
 }
 

@@ -17,7 +17,11 @@ pub(super) struct ApiError {
 
 impl ApiError {
     pub(super) fn unauthorized() -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized".to_owned())
+        Self::new(
+            StatusCode::UNAUTHORIZED,
+            "Unauthorized",
+            "Unauthorized".to_owned(),
+        )
     }
 
     pub(super) fn bad_request(message: impl Into<String>) -> Self {
@@ -37,11 +41,19 @@ impl ApiError {
     }
 
     pub(super) fn no_such_path() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource".to_owned())
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            "the server could not find the requested resource".to_owned(),
+        )
     }
 
     pub(super) fn not_found(resource: &str, name: &str) -> Self {
-        let mut error = Self::new(StatusCode::NOT_FOUND, "NotFound", format!("{resource} {name:?} not found"));
+        let mut error = Self::new(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            format!("{resource} {name:?} not found"),
+        );
         error.details = Some(Box::new(json!({"name": name, "kind": resource})));
         error
     }
@@ -56,11 +68,19 @@ impl ApiError {
 
     /// A watch or list from a resourceVersion that is no longer kept.
     pub(super) fn expired(version: u64) -> Self {
-        Self::new(StatusCode::GONE, "Expired", format!("too old resource version: {version}"))
+        Self::new(
+            StatusCode::GONE,
+            "Expired",
+            format!("too old resource version: {version}"),
+        )
     }
 
     pub(super) fn internal() -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "the embedded server failed".to_owned())
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "InternalError",
+            "the embedded server failed".to_owned(),
+        )
     }
 
     /// Any code, for faults. `retry_after` is in seconds.
@@ -99,7 +119,13 @@ impl ApiError {
     }
 
     fn new(code: StatusCode, reason: &'static str, message: String) -> Self {
-        Self { code, reason, message, details: None, retry_after: None }
+        Self {
+            code,
+            reason,
+            message,
+            details: None,
+            retry_after: None,
+        }
     }
 }
 
@@ -107,7 +133,9 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = (self.code, Json(self.to_status())).into_response();
         if let Some(seconds) = self.retry_after {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
     }

@@ -45,7 +45,12 @@ impl TargetOptions {
     /// Trusts `issuer` for `audience`, with the hub's name prefix, nobody allowed yet, discovery
     /// below the issuer and the machine's clock.
     #[must_use]
-    pub fn new(issuer: &str, audience: &str, username_prefix: &str, discovery_ca_pem: &str) -> Self {
+    pub fn new(
+        issuer: &str,
+        audience: &str,
+        username_prefix: &str,
+        discovery_ca_pem: &str,
+    ) -> Self {
         Self {
             issuer: issuer.to_owned(),
             discovery_url: None,
@@ -143,8 +148,15 @@ impl EmbeddedTarget {
             options,
             seen: Mutex::default(),
         });
-        let server = bound.serve(&authority.loopback_identity()?, routes::router(Arc::clone(&state)))?;
-        Ok(Self { state, server, ca_pem: authority.ca_pem().to_owned() })
+        let server = bound.serve(
+            &authority.loopback_identity()?,
+            routes::router(Arc::clone(&state)),
+        )?;
+        Ok(Self {
+            state,
+            server,
+            ca_pem: authority.ca_pem().to_owned(),
+        })
     }
 
     /// Closes the port and all connections; waits until that is done.
@@ -174,7 +186,12 @@ impl EmbeddedTarget {
     #[must_use]
     pub fn kubeconfig_for(&self, token: &SecretString) -> SecretString {
         let user = json!({"token": token.expose_secret()});
-        SecretString::from(kubeconfig_document("target", self.url(), self.ca_pem(), &user))
+        SecretString::from(kubeconfig_document(
+            "target",
+            self.url(),
+            self.ca_pem(),
+            &user,
+        ))
     }
 
     /// Every read of the issuer's documents, oldest first.
@@ -203,6 +220,8 @@ impl TargetState {
 
 impl fmt::Debug for EmbeddedTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EmbeddedTarget").field("url", &self.state.url).finish_non_exhaustive()
+        f.debug_struct("EmbeddedTarget")
+            .field("url", &self.state.url)
+            .finish_non_exhaustive()
     }
 }

@@ -22,7 +22,9 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// Every wait of a test ends here.
 async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), future).await.expect("nothing came within 20 s")
+    tokio::time::timeout(Duration::from_secs(20), future)
+        .await
+        .expect("nothing came within 20 s")
 }
 
 async fn hub() -> EmbeddedHub {
@@ -31,7 +33,10 @@ async fn hub() -> EmbeddedHub {
 
 async fn client_of(kubeconfig: &SecretString) -> kube::Client {
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig.expose_secret()).unwrap();
-    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let mut config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+            .await
+            .unwrap();
     config.default_retry = false;
     kube::Client::try_from(config).unwrap()
 }
@@ -43,7 +48,12 @@ async fn broker(hub: &EmbeddedHub) -> kube::Client {
 /// A plain HTTPS client that trusts one CA.
 fn https(ca_pem: &str) -> reqwest::Client {
     let roots = reqwest::Certificate::from_pem_bundle(ca_pem.as_bytes()).unwrap();
-    reqwest::Client::builder().tls_certs_only(roots).no_proxy().timeout(Duration::from_secs(20)).build().unwrap()
+    reqwest::Client::builder()
+        .tls_certs_only(roots)
+        .no_proxy()
+        .timeout(Duration::from_secs(20))
+        .build()
+        .unwrap()
 }
 
 fn code_of<T: std::fmt::Debug>(answer: Result<T, kube::Error>) -> u16 {
@@ -58,7 +68,10 @@ struct Hands(Arc<AtomicI64>);
 
 impl Hands {
     fn at_now() -> Self {
-        #[allow(clippy::disallowed_methods, reason = "clients of these tests judge certificates by the machine's clock")]
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "clients of these tests judge certificates by the machine's clock"
+        )]
         let now = Timestamp::now();
         Self(Arc::new(AtomicI64::new(now.as_second())))
     }

@@ -1,16 +1,20 @@
-//! Writes below one open folder: no name in it leads out of it, and no file in it is ever half written.
+//! Writes below one open folder: no name in it leads out of it, and no file in it is ever half
+//! written.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fsync, mkdirat, openat, renameat, unlinkat};
+use rustix::fs::{
+    AtFlags, FlockOperation, Mode, OFlags, flock, fsync, mkdirat, openat, renameat, unlinkat,
+};
 use rustix::io::Errno;
 
 use super::ExportError;
 
-/// Where a file is written before it gets its name. One export writes at a time, so one name is enough.
+/// Where a file is written before it gets its name. One export writes at a time, so one name is
+/// enough.
 const UNFINISHED: &str = ".keyferry-export-unfinished";
 /// More than any file of an export.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
@@ -20,7 +24,10 @@ pub(super) struct Folder(OwnedFd);
 
 impl Folder {
     pub(super) fn open(path: &Path) -> Result<Folder, ExportError> {
-        let wrong = |source: std::io::Error| ExportError::Open { path: path.to_owned(), source };
+        let wrong = |source: std::io::Error| ExportError::Open {
+            path: path.to_owned(),
+            source,
+        };
         std::fs::create_dir_all(path).map_err(wrong)?;
         let folder: OwnedFd = File::open(path).map_err(wrong)?.into();
         match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
@@ -32,12 +39,19 @@ impl Folder {
 
     /// The bytes of a file, if there is one.
     pub(super) fn read(&self, path: &str) -> Result<Option<Vec<u8>>, ExportError> {
-        read(&self.0, path).map_err(|source| ExportError::Write { path: path.to_owned(), source })
+        read(&self.0, path).map_err(|source| ExportError::Write {
+            path: path.to_owned(),
+            source,
+        })
     }
 
     /// Puts these bytes in the place of a file, in one step. False if it holds them already.
     pub(super) fn replace(&self, path: &str, bytes: &[u8]) -> Result<bool, ExportError> {
-        self.try_replace(path, bytes).map_err(|source| ExportError::Write { path: path.to_owned(), source })
+        self.try_replace(path, bytes)
+            .map_err(|source| ExportError::Write {
+                path: path.to_owned(),
+                source,
+            })
     }
 
     fn try_replace(&self, path: &str, bytes: &[u8]) -> std::io::Result<bool> {
@@ -54,8 +68,14 @@ impl Folder {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => return Err(error.into()),
         }
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = File::from(openat(&self.0, UNFINISHED, flags, Mode::from_raw_mode(0o644))?);
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(openat(
+            &self.0,
+            UNFINISHED,
+            flags,
+            Mode::from_raw_mode(0o644),
+        )?);
         file.write_all(bytes)?;
         file.sync_all()?;
         renameat(&self.0, UNFINISHED, &folder, name)?;

@@ -23,15 +23,25 @@ impl IssuerDocuments for Hub {
         let keys: Vec<serde_json::Value> = self.1.iter().map(|kid| key(kid)).collect();
         let metadata = serde_json::json!({ "issuer": self.0, "jwks_uri": "https://10.0.0.1:6443/openid/v1/jwks" }).to_string();
         let jwks = serde_json::json!({ "keys": keys }).to_string();
-        let documents = Ok(UpstreamDocuments { metadata: metadata.into_bytes(), jwks: jwks.into_bytes() });
-        Box::pin(async move { vec![EndpointAnswer { endpoint: "hub".to_owned(), documents }] })
+        let documents = Ok(UpstreamDocuments {
+            metadata: metadata.into_bytes(),
+            jwks: jwks.into_bytes(),
+        });
+        Box::pin(async move {
+            vec![EndpointAnswer {
+                endpoint: "hub".to_owned(),
+                documents,
+            }]
+        })
     }
 }
 
 /// The base point of P-256 (SEC 2, 2.4.2) is a point as good as any other.
 fn key(kid: &str) -> serde_json::Value {
     let coordinate = |hex: &str| {
-        let bytes: Vec<u8> = (0..32).map(|index| u8::from_str_radix(&hex[index * 2..index * 2 + 2], 16).unwrap()).collect();
+        let bytes: Vec<u8> = (0..32)
+            .map(|index| u8::from_str_radix(&hex[index * 2..index * 2 + 2], 16).unwrap())
+            .collect();
         URL_SAFE_NO_PAD.encode(bytes)
     };
     serde_json::json!({
@@ -63,7 +73,10 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(one) = folders.pop() {
-        for entry in std::fs::read_dir(one).unwrap().map(|entry| entry.unwrap().path()) {
+        for entry in std::fs::read_dir(one)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+        {
             if entry.is_dir() {
                 folders.push(entry);
             } else {
@@ -81,42 +94,94 @@ async fn the_files_are_what_the_server_serves_and_the_manifest_describes_them() 
     let published = published(Hub("https://hub.example.com", &["one"])).await;
     let export = Export::open(folder.path()).unwrap();
     let changed = export.write(&published, &public_url(), MAX_AGE).unwrap();
-    assert_eq!(changed, ["openid/v1/jwks", ".well-known/openid-configuration", "manifest.json"], "in this order");
+    assert_eq!(
+        changed,
+        [
+            "openid/v1/jwks",
+            ".well-known/openid-configuration",
+            "manifest.json"
+        ],
+        "in this order"
+    );
     let files = files(folder.path());
     assert_eq!(files.len(), 3, "nothing is left over: {:?}", files.keys());
     assert_eq!(files["openid/v1/jwks"], published.jwks.bytes);
-    assert_eq!(files[".well-known/openid-configuration"], published.metadata.bytes);
+    assert_eq!(
+        files[".well-known/openid-configuration"],
+        published.metadata.bytes
+    );
     let manifest: Manifest = serde_json::from_slice(&files[MANIFEST]).unwrap();
-    assert_eq!((manifest.issuer.as_str(), manifest.public_url.as_str()), ("https://hub.example.com", "https://keys.example.com"));
-    for (file, kind) in manifest.files.iter().zip(["application/jwk-set+json", "application/json"]) {
-        assert_eq!((file.content_type.as_str(), file.cache_control.as_str()), (kind, "public, max-age=60"));
+    assert_eq!(
+        (manifest.issuer.as_str(), manifest.public_url.as_str()),
+        ("https://hub.example.com", "https://keys.example.com")
+    );
+    for (file, kind) in manifest
+        .files
+        .iter()
+        .zip(["application/jwk-set+json", "application/json"])
+    {
+        assert_eq!(
+            (file.content_type.as_str(), file.cache_control.as_str()),
+            (kind, "public, max-age=60")
+        );
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &files[&file.path]);
-        assert_eq!(file.sha256, digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+        assert_eq!(
+            file.sha256,
+            digest
+                .as_ref()
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<String>()
+        );
     }
-    assert!(export.write(&published, &public_url(), MAX_AGE).unwrap().is_empty(), "the same bytes are not written again");
+    assert!(
+        export
+            .write(&published, &public_url(), MAX_AGE)
+            .unwrap()
+            .is_empty(),
+        "the same bytes are not written again"
+    );
 }
 
 #[tokio::test]
 async fn only_what_changed_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let export = Export::open(folder.path()).unwrap();
-    export.write(&*published(Hub("https://hub.example.com", &["one"])).await, &public_url(), MAX_AGE).unwrap();
+    export
+        .write(
+            &*published(Hub("https://hub.example.com", &["one"])).await,
+            &public_url(),
+            MAX_AGE,
+        )
+        .unwrap();
     let more = published(Hub("https://hub.example.com", &["one", "two"])).await;
-    assert_eq!(export.write(&more, &public_url(), MAX_AGE).unwrap(), ["openid/v1/jwks", "manifest.json"]);
+    assert_eq!(
+        export.write(&more, &public_url(), MAX_AGE).unwrap(),
+        ["openid/v1/jwks", "manifest.json"]
+    );
 }
 
 #[tokio::test]
 async fn another_issuer_is_refused_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let export = Export::open(folder.path()).unwrap();
-    export.write(&*published(Hub("https://hub.example.com", &["one"])).await, &public_url(), MAX_AGE).unwrap();
+    export
+        .write(
+            &*published(Hub("https://hub.example.com", &["one"])).await,
+            &public_url(),
+            MAX_AGE,
+        )
+        .unwrap();
     let before = files(folder.path());
     let other = published(Hub("https://other.example.com", &["two"])).await;
     let error = export.write(&other, &public_url(), MAX_AGE).unwrap_err();
     assert!(matches!(error, ExportError::OtherIssuer { .. }), "{error}");
     assert_eq!(files(folder.path()), before);
     std::fs::write(folder.path().join(MANIFEST), "{}").unwrap();
-    assert!(matches!(export.write(&other, &public_url(), MAX_AGE), Err(ExportError::Manifest)));
+    assert!(matches!(
+        export.write(&other, &public_url(), MAX_AGE),
+        Err(ExportError::Manifest)
+    ));
 }
 
 #[tokio::test]
@@ -136,18 +201,43 @@ async fn links_are_replaced_and_never_followed() {
 
     let other = tempfile::tempdir().unwrap();
     symlink(outside.path(), other.path().join("openid")).unwrap();
-    let error = Export::open(other.path()).unwrap().write(&published, &public_url(), MAX_AGE).unwrap_err();
-    assert!(error.to_string().starts_with("writing openid/v1/jwks in the export folder: "), "{error}");
-    assert_eq!(files(outside.path()).len(), 1, "nothing is made behind the link");
+    let error = Export::open(other.path())
+        .unwrap()
+        .write(&published, &public_url(), MAX_AGE)
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("writing openid/v1/jwks in the export folder: "),
+        "{error}"
+    );
+    assert_eq!(
+        files(outside.path()).len(),
+        1,
+        "nothing is made behind the link"
+    );
 }
 
 #[tokio::test]
 async fn one_export_writes_at_a_time_and_what_a_killed_one_left_is_no_matter() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join(".keyferry-export-unfinished"), "half of a").unwrap();
+    std::fs::write(
+        folder.path().join(".keyferry-export-unfinished"),
+        "half of a",
+    )
+    .unwrap();
     let export = Export::open(folder.path()).unwrap();
-    assert!(matches!(Export::open(folder.path()), Err(ExportError::Busy(_))));
-    export.write(&*published(Hub("https://hub.example.com", &["one"])).await, &public_url(), MAX_AGE).unwrap();
+    assert!(matches!(
+        Export::open(folder.path()),
+        Err(ExportError::Busy(_))
+    ));
+    export
+        .write(
+            &*published(Hub("https://hub.example.com", &["one"])).await,
+            &public_url(),
+            MAX_AGE,
+        )
+        .unwrap();
     assert_eq!(files(folder.path()).len(), 3);
     drop(export);
     Export::open(folder.path()).unwrap();

@@ -1,4 +1,5 @@
-//! Takes connections in: through the gate, through the handshake, and with what each request is checked for first.
+//! Takes connections in: through the gate, through the handshake, and with what each request is
+//! checked for first.
 
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
@@ -33,7 +34,11 @@ pub(super) struct BoundedAcceptor<A> {
 
 impl<A> BoundedAcceptor<A> {
     pub(super) fn new(inner: A, gate: Arc<Gate>, bounds: Bounds) -> BoundedAcceptor<A> {
-        BoundedAcceptor { inner, gate, bounds }
+        BoundedAcceptor {
+            inner,
+            gate,
+            bounds,
+        }
     }
 }
 
@@ -50,14 +55,31 @@ where
     type Future = Pin<Box<dyn Future<Output = Result<(Self::Stream, Self::Service)>> + Send>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        let (gate, Bounds { times, tells_source, each_address, .. }) = (Arc::clone(&self.gate), self.bounds);
+        let (
+            gate,
+            Bounds {
+                times,
+                tells_source,
+                each_address,
+                ..
+            },
+        ) = (Arc::clone(&self.gate), self.bounds);
         // Before the handshake, which is the dearest part.
-        let entered = stream.peer_addr().map(|peer| Source::of(peer.ip())).and_then(|source| {
-            let source = if each_address { source } else { source.network() };
-            let handshake = gate.enter(source).map_err(|_| Error::from(ErrorKind::ConnectionRefused))?;
-            bound_kernel(&stream, times);
-            Ok((source, handshake))
-        });
+        let entered = stream
+            .peer_addr()
+            .map(|peer| Source::of(peer.ip()))
+            .and_then(|source| {
+                let source = if each_address {
+                    source
+                } else {
+                    source.network()
+                };
+                let handshake = gate
+                    .enter(source)
+                    .map_err(|_| Error::from(ErrorKind::ConnectionRefused))?;
+                bound_kernel(&stream, times);
+                Ok((source, handshake))
+            });
         let (source, handshake) = match entered {
             Ok(entered) => entered,
             Err(error) => return Box::pin(ready(Err(error))),
@@ -68,17 +90,23 @@ where
             let (inner, service) = accepted.map_err(Error::from).flatten().inspect_err(|_| {
                 gate.refuse(Refused::Handshake);
             })?;
-            let place = handshake.done().map_err(|_| Error::from(ErrorKind::ConnectionRefused))?;
+            let place = handshake
+                .done()
+                .map_err(|_| Error::from(ErrorKind::ConnectionRefused))?;
             let answers = Answers::new();
             let told = tells_source.then_some(source);
-            let service = ConnectionService { inner: service, told, answers: Arc::clone(&answers) };
+            let service = ConnectionService {
+                inner: service,
+                told,
+                answers: Arc::clone(&answers),
+            };
             Ok((BoundedStream::new(inner, times, answers, place), service))
         })
     }
 }
 
-/// Has the kernel give up a client that acknowledges nothing or keeps its window shut, also after the process has closed its end: what it
-/// holds for such a client is no longer ours to bound then.
+/// Has the kernel give up a client that acknowledges nothing or keeps its window shut, also after
+/// the process has closed its end: what it holds for such a client is no longer ours to bound then.
 #[cfg(target_os = "linux")]
 fn bound_kernel(stream: &TcpStream, times: Times) {
     // Later than the connection's own time, which is counted when it ends.
@@ -111,16 +139,25 @@ pub(super) struct Finish {
 impl<S: HttpService<Incoming>> Service<Request<Incoming>> for ConnectionService<S> {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Either<Ready<Outcome>, Map<Join<S::Future, Ready<Finish>>, fn((Outcome, Finish)) -> Outcome>>;
+    type Future = Either<
+        Ready<Outcome>,
+        Map<Join<S::Future, Ready<Finish>>, fn((Outcome, Finish)) -> Outcome>,
+    >;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<std::result::Result<(), Infallible>> {
+    fn poll_ready(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<std::result::Result<(), Infallible>> {
         self.inner.poll_ready(context)
     }
 
     fn call(&mut self, mut request: Request<Incoming>) -> Self::Future {
         self.answers.request();
         let follow = (request.version() == Version::HTTP_2).then(|| Arc::clone(&self.answers));
-        let finish = Finish { follow, close: framing::ends_connection(&request) };
+        let finish = Finish {
+            follow,
+            close: framing::ends_connection(&request),
+        };
         if let Some(refused) = framing::refused(&request) {
             return Either::Left(ready(finished((Ok(refused), finish))));
         }
@@ -128,7 +165,10 @@ impl<S: HttpService<Incoming>> Service<Request<Incoming>> for ConnectionService<
             request.extensions_mut().insert(source);
         }
         // Nothing that has to be named, boxed or pinned by hand: both are there when the answer is.
-        Either::Right(join(self.inner.call(request), ready(finish)).map(finished as fn((Outcome, Finish)) -> Outcome))
+        Either::Right(
+            join(self.inner.call(request), ready(finish))
+                .map(finished as fn((Outcome, Finish)) -> Outcome),
+        )
     }
 }
 

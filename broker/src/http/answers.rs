@@ -1,4 +1,5 @@
-//! What has become of a connection's requests: when the last one began, and which answers the client has not taken yet.
+//! What has become of a connection's requests: when the last one began, and which answers the
+//! client has not taken yet.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -30,7 +31,12 @@ struct Waiting {
 
 impl Answers {
     pub(super) fn new() -> Arc<Answers> {
-        Arc::new(Answers { begun: Instant::now(), asked: AtomicBool::new(false), last: AtomicU64::new(0), waiting: Mutex::default() })
+        Arc::new(Answers {
+            begun: Instant::now(),
+            asked: AtomicBool::new(false),
+            last: AtomicU64::new(0),
+            waiting: Mutex::default(),
+        })
     }
 
     /// A request began.
@@ -58,13 +64,19 @@ impl Answers {
     /// Since when the oldest of the answers waits that the client does not take.
     pub(super) fn waiting_since(&self) -> Option<Instant> {
         // They are numbered in the order in which they came.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).since.first_key_value().map(|(_, since)| *since)
+        self.waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .since
+            .first_key_value()
+            .map(|(_, since)| *since)
     }
 
     /// The answer, followed until HTTP/2 has sent its last byte.
     ///
-    /// A client may open no window for a stream and keep the connection busy otherwise: then nothing shows at the socket, and the body lies
-    /// in the library's buffer. So each of its bytes carries a note that is dropped when they have left, or when the stream is reset.
+    /// A client may open no window for a stream and keep the connection busy otherwise: then
+    /// nothing shows at the socket, and the body lies in the library's buffer. So each of its bytes
+    /// carries a note that is dropped when they have left, or when the stream is reset.
     pub(super) fn follow(self: &Arc<Answers>, response: Response<Body>) -> Response<Body> {
         if response.body().is_end_stream() {
             return response;
@@ -74,7 +86,10 @@ impl Answers {
         waiting.next += 1;
         waiting.since.insert(number, Instant::now());
         drop(waiting);
-        let note = Arc::new(NotLeft { answers: Arc::clone(self), number });
+        let note = Arc::new(NotLeft {
+            answers: Arc::clone(self),
+            number,
+        });
         response.map(|body| Body::new(Followed { body, note }))
     }
 }
@@ -87,7 +102,12 @@ struct NotLeft {
 
 impl Drop for NotLeft {
     fn drop(&mut self) {
-        self.answers.waiting.lock().unwrap_or_else(PoisonError::into_inner).since.remove(&self.number);
+        self.answers
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .since
+            .remove(&self.number);
         self.answers.progress();
     }
 }
@@ -101,10 +121,15 @@ impl HttpBody for Followed {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
         let note = &self.note;
-        polled.map(|frame| frame.map(|frame| frame.map(|frame| frame.map_data(|bytes| noted(bytes, note)))))
+        polled.map(|frame| {
+            frame.map(|frame| frame.map(|frame| frame.map_data(|bytes| noted(bytes, note))))
+        })
     }
 
     fn is_end_stream(&self) -> bool {
@@ -117,7 +142,10 @@ impl HttpBody for Followed {
 }
 
 fn noted(bytes: Bytes, note: &Arc<NotLeft>) -> Bytes {
-    struct Noted(Bytes, #[allow(dead_code, reason = "it is dropped with the bytes")] Arc<NotLeft>);
+    struct Noted(
+        Bytes,
+        #[allow(dead_code, reason = "it is dropped with the bytes")] Arc<NotLeft>,
+    );
 
     impl AsRef<[u8]> for Noted {
         fn as_ref(&self) -> &[u8] {
@@ -145,17 +173,42 @@ mod tests {
         let answers = Answers::new();
         let begun = Instant::now();
         let mut response = answers.follow(Response::new(Body::from("document")));
-        assert_eq!(response.body().size_hint().exact(), Some(8), "its length is still known");
+        assert_eq!(
+            response.body().size_hint().exact(),
+            Some(8),
+            "its length is still known"
+        );
         tokio::time::advance(Duration::from_secs(1)).await;
         let mut later = answers.follow(Response::new(Body::from("another")));
-        let bytes = response.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
+        let bytes = response
+            .body_mut()
+            .frame()
+            .await
+            .unwrap()
+            .unwrap()
+            .into_data()
+            .unwrap();
         let part = bytes.slice(4..);
         drop((response, bytes));
-        assert_eq!(answers.waiting_since(), Some(begun), "a part of it is still to be sent");
+        assert_eq!(
+            answers.waiting_since(),
+            Some(begun),
+            "a part of it is still to be sent"
+        );
         drop(part);
-        assert_eq!(answers.waiting_since(), Some(begun + Duration::from_secs(1)));
-        assert_eq!(answers.last(), begun + Duration::from_secs(1), "it has just left");
-        assert_eq!(later.body_mut().collect().await.unwrap().to_bytes(), "another");
+        assert_eq!(
+            answers.waiting_since(),
+            Some(begun + Duration::from_secs(1))
+        );
+        assert_eq!(
+            answers.last(),
+            begun + Duration::from_secs(1),
+            "it has just left"
+        );
+        assert_eq!(
+            later.body_mut().collect().await.unwrap().to_bytes(),
+            "another"
+        );
         drop(later);
         assert_eq!(answers.waiting_since(), None);
         answers.follow(Response::new(Body::empty()));

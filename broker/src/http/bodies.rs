@@ -1,4 +1,5 @@
-//! What the requests under way hold of memory, bounded for all of them together and for each source.
+//! What the requests under way hold of memory, bounded for all of them together and for each
+//! source.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,7 +10,8 @@ use crate::source::Source;
 const ALL: u32 = 32 * 1024;
 /// For those of one source.
 const OF_SOURCE: u32 = ALL / 4;
-/// A source that holds so much, as one request of the greatest size does, still gets of what is kept.
+/// A source that holds so much, as one request of the greatest size does, still gets of what is
+/// kept.
 const FEW: u32 = 68;
 
 /// The memory for the requests of one listener.
@@ -41,7 +43,11 @@ impl Bodies {
 
     /// A share that holds nothing yet.
     pub(super) fn share(self: &Arc<Bodies>, source: Source) -> Share {
-        Share { bodies: Arc::clone(self), source, taken: Taken::default() }
+        Share {
+            bodies: Arc::clone(self),
+            source,
+            taken: Taken::default(),
+        }
     }
 
     fn room(&self) -> MutexGuard<'_, Room> {
@@ -119,7 +125,11 @@ mod tests {
         assert!((ALL / 4 * 3..ALL).contains(&all), "{all} KiB");
         let mut other = bodies.share(source(200));
         assert_eq!(other.grow(64), Ok(()));
-        assert_eq!((other.grow(64), other.kib()), (Err(Full), 64), "what it has, it keeps");
+        assert_eq!(
+            (other.grow(64), other.kib()),
+            (Err(Full), 64),
+            "what it has, it keeps"
+        );
         drop((held, other));
         assert_eq!(bodies.room().sources.len(), 0);
         assert_eq!(all_of(&bodies, source(1)).len(), OF_SOURCE as usize / 64);

@@ -13,11 +13,12 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::answers::Answers;
 use super::gate::Place;
 
-/// What a client has to take, in the time for progress, of what is ready for it: one TLS record. Who takes everything needs to take no more.
+/// What a client has to take, in the time for progress, of what is ready for it: one TLS record.
+/// Who takes everything needs to take no more.
 const PROGRESS: usize = 16 * 1024;
 
-/// After so many reads that did not wait, the time is looked at: a client that keeps the socket full
-/// never makes a read wait.
+/// After so many reads that did not wait, the time is looked at: a client that keeps the socket
+/// full never makes a read wait.
 const LOOK_EVERY: u32 = 32;
 
 /// How long a client may take.
@@ -31,7 +32,8 @@ pub(super) struct Times {
     pub(super) head: Duration,
     /// Over [`PROGRESS`] bytes of what is ready for it, and over an answer under HTTP/2.
     pub(super) progress: Duration,
-    /// Without a request or an answer. Longer than any request may take, which is 30 s for its body and 30 s for the decision.
+    /// Without a request or an answer. Longer than any request may take, which is 30 s for its body
+    /// and 30 s for the decision.
     pub(super) idle: Duration,
 }
 
@@ -51,8 +53,8 @@ type Why = &'static str;
 
 /// A stream that ends when its client gets nowhere.
 ///
-/// Every way of waiting for the client looks at the time: a connection whose answers nobody takes is never read from again. So does a
-/// client that never has to be waited for, now and then.
+/// Every way of waiting for the client looks at the time: a connection whose answers nobody takes
+/// is never read from again. So does a client that never has to be waited for, now and then.
 pub(super) struct BoundedStream<T> {
     inner: T,
     times: Times,
@@ -74,18 +76,40 @@ struct Blocked {
 }
 
 impl<T> BoundedStream<T> {
-    pub(super) fn new(inner: T, times: Times, answers: Arc<Answers>, place: Place) -> BoundedStream<T> {
+    pub(super) fn new(
+        inner: T,
+        times: Times,
+        answers: Arc<Answers>,
+        place: Place,
+    ) -> BoundedStream<T> {
         let opened = Instant::now();
-        let first = times.first_byte.min(times.head).min(times.idle).min(times.progress / 2);
+        let first = times
+            .first_byte
+            .min(times.head)
+            .min(times.idle)
+            .min(times.progress / 2);
         let timer = Box::pin(sleep_until(opened + first));
-        BoundedStream { inner, times, opened, heard: false, reads: 0, blocked: None, answers, timer, place }
+        BoundedStream {
+            inner,
+            times,
+            opened,
+            heard: false,
+            reads: 0,
+            blocked: None,
+            answers,
+            timer,
+            place,
+        }
     }
 
     /// Waits on, unless the client has had its time.
     fn wait<R>(&mut self, context: &mut Context<'_>) -> Poll<Result<R>> {
-        // A read that waits may be one that tokio has put off, because its task did much already. The
-        // timer would be put off with it, again and again.
-        while Pin::new(&mut unconstrained(self.timer.as_mut())).poll(context).is_ready() {
+        // A read that waits may be one that tokio has put off, because its task did much already.
+        // The timer would be put off with it, again and again.
+        while Pin::new(&mut unconstrained(self.timer.as_mut()))
+            .poll(context)
+            .is_ready()
+        {
             self.look()?;
         }
         Poll::Pending
@@ -111,18 +135,34 @@ impl<T> BoundedStream<T> {
 
     /// When the client's time may be over at the earliest.
     fn next_look(&self, now: Instant) -> std::result::Result<Instant, Why> {
-        let Times { first_byte, head, progress, idle, .. } = self.times;
+        let Times {
+            first_byte,
+            head,
+            progress,
+            idle,
+            ..
+        } = self.times;
         let limits = [
             ("silent", (!self.heard).then_some(self.opened), first_byte),
-            ("silent", (!self.answers.asked()).then_some(self.opened), head),
-            ("unread", self.blocked.as_ref().map(|blocked| blocked.since), progress),
+            (
+                "silent",
+                (!self.answers.asked()).then_some(self.opened),
+                head,
+            ),
+            (
+                "unread",
+                self.blocked.as_ref().map(|blocked| blocked.since),
+                progress,
+            ),
             ("unread", self.answers.waiting_since(), progress),
             ("idle", Some(self.answers.last()), idle),
         ];
         // What begins to wait meanwhile is seen soon enough.
         let mut next = now + progress / 2;
         for (why, since, limit) in limits {
-            let Some(end) = since.map(|since| since + limit) else { continue };
+            let Some(end) = since.map(|since| since + limit) else {
+                continue;
+            };
             if end <= now {
                 return Err(why);
             }
@@ -132,22 +172,34 @@ impl<T> BoundedStream<T> {
     }
 
     fn written(&mut self, bytes: usize) {
-        let Some(blocked) = &mut self.blocked else { return };
+        let Some(blocked) = &mut self.blocked else {
+            return;
+        };
         blocked.sent += bytes;
         if blocked.sent >= PROGRESS {
-            *blocked = Blocked { since: Instant::now(), sent: 0 };
+            *blocked = Blocked {
+                since: Instant::now(),
+                sent: 0,
+            };
             self.answers.progress();
         }
     }
 
     fn blocked<R>(&mut self, context: &mut Context<'_>) -> Poll<Result<R>> {
-        self.blocked.get_or_insert_with(|| Blocked { since: Instant::now(), sent: 0 });
+        self.blocked.get_or_insert_with(|| Blocked {
+            since: Instant::now(),
+            sent: 0,
+        });
         self.wait(context)
     }
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for BoundedStream<T> {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<Result<()>> {
         match Pin::new(&mut self.inner).poll_read(context, buffer) {
             Poll::Pending => self.wait(context),
             ready => {
@@ -163,7 +215,11 @@ impl<T: AsyncRead + Unpin> AsyncRead for BoundedStream<T> {
 }
 
 impl<T: AsyncWrite + Unpin> BoundedStream<T> {
-    fn after_write(&mut self, context: &mut Context<'_>, polled: Poll<Result<usize>>) -> Poll<Result<usize>> {
+    fn after_write(
+        &mut self,
+        context: &mut Context<'_>,
+        polled: Poll<Result<usize>>,
+    ) -> Poll<Result<usize>> {
         match polled {
             Poll::Pending => self.blocked(context),
             Poll::Ready(Ok(bytes)) => {
@@ -176,12 +232,20 @@ impl<T: AsyncWrite + Unpin> BoundedStream<T> {
 }
 
 impl<T: AsyncWrite + Unpin> AsyncWrite for BoundedStream<T> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<Result<usize>> {
         let polled = Pin::new(&mut self.inner).poll_write(context, bytes);
         self.after_write(context, polled)
     }
 
-    fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<Result<usize>> {
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<Result<usize>> {
         let polled = Pin::new(&mut self.inner).poll_write_vectored(context, slices);
         self.after_write(context, polled)
     }
@@ -233,17 +297,38 @@ mod tests {
     /// The client's end, the server's, and what is known of the requests.
     fn connection(buffer: usize) -> (DuplexStream, BoundedStream<DuplexStream>, Arc<Answers>) {
         let (client, server) = duplex(buffer);
-        let gate = Gate::new("api", Room { connections: 1, handshakes: 1, per_source: None }, Metrics::default());
-        let place = gate.enter(Source::default()).ok().unwrap().done().ok().unwrap();
+        let gate = Gate::new(
+            "api",
+            Room {
+                connections: 1,
+                handshakes: 1,
+                per_source: None,
+            },
+            Metrics::default(),
+        );
+        let place = gate
+            .enter(Source::default())
+            .ok()
+            .unwrap()
+            .done()
+            .ok()
+            .unwrap();
         let answers = Answers::new();
-        (client, BoundedStream::new(server, TIMES, Arc::clone(&answers), place), answers)
+        (
+            client,
+            BoundedStream::new(server, TIMES, Arc::clone(&answers), place),
+            answers,
+        )
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_first_byte_has_a_shorter_time() {
         let (_client, mut stream, _) = connection(64);
         let before = Instant::now();
-        assert_eq!(stream.read_u8().await.unwrap_err().kind(), ErrorKind::TimedOut);
+        assert_eq!(
+            stream.read_u8().await.unwrap_err().kind(),
+            ErrorKind::TimedOut
+        );
         assert_eq!(before.elapsed(), TIMES.first_byte);
     }
 
@@ -270,7 +355,10 @@ mod tests {
             }
         };
         let error = tokio::select! { error = reading => error, () = trickle => unreachable!() };
-        assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::TimedOut, "idle"));
+        assert_eq!(
+            (error.kind(), error.to_string().as_str()),
+            (ErrorKind::TimedOut, "idle")
+        );
         assert_eq!(before.elapsed(), TIMES.idle);
     }
 
@@ -281,7 +369,10 @@ mod tests {
         stream.heard = true;
         answers.request();
         let error = stream.write_all(&[0; 100]).await.unwrap_err();
-        assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::TimedOut, "unread"));
+        assert_eq!(
+            (error.kind(), error.to_string().as_str()),
+            (ErrorKind::TimedOut, "unread")
+        );
         assert_eq!(before.elapsed(), TIMES.progress);
     }
 
@@ -300,7 +391,11 @@ mod tests {
             };
             let answer = vec![0; PROGRESS * 8];
             let written = tokio::select! { written = stream.write_all(&answer) => written, () = reader => unreachable!() };
-            assert_eq!(written.is_ok(), served, "{piece} bytes in 20 s: {written:?}");
+            assert_eq!(
+                written.is_ok(),
+                served,
+                "{piece} bytes in 20 s: {written:?}"
+            );
         }
     }
 
@@ -377,7 +472,10 @@ mod tests {
                 break error;
             }
         };
-        assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::TimedOut, "idle"));
+        assert_eq!(
+            (error.kind(), error.to_string().as_str()),
+            (ErrorKind::TimedOut, "idle")
+        );
     }
 
     /// tokio makes a task pause that has read much: such a read waits, and so would a timer.
@@ -390,6 +488,9 @@ mod tests {
         while futures::poll!(std::pin::pin!(tokio::task::coop::consume_budget())).is_ready() {}
         let mut byte = [0];
         let read = futures::poll!(std::pin::pin!(stream.read(&mut byte)));
-        assert!(matches!(read, std::task::Poll::Ready(Err(_))), "it waits on: {read:?}");
+        assert!(
+            matches!(read, std::task::Poll::Ready(Err(_))),
+            "it waits on: {read:?}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The published documents: anonymous, prebuilt, cacheable. No request causes anything but an answer.
+//! The published documents: anonymous, prebuilt, cacheable. No request causes anything but an
+//! answer.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -26,7 +27,8 @@ pub const KEYS_PATH: &str = "/openid/v1/jwks";
 /// Its media type (RFC 7517 section 8.5.2).
 pub const KEYS_TYPE: &str = "application/jwk-set+json";
 
-/// The `Cache-Control` of both documents. It is explicit, so that no verifier guesses, and the same in every answer.
+/// The `Cache-Control` of both documents. It is explicit, so that no verifier guesses, and the same
+/// in every answer.
 pub fn cache_control(max_age: Duration) -> String {
     format!("public, max-age={}", max_age.as_secs())
 }
@@ -36,18 +38,40 @@ struct Shared {
     cache_control: HeaderValue,
 }
 
-/// What answers on the discovery listener: the hub's documents and those of own issuers. `max_age` is the same in every answer.
+/// What answers on the discovery listener: the hub's documents and those of own issuers. `max_age`
+/// is the same in every answer.
 ///
-/// A GET of one of the hub's documents goes past the router, which would cost more than the answer does.
-pub fn service<B>(published: PublicationReader, own: OwnIssuers, max_age: Duration) -> impl HttpService<B>
+/// A GET of one of the hub's documents goes past the router, which would cost more than the answer
+/// does.
+pub fn service<B>(
+    published: PublicationReader,
+    own: OwnIssuers,
+    max_age: Duration,
+) -> impl HttpService<B>
 where
     B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let cache_control = HeaderValue::from_str(&cache_control(max_age)).unwrap_or(HeaderValue::from_static("public, max-age=60"));
-    let hub = Arc::new(Shared { published, cache_control: cache_control.clone() });
+    let cache_control = HeaderValue::from_str(&cache_control(max_age))
+        .unwrap_or(HeaderValue::from_static("public, max-age=60"));
+    let hub = Arc::new(Shared {
+        published,
+        cache_control: cache_control.clone(),
+    });
     let routes = Router::new()
-        .route(METADATA_PATH, any(async |State(hub): State<Arc<Shared>>, request: Request<Body>| metadata(&hub, &request)))
-        .route(KEYS_PATH, any(async |State(hub): State<Arc<Shared>>, request: Request<Body>| jwks(&hub, &request)))
+        .route(
+            METADATA_PATH,
+            any(
+                async |State(hub): State<Arc<Shared>>, request: Request<Body>| {
+                    metadata(&hub, &request)
+                },
+            ),
+        )
+        .route(
+            KEYS_PATH,
+            any(
+                async |State(hub): State<Arc<Shared>>, request: Request<Body>| jwks(&hub, &request),
+            ),
+        )
         .with_state(Arc::clone(&hub))
         .merge(own_issuers::routes(own, cache_control))
         .fallback(async || not_found());
@@ -84,8 +108,16 @@ fn answer<B>(
         return refused;
     }
     match &*shared.published.look() {
-        Some(published) => respond(document(published), content_type, &shared.cache_control, request),
-        None => plain(StatusCode::SERVICE_UNAVAILABLE, "no key set has been read from the hub yet\n"),
+        Some(published) => respond(
+            document(published),
+            content_type,
+            &shared.cache_control,
+            request,
+        ),
+        None => plain(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "no key set has been read from the hub yet\n",
+        ),
     }
 }
 
@@ -94,11 +126,14 @@ fn refused_method(method: &Method) -> Option<Response<Body>> {
         return None;
     }
     let mut refused = plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
-    refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+    refused
+        .headers_mut()
+        .insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
     Some(refused)
 }
 
-/// Whatever the client accepts, it gets the one form there is: verifiers ask for all kinds of things here.
+/// Whatever the client accepts, it gets the one form there is: verifiers ask for all kinds of
+/// things here.
 pub(super) fn respond<B>(
     document: &Document,
     content_type: &'static str,
@@ -108,9 +143,17 @@ pub(super) fn respond<B>(
     if let Some(refused) = refused_method(request.method()) {
         return refused;
     }
-    let unchanged = request.headers().get_all(header::IF_NONE_MATCH).iter().any(|value| names(value, &document.etag));
+    let unchanged = request
+        .headers()
+        .get_all(header::IF_NONE_MATCH)
+        .iter()
+        .any(|value| names(value, &document.etag));
     // The router leaves the body away for HEAD and keeps its length.
-    let (status, body) = if unchanged { (StatusCode::NOT_MODIFIED, Bytes::new()) } else { (StatusCode::OK, document.bytes.clone()) };
+    let (status, body) = if unchanged {
+        (StatusCode::NOT_MODIFIED, Bytes::new())
+    } else {
+        (StatusCode::OK, document.bytes.clone())
+    };
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -121,15 +164,25 @@ pub(super) fn respond<B>(
     if !unchanged {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     }
-    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(
+        header::ACCESS_CONTROL_ALLOW_ORIGIN,
+        HeaderValue::from_static("*"),
+    );
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
     response
 }
 
 /// Weak comparison (RFC 9110 section 13.1.2).
 fn names(if_none_match: &HeaderValue, etag: &str) -> bool {
-    let Ok(list) = if_none_match.to_str() else { return false };
-    list.split(',').map(str::trim).any(|item| item == "*" || item.strip_prefix("W/").unwrap_or(item) == etag)
+    let Ok(list) = if_none_match.to_str() else {
+        return false;
+    };
+    list.split(',')
+        .map(str::trim)
+        .any(|item| item == "*" || item.strip_prefix("W/").unwrap_or(item) == etag)
 }
 
 /// A short text that no cache keeps.
@@ -137,8 +190,14 @@ pub(super) fn plain(status: StatusCode, text: &'static str) -> Response<Body> {
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
     response
 }

@@ -12,7 +12,9 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use keyferry_core::bound_token::BoundToken;
 use keyferry_core::config::DeliveryType;
-use keyferry_core::exchange::{self, ExchangeError, ExchangeRequest, MAX_FORM_BYTES, TOKEN_TYPE_JWT};
+use keyferry_core::exchange::{
+    self, ExchangeError, ExchangeRequest, MAX_FORM_BYTES, TOKEN_TYPE_JWT,
+};
 use keyferry_core::public_cluster::PublicCluster;
 use keyferry_core::reason::Reason;
 use keyferry_core::request_id::RequestId;
@@ -33,13 +35,18 @@ const BODY_DEADLINE: Duration = Duration::from_secs(30);
 /// Bytes of an answer beside its token.
 const ROUND_THE_TOKEN: usize = 160;
 
-/// What a request under HTTP/2 takes beside its body, in KiB. Under HTTP/1.1 its connection has that.
+/// What a request under HTTP/2 takes beside its body, in KiB. Under HTTP/1.1 its connection has
+/// that.
 const STREAM: u32 = 4;
 
 const KIB: usize = 1024;
 
 /// Answers an exchange. What its body holds counts until the answer is there.
-pub(super) async fn answer(bodies: Arc<Bodies>, broker: Arc<Broker>, request: Request<Incoming>) -> Response<Body> {
+pub(super) async fn answer(
+    bodies: Arc<Bodies>,
+    broker: Arc<Broker>,
+    request: Request<Incoming>,
+) -> Response<Body> {
     let (id, source) = (broker.request_id(), source_of(&request));
     let mut share = bodies.share(source);
     let body = match read(request, &mut share).await {
@@ -60,22 +67,40 @@ pub(super) fn source_of<B>(request: &Request<B>) -> Source {
     request.extensions().get().copied().unwrap_or_default()
 }
 
-async fn refuse(broker: &Broker, unreadable: Unreadable, id: RequestId, source: Source) -> Response<Body> {
+async fn refuse(
+    broker: &Broker,
+    unreadable: Unreadable,
+    id: RequestId,
+    source: Source,
+) -> Response<Body> {
     let (status, error, description) = match unreadable {
-        Unreadable::Malformed { status, error, description } => (status, error, description),
+        Unreadable::Malformed {
+            status,
+            error,
+            description,
+        } => (status, error, description),
         Unreadable::NoRoom => {
-            // Recorded and counted as any request too many. The answer is the same if the rate is used up too.
+            // Recorded and counted as any request too many. The answer is the same if the rate is
+            // used up too.
             let _ = broker.refuse(ROUTE, Reason::RateLimited, id, source).await;
             return refusal::busy(id.as_str());
         }
     };
-    match broker.refuse(ROUTE, Reason::RequestInvalid, id, source).await {
+    match broker
+        .refuse(ROUTE, Reason::RequestInvalid, id, source)
+        .await
+    {
         Ok(()) => refusal::malformed(status, error, &description, id.as_str()),
         Err(limited) => refusal::answer(&limited, Surface::Exchange, id.as_str()),
     }
 }
 
-async fn exchange(broker: &Broker, form: ExchangeRequest<'_>, id: RequestId, source: Source) -> Response<Body> {
+async fn exchange(
+    broker: &Broker,
+    form: ExchangeRequest<'_>,
+    id: RequestId,
+    source: Source,
+) -> Response<Body> {
     let request = broker::Request {
         route: ROUTE,
         caller_token: form.subject_token,
@@ -87,8 +112,17 @@ async fn exchange(broker: &Broker, form: ExchangeRequest<'_>, id: RequestId, sou
         source,
     };
     match broker.hand_out(&request).await {
-        Ok(HandOut { token, usable, target, policy, ca_pem }) => {
-            let target = form.tell_cluster.then(|| policy.targets.get(&target)).flatten();
+        Ok(HandOut {
+            token,
+            usable,
+            target,
+            policy,
+            ca_pem,
+        }) => {
+            let target = form
+                .tell_cluster
+                .then(|| policy.targets.get(&target))
+                .flatten();
             let cluster = target.map(|target| PublicCluster::of(target, ca_pem.as_deref()));
             let body = rendered(&token, usable, cluster.as_ref());
             refusal::secret_answer(StatusCode::OK, "application/json", body, id.as_str())
@@ -97,14 +131,19 @@ async fn exchange(broker: &Broker, form: ExchangeRequest<'_>, id: RequestId, sou
     }
 }
 
-/// The answer of RFC 8693 section 2.2.1. The token goes in as it stands: a JWT that was read holds nothing that JSON would escape.
+/// The answer of RFC 8693 section 2.2.1. The token goes in as it stands: a JWT that was read holds
+/// nothing that JSON would escape.
 fn rendered(token: &BoundToken, usable: Duration, cluster: Option<&PublicCluster>) -> String {
     let token = token.secret().expose_secret();
     let mut body = String::with_capacity(token.len() + ROUND_THE_TOKEN);
     body.push_str(r#"{"access_token":""#);
     body.push_str(token);
     // Writing to a string does not fail.
-    let _ = write!(body, r#"","issued_token_type":"{TOKEN_TYPE_JWT}","token_type":"Bearer","expires_in":{}"#, usable.as_secs());
+    let _ = write!(
+        body,
+        r#"","issued_token_type":"{TOKEN_TYPE_JWT}","token_type":"Bearer","expires_in":{}"#,
+        usable.as_secs()
+    );
     if let Some(cluster) = cluster.and_then(|cluster| serde_json::to_string(cluster).ok()) {
         let _ = write!(body, r#","keyferry_cluster":{cluster}"#);
     }
@@ -130,7 +169,11 @@ impl From<Full> for Unreadable {
 }
 
 fn malformed(status: StatusCode, description: impl Into<String>) -> Unreadable {
-    Unreadable::Malformed { status, error: "invalid_request", description: description.into() }
+    Unreadable::Malformed {
+        status,
+        error: "invalid_request",
+        description: description.into(),
+    }
 }
 
 fn invalid(description: impl Into<String>) -> Unreadable {
@@ -138,7 +181,10 @@ fn invalid(description: impl Into<String>) -> Unreadable {
 }
 
 /// The body of a request that has the look of an exchange.
-async fn read<B: HttpBody<Data = Bytes>>(request: Request<B>, share: &mut Share) -> Result<Vec<u8>, Unreadable> {
+async fn read<B: HttpBody<Data = Bytes>>(
+    request: Request<B>,
+    share: &mut Share,
+) -> Result<Vec<u8>, Unreadable> {
     if request.version() == Version::HTTP_2 {
         share.grow(STREAM)?;
     }
@@ -146,19 +192,36 @@ async fn read<B: HttpBody<Data = Bytes>>(request: Request<B>, share: &mut Share)
     // Looked at before the body comes, so that nothing of it is kept meanwhile.
     let fit = check(&head);
     drop(head);
-    // Read before anything is refused: an answer beside an unread body breaks the stream under HTTP/2.
+    // Read before anything is refused: an answer beside an unread body breaks the stream under
+    // HTTP/2.
     let body = in_time(BODY_DEADLINE, pin!(collect(pin!(body), share))).await;
-    let body = body.ok_or_else(|| malformed(StatusCode::REQUEST_TIMEOUT, "the body did not arrive within 30 s"))??;
+    let body = body.ok_or_else(|| {
+        malformed(
+            StatusCode::REQUEST_TIMEOUT,
+            "the body did not arrive within 30 s",
+        )
+    })??;
     fit.map(|()| body)
 }
 
-/// The bytes of a body in one piece. A frame is never kept: it may be one byte of a buffer of many KiB.
-async fn collect<B: HttpBody<Data = Bytes>>(mut body: Pin<&mut B>, share: &mut Share) -> Result<Vec<u8>, Unreadable> {
-    let too_large = || malformed(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 64 KiB or broke off");
+/// The bytes of a body in one piece. A frame is never kept: it may be one byte of a buffer of many
+/// KiB.
+async fn collect<B: HttpBody<Data = Bytes>>(
+    mut body: Pin<&mut B>,
+    share: &mut Share,
+) -> Result<Vec<u8>, Unreadable> {
+    let too_large = || {
+        malformed(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "the body is larger than 64 KiB or broke off",
+        )
+    };
     let (mut form, mut length, mut room) = (Vec::new(), 0, Ok(()));
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| too_large())?;
-        let Ok(data) = frame.into_data() else { continue };
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
         length += data.len();
         if length > MAX_FORM_BYTES {
             return Err(too_large());
@@ -179,7 +242,10 @@ async fn collect<B: HttpBody<Data = Bytes>>(mut body: Pin<&mut B>, share: &mut S
 fn append(form: &mut Vec<u8>, data: &[u8], share: &mut Share) -> Result<(), Full> {
     let needed = form.len() + data.len();
     if needed > form.capacity() {
-        let capacity = needed.max(form.capacity() * 2).min(MAX_FORM_BYTES).next_multiple_of(KIB);
+        let capacity = needed
+            .max(form.capacity() * 2)
+            .min(MAX_FORM_BYTES)
+            .next_multiple_of(KIB);
         share.grow(u32::try_from((capacity - form.capacity()) / KIB).map_err(|_| Full)?)?;
         form.reserve_exact(capacity - form.len());
     }
@@ -190,10 +256,14 @@ fn append(form: &mut Vec<u8>, data: &[u8], share: &mut Share) -> Result<(), Full
 /// Whether what comes before the body is that of an exchange.
 fn check(request: &Parts) -> Result<(), Unreadable> {
     if request.uri.query().is_some() {
-        return Err(invalid("parameters belong in the body, not in the query string"));
+        return Err(invalid(
+            "parameters belong in the body, not in the query string",
+        ));
     }
     if request.headers.contains_key(header::AUTHORIZATION) {
-        return Err(invalid("the caller proves itself by subject_token alone; send no Authorization header"));
+        return Err(invalid(
+            "the caller proves itself by subject_token alone; send no Authorization header",
+        ));
     }
     if !is_form(&request.headers) {
         let description = "the body must be application/x-www-form-urlencoded in UTF-8";
@@ -205,17 +275,26 @@ fn check(request: &Parts) -> Result<(), Unreadable> {
 fn form(body: &[u8]) -> Result<ExchangeRequest<'_>, Unreadable> {
     exchange::parse(body).map_err(|error| match error {
         ExchangeError::InvalidRequest { .. } => invalid(error.to_string()),
-        ExchangeError::InvalidTarget { .. } => {
-            Unreadable::Malformed { status: StatusCode::BAD_REQUEST, error: "invalid_target", description: error.to_string() }
-        }
+        ExchangeError::InvalidTarget { .. } => Unreadable::Malformed {
+            status: StatusCode::BAD_REQUEST,
+            error: "invalid_target",
+            description: error.to_string(),
+        },
     })
 }
 
 fn is_form(headers: &HeaderMap) -> bool {
-    let Some(content_type) = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()) else { return false };
+    let Some(content_type) = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+    else {
+        return false;
+    };
     let mut parts = content_type.split(';').map(str::trim);
-    parts.next().is_some_and(|media_type| media_type.eq_ignore_ascii_case("application/x-www-form-urlencoded"))
-        && parts.all(|parameter| parameter.is_empty() || parameter.eq_ignore_ascii_case("charset=utf-8"))
+    parts.next().is_some_and(|media_type| {
+        media_type.eq_ignore_ascii_case("application/x-www-form-urlencoded")
+    }) && parts
+        .all(|parameter| parameter.is_empty() || parameter.eq_ignore_ascii_case("charset=utf-8"))
 }
 
 #[cfg(test)]
@@ -241,7 +320,12 @@ mod tests {
         use serde_json::json;
 
         let world = crate::testing::SmallWorld::start().await;
-        let token = world.mint.token(&world.grant("tenant-a/prod"), Duration::ZERO).await.unwrap().token;
+        let token = world
+            .mint
+            .token(&world.grant("tenant-a/prod"), Duration::ZERO)
+            .await
+            .unwrap()
+            .token;
         let target = world.policy.targets.values().next().unwrap();
         let cluster = PublicCluster::of(target, Some("a \"quoted\" line\n"));
         for cluster in [None, Some(cluster)] {
@@ -255,20 +339,29 @@ mod tests {
             if let Some(cluster) = cluster {
                 wanted["keyferry_cluster"] = json!(cluster);
             }
-            assert_eq!(serde_json::from_str::<serde_json::Value>(&body).unwrap(), wanted);
+            assert_eq!(
+                serde_json::from_str::<serde_json::Value>(&body).unwrap(),
+                wanted
+            );
         }
     }
 
     fn status(outcome: Result<Vec<u8>, Unreadable>) -> Result<usize, Option<StatusCode>> {
-        outcome.map(|body| body.len()).map_err(|unreadable| match unreadable {
-            Unreadable::Malformed { status, .. } => Some(status),
-            Unreadable::NoRoom => None,
-        })
+        outcome
+            .map(|body| body.len())
+            .map_err(|unreadable| match unreadable {
+                Unreadable::Malformed { status, .. } => Some(status),
+                Unreadable::NoRoom => None,
+            })
     }
 
     fn exchange(body: Body, version: Version) -> Request<Body> {
         let form = "application/x-www-form-urlencoded";
-        Request::post("/v1/token").version(version).header("content-type", form).body(body).unwrap()
+        Request::post("/v1/token")
+            .version(version)
+            .header("content-type", form)
+            .body(body)
+            .unwrap()
     }
 
     /// A body of frames of one byte, each a piece of a larger buffer, as HTTP/2 brings them.
@@ -284,39 +377,81 @@ mod tests {
         let body = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
         let mut share = Bodies::new(true).share(Source::default());
         let refused = read(exchange(body, Version::HTTP_11), &mut share).await;
-        assert_eq!((status(refused), begun.elapsed()), (Err(Some(StatusCode::REQUEST_TIMEOUT)), BODY_DEADLINE));
+        assert_eq!(
+            (status(refused), begun.elapsed()),
+            (Err(Some(StatusCode::REQUEST_TIMEOUT)), BODY_DEADLINE)
+        );
     }
 
     #[tokio::test]
     async fn frames_of_one_byte_cost_no_more_than_their_bytes() {
         let bodies = Bodies::new(true);
-        for (bytes, kib) in [(0, 0), (1, 1), (1024, 1), (1025, 2), (1536, 2), (20_000, 32), (MAX_FORM_BYTES, 64)] {
+        for (bytes, kib) in [
+            (0, 0),
+            (1, 1),
+            (1024, 1),
+            (1025, 2),
+            (1536, 2),
+            (20_000, 32),
+            (MAX_FORM_BYTES, 64),
+        ] {
             let mut share = bodies.share(Source::default());
-            let body = read(exchange(in_bytes(bytes), Version::HTTP_11), &mut share).await.ok().unwrap();
+            let body = read(exchange(in_bytes(bytes), Version::HTTP_11), &mut share)
+                .await
+                .ok()
+                .unwrap();
             assert_eq!((body.len(), share.kib()), (bytes, kib));
-            assert!(body.capacity() <= kib as usize * 1024, "{} bytes", body.capacity());
+            assert!(
+                body.capacity() <= kib as usize * 1024,
+                "{} bytes",
+                body.capacity()
+            );
         }
         let mut share = bodies.share(Source::default());
-        let refused = read(exchange(in_bytes(MAX_FORM_BYTES + 1), Version::HTTP_11), &mut share).await;
+        let refused = read(
+            exchange(in_bytes(MAX_FORM_BYTES + 1), Version::HTTP_11),
+            &mut share,
+        )
+        .await;
         assert_eq!(status(refused), Err(Some(StatusCode::PAYLOAD_TOO_LARGE)));
         let mut share = bodies.share(Source::default());
-        read(exchange(in_bytes(1024), Version::HTTP_2), &mut share).await.ok().unwrap();
+        read(exchange(in_bytes(1024), Version::HTTP_2), &mut share)
+            .await
+            .ok()
+            .unwrap();
         assert_eq!(share.kib(), 1 + STREAM, "a stream counts beside its body");
     }
 
-    /// As many as one address could have under way: what it says of its bodies' lengths reserves nothing.
+    /// As many as one address could have under way: what it says of its bodies' lengths reserves
+    /// nothing.
     #[tokio::test]
     async fn bodies_that_do_not_end_leave_room_to_others() {
         let bodies = Bodies::new(true);
         let source = |last: u8| Source::of([192, 0, 2, last].into());
         let endless = |last: u8| {
-            let begun = stream::iter([Ok::<_, std::io::Error>(Bytes::from(vec![b'x'; 60 * 1024]))]).chain(stream::pending());
+            let begun = stream::iter([Ok::<_, std::io::Error>(Bytes::from(vec![b'x'; 60 * 1024]))])
+                .chain(stream::pending());
             let mut share = bodies.share(source(last));
-            async move { read(exchange(Body::from_stream(begun), Version::HTTP_2), &mut share).await }
+            async move {
+                read(
+                    exchange(Body::from_stream(begun), Version::HTTP_2),
+                    &mut share,
+                )
+                .await
+            }
         };
-        let mut held: Vec<_> = (0..8).flat_map(|last| (0..1000).map(move |_| last)).map(|last| Box::pin(endless(last))).collect();
-        let begun: Vec<bool> = held.iter_mut().map(|read| read.now_or_never().is_none()).collect();
-        assert!(begun.iter().filter(|begun| !**begun).count() > 1000, "some are refused at once");
+        let mut held: Vec<_> = (0..8)
+            .flat_map(|last| (0..1000).map(move |_| last))
+            .map(|last| Box::pin(endless(last)))
+            .collect();
+        let begun: Vec<bool> = held
+            .iter_mut()
+            .map(|read| read.now_or_never().is_none())
+            .collect();
+        assert!(
+            begun.iter().filter(|begun| !**begun).count() > 1000,
+            "some are refused at once"
+        );
         let ask = async |last| {
             let mut share = bodies.share(source(last));
             status(read(exchange(in_bytes(2000), Version::HTTP_2), &mut share).await)
@@ -326,7 +461,8 @@ mod tests {
         assert_eq!(ask(1).await, Ok(2000));
     }
 
-    /// A client whose request has no room can take the answer, because its body is read all the same.
+    /// A client whose request has no room can take the answer, because its body is read all the
+    /// same.
     #[tokio::test]
     async fn what_has_no_room_is_read_to_its_end() {
         let bodies = Bodies::new(false);
@@ -339,7 +475,14 @@ mod tests {
             counted.fetch_sub(1, Ordering::Relaxed);
             Ok::<_, std::io::Error>(Bytes::from_static(b"x"))
         });
-        let refused = read(exchange(Body::from_stream(frames), Version::HTTP_11), &mut share).await;
-        assert_eq!((status(refused), left.load(Ordering::Relaxed)), (Err(None), 0));
+        let refused = read(
+            exchange(Body::from_stream(frames), Version::HTTP_11),
+            &mut share,
+        )
+        .await;
+        assert_eq!(
+            (status(refused), left.load(Ordering::Relaxed)),
+            (Err(None), 0)
+        );
     }
 }

@@ -1,7 +1,9 @@
-//! Requests whose head two readers could understand differently, refused before anything is made of them.
+//! Requests whose head two readers could understand differently, refused before anything is made of
+//! them.
 //!
-//! hyper refuses what has no reading at all, such as two different lengths. What is left here is what it would read in its own way, while
-//! a proxy in front may read it in another and so take part of one client's body for another client's request.
+//! hyper refuses what has no reading at all, such as two different lengths. What is left here is
+//! what it would read in its own way, while a proxy in front may read it in another and so take
+//! part of one client's body for another client's request.
 
 use axum::body::Body;
 use axum::http::uri::Authority;
@@ -14,10 +16,16 @@ pub(super) fn refused<B>(request: &Request<B>) -> Option<Response<Body>> {
     let headers = request.headers();
     let mut response = if !is_framed_plainly(headers) {
         // RFC 9112 section 6.1.
-        plain(StatusCode::NOT_IMPLEMENTED, "no transfer coding but chunked is understood\n")
+        plain(
+            StatusCode::NOT_IMPLEMENTED,
+            "no transfer coding but chunked is understood\n",
+        )
     } else if !names_one_host(request.version(), headers) {
         // RFC 9112 section 3.2.
-        plain(StatusCode::BAD_REQUEST, "exactly one Host header with a host and nothing else is needed\n")
+        plain(
+            StatusCode::BAD_REQUEST,
+            "exactly one Host header with a host and nothing else is needed\n",
+        )
     } else {
         return None;
     };
@@ -27,15 +35,18 @@ pub(super) fn refused<B>(request: &Request<B>) -> Option<Response<Body>> {
     Some(response)
 }
 
-/// Whether the connection must not be used again after this request (RFC 9112 section 6.1): a length that stood beside the transfer
-/// coding was dropped before the request got here, and who forwarded it may have gone by that.
+/// Whether the connection must not be used again after this request (RFC 9112 section 6.1): a
+/// length that stood beside the transfer coding was dropped before the request got here, and who
+/// forwarded it may have gone by that.
 pub(super) fn ends_connection<B>(request: &Request<B>) -> bool {
     request.headers().contains_key(header::TRANSFER_ENCODING)
 }
 
 /// Has the connection closed after this answer.
 pub(super) fn close(response: &mut Response<Body>) {
-    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+        .headers_mut()
+        .insert(header::CONNECTION, HeaderValue::from_static("close"));
 }
 
 fn is_framed_plainly(headers: &HeaderMap) -> bool {
@@ -61,7 +72,9 @@ fn names_one_host(version: Version, headers: &HeaderMap) -> bool {
 fn is_host(value: &HeaderValue) -> bool {
     let authority = Authority::try_from(value.as_bytes());
     // A comma may stand in a name, but what puts it there is a proxy that made one header of two.
-    authority.is_ok_and(|authority| !authority.as_str().contains(['@', ',']) && !authority.host().is_empty())
+    authority.is_ok_and(|authority| {
+        !authority.as_str().contains(['@', ',']) && !authority.host().is_empty()
+    })
 }
 
 #[cfg(test)]
@@ -72,24 +85,39 @@ mod tests {
     use super::refused;
 
     fn status(version: Version, headers: &[(&str, &str)]) -> Option<StatusCode> {
-        let request = headers.iter().fold(Request::get("/").version(version), |request, (name, value)| request.header(*name, *value));
+        let request = headers.iter().fold(
+            Request::get("/").version(version),
+            |request, (name, value)| request.header(*name, *value),
+        );
         refused(&request.body(()).unwrap()).map(|response| response.status())
     }
 
     #[test]
     fn one_host_and_no_more() {
         let bad = Some(StatusCode::BAD_REQUEST);
-        for host in ["keyferry.example.com", "keyferry.example.com:8443", "127.0.0.1:1", "[::1]:8443", "a"] {
+        for host in [
+            "keyferry.example.com",
+            "keyferry.example.com:8443",
+            "127.0.0.1:1",
+            "[::1]:8443",
+            "a",
+        ] {
             assert_eq!(status(Version::HTTP_11, &[("host", host)]), None, "{host}");
         }
-        for host in ["", "a b", "user@a", "a/b", "a,b", "a:b:c", "a?b", "a#b", "http://a", ":8443"] {
+        for host in [
+            "", "a b", "user@a", "a/b", "a,b", "a:b:c", "a?b", "a#b", "http://a", ":8443",
+        ] {
             assert_eq!(status(Version::HTTP_11, &[("host", host)]), bad, "{host:?}");
         }
         assert_eq!(status(Version::HTTP_11, &[]), bad);
         assert_eq!(status(Version::HTTP_10, &[]), None);
         assert_eq!(status(Version::HTTP_2, &[]), None);
         for version in [Version::HTTP_10, Version::HTTP_11, Version::HTTP_2] {
-            assert_eq!(status(version, &[("host", "a"), ("host", "a")]), bad, "{version:?}");
+            assert_eq!(
+                status(version, &[("host", "a"), ("host", "a")]),
+                bad,
+                "{version:?}"
+            );
         }
     }
 
@@ -101,10 +129,18 @@ mod tests {
             headers.extend(codings.iter().map(|coding| ("transfer-encoding", *coding)));
             status(Version::HTTP_11, &headers)
         };
-        assert_eq!((coded(&[]), coded(&["chunked"]), coded(&["Chunked"])), (None, None, None));
-        for codings in
-            [&["gzip, chunked"][..], &["chunked, chunked"], &["chunked", "chunked"], &["identity", "chunked"], &["chunked;q=1"], &[""]]
-        {
+        assert_eq!(
+            (coded(&[]), coded(&["chunked"]), coded(&["Chunked"])),
+            (None, None, None)
+        );
+        for codings in [
+            &["gzip, chunked"][..],
+            &["chunked, chunked"],
+            &["chunked", "chunked"],
+            &["identity", "chunked"],
+            &["chunked;q=1"],
+            &[""],
+        ] {
             assert_eq!(coded(codings), unknown, "{codings:?}");
         }
     }

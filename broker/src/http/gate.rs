@@ -40,10 +40,12 @@ impl Refused {
 pub(super) struct Room {
     /// Open ones.
     pub(super) connections: u32,
-    /// Those in their handshake. They are no open ones yet, so that clients who never finish it keep nobody out who is connected.
+    /// Those in their handshake. They are no open ones yet, so that clients who never finish it
+    /// keep nobody out who is connected.
     pub(super) handshakes: u32,
-    /// Of one source, in both. Where it is an IPv6 address, its /64 has a bound too. A quarter of each
-    /// of the two is kept for sources with few connections. None: nobody is counted, and nothing is kept.
+    /// Of one source, in both. Where it is an IPv6 address, its /64 has a bound too. A quarter of
+    /// each of the two is kept for sources with few connections. None: nobody is counted, and
+    /// nothing is kept.
     pub(super) per_source: Option<NonZeroU32>,
 }
 
@@ -76,20 +78,43 @@ struct Admitted {
 
 impl Gate {
     pub(super) fn new(listener: &'static str, room: Room, metrics: Metrics) -> Arc<Gate> {
-        let sources = Sources::new(room.per_source.map(|most| Limits::of(most.get(), room.connections, FEW)));
-        let (connections, handshakes) = (Pool::of(room.connections, &sources), Pool::of(room.handshakes, &sources));
-        Arc::new(Gate { listener, metrics, places: Mutex::new(Places { sources, connections, handshakes }) })
+        let sources = Sources::new(
+            room.per_source
+                .map(|most| Limits::of(most.get(), room.connections, FEW)),
+        );
+        let (connections, handshakes) = (
+            Pool::of(room.connections, &sources),
+            Pool::of(room.handshakes, &sources),
+        );
+        Arc::new(Gate {
+            listener,
+            metrics,
+            places: Mutex::new(Places {
+                sources,
+                connections,
+                handshakes,
+            }),
+        })
     }
 
     /// Lets a connection begin its handshake.
     pub(super) fn enter(self: &Arc<Gate>, source: Source) -> Result<Handshake, Refused> {
-        let taken = self.places().enter(source).map_err(|refused| self.refuse(refused))?;
-        Ok(Handshake(Admitted { gate: Arc::clone(self), source, open: false, taken }))
+        let taken = self
+            .places()
+            .enter(source)
+            .map_err(|refused| self.refuse(refused))?;
+        Ok(Handshake(Admitted {
+            gate: Arc::clone(self),
+            source,
+            open: false,
+            taken,
+        }))
     }
 
     /// Counts a refusal.
     pub(super) fn refuse(&self, refused: Refused) -> Refused {
-        self.metrics.connection_refused(self.listener, refused.as_str());
+        self.metrics
+            .connection_refused(self.listener, refused.as_str());
         refused
     }
 
@@ -103,21 +128,28 @@ impl Places {
         if !self.sources.count(source, 1) {
             return Err(Refused::Source);
         }
-        self.handshakes.take(&mut self.sources, source, 1).ok_or_else(|| {
-            self.sources.uncount(source, 1);
-            Refused::Handshakes
-        })
+        self.handshakes
+            .take(&mut self.sources, source, 1)
+            .ok_or_else(|| {
+                self.sources.uncount(source, 1);
+                Refused::Handshakes
+            })
     }
 
     /// Takes a place of a connection in exchange for one of a handshake.
     fn open(&mut self, source: Source, handshake: Taken) -> Option<Taken> {
         let taken = self.connections.take(&mut self.sources, source, 1)?;
-        self.handshakes.give_back(&mut self.sources, source, handshake);
+        self.handshakes
+            .give_back(&mut self.sources, source, handshake);
         Some(taken)
     }
 
     fn leave(&mut self, source: Source, open: bool, taken: Taken) {
-        let pool = if open { &mut self.connections } else { &mut self.handshakes };
+        let pool = if open {
+            &mut self.connections
+        } else {
+            &mut self.handshakes
+        };
         pool.give_back(&mut self.sources, source, taken);
         self.sources.uncount(source, 1);
     }
@@ -139,7 +171,10 @@ impl Handshake {
 impl Place {
     /// Counts that Keyferry ended the connection, and why.
     pub(super) fn ended(&self, reason: &'static str) {
-        self.0.gate.metrics.connection_ended(self.0.gate.listener, reason);
+        self.0
+            .gate
+            .metrics
+            .connection_ended(self.0.gate.listener, reason);
     }
 }
 
@@ -163,7 +198,15 @@ mod tests {
     use crate::source::Source;
 
     fn gate(connections: u32, handshakes: u32, per_source: u32) -> Arc<Gate> {
-        Gate::new("api", Room { connections, handshakes, per_source: NonZeroU32::new(per_source) }, Metrics::default())
+        Gate::new(
+            "api",
+            Room {
+                connections,
+                handshakes,
+                per_source: NonZeroU32::new(per_source),
+            },
+            Metrics::default(),
+        )
     }
 
     fn source(last: u8) -> Source {
@@ -173,47 +216,76 @@ mod tests {
     #[test]
     fn one_source_takes_its_share_and_no_more() {
         let gate = gate(100, 100, 2);
-        let (handshake, open) = (gate.enter(source(1)).ok().unwrap(), gate.enter(source(1)).ok().unwrap().done().ok().unwrap());
-        assert_eq!(gate.enter(source(1)).err(), Some(Refused::Source), "a handshake and a connection are two");
+        let (handshake, open) = (
+            gate.enter(source(1)).ok().unwrap(),
+            gate.enter(source(1)).ok().unwrap().done().ok().unwrap(),
+        );
+        assert_eq!(
+            gate.enter(source(1)).err(),
+            Some(Refused::Source),
+            "a handshake and a connection are two"
+        );
         assert!(gate.enter(source(2)).is_ok());
         drop(handshake);
         assert!(gate.enter(source(1)).is_ok());
         drop(open);
-        assert!(gate.places().sources.len() == 0, "a source without connections is forgotten");
+        assert!(
+            gate.places().sources.len() == 0,
+            "a source without connections is forgotten"
+        );
     }
 
     #[test]
     fn unfinished_handshakes_take_no_place_of_a_connection() {
         let gate = gate(1, 2, 0);
-        let half_open: Vec<_> = (1..=2).map(|last| gate.enter(source(last)).ok().unwrap()).collect();
+        let half_open: Vec<_> = (1..=2)
+            .map(|last| gate.enter(source(last)).ok().unwrap())
+            .collect();
         assert_eq!(gate.enter(source(3)).err(), Some(Refused::Handshakes));
         drop(half_open);
         let open = gate.enter(source(3)).ok().unwrap().done().ok().unwrap();
-        assert_eq!(gate.enter(source(4)).ok().unwrap().done().err(), Some(Refused::Connections));
+        assert_eq!(
+            gate.enter(source(4)).ok().unwrap().done().err(),
+            Some(Refused::Connections)
+        );
         drop(open);
         assert!(gate.enter(source(4)).ok().unwrap().done().is_ok());
         let text = gate.metrics.exposition();
         for reason in ["handshakes_full", "connections_full"] {
-            let sample = format!("keyferry_connections_refused_total{{listener=\"api\",cause=\"{reason}\"}} 1");
+            let sample = format!(
+                "keyferry_connections_refused_total{{listener=\"api\",cause=\"{reason}\"}} 1"
+            );
             assert!(text.contains(&sample), "{sample} in {text}");
         }
-        assert!(text.contains("keyferry_connections_open{listener=\"api\"} 0"), "{text}");
+        assert!(
+            text.contains("keyferry_connections_open{listener=\"api\"} 0"),
+            "{text}"
+        );
     }
 
     #[test]
     fn without_a_bound_a_source_may_take_everything() {
         let gate = gate(3, 3, 0);
-        let all: Vec<_> = (0..3).map(|_| gate.enter(source(1)).ok().unwrap().done().ok().unwrap()).collect();
+        let all: Vec<_> = (0..3)
+            .map(|_| gate.enter(source(1)).ok().unwrap().done().ok().unwrap())
+            .collect();
         assert_eq!((all.len(), gate.places().sources.len()), (3, 0));
     }
 
-    /// Sixteen addresses with all that each may have fill the API listener, and eight the other one.
+    /// Sixteen addresses with all that each may have fill the API listener, and eight the other
+    /// one.
     #[test]
     fn a_few_addresses_that_hold_all_they_may_keep_nobody_else_out() {
         for (connections, addresses) in [(4096, 16), (2048, 8)] {
             let gate = gate(connections, 1024, 256);
-            let open = |last| gate.enter(source(last)).and_then(|handshake| handshake.done());
-            let held: Vec<_> = (0..addresses).flat_map(|last| (0..256).map(move |_| last)).map(open).collect();
+            let open = |last| {
+                gate.enter(source(last))
+                    .and_then(|handshake| handshake.done())
+            };
+            let held: Vec<_> = (0..addresses)
+                .flat_map(|last| (0..256).map(move |_| last))
+                .map(open)
+                .collect();
             assert!(held.iter().filter(|one| one.is_ok()).count() >= connections as usize * 3 / 4);
             assert!(open(200).is_ok(), "{connections} connections");
         }
@@ -222,7 +294,10 @@ mod tests {
     #[test]
     fn half_open_connections_of_a_few_addresses_keep_nobody_else_out() {
         let gate = gate(4096, 1024, 256);
-        let held: Vec<_> = (0..8).flat_map(|last| (0..256).map(move |_| last)).map(|last| gate.enter(source(last))).collect();
+        let held: Vec<_> = (0..8)
+            .flat_map(|last| (0..256).map(move |_| last))
+            .map(|last| gate.enter(source(last)))
+            .collect();
         assert!(held.iter().filter(|one| one.is_ok()).count() >= 768);
         assert!(gate.enter(source(200)).is_ok());
     }
@@ -230,12 +305,21 @@ mod tests {
     #[test]
     fn an_ipv6_address_locks_out_no_neighbour_and_a_whole_network_not_everybody() {
         let gate = gate(4096, 4096, 256);
-        let of = |host: u16| Source::of(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host).into());
+        let of = |host: u16| {
+            Source::of(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host).into())
+        };
         let mut held: Vec<_> = (0..257).map(|_| gate.enter(of(1))).collect();
         assert_eq!(held.pop().unwrap().err(), Some(Refused::Source));
-        assert!(gate.enter(of(2)).is_ok(), "its neighbour in the /64 is served");
+        assert!(
+            gate.enter(of(2)).is_ok(),
+            "its neighbour in the /64 is served"
+        );
         held.extend((2..3000).map(|host| gate.enter(of(host))));
-        assert_eq!(held.iter().filter(|one| one.is_ok()).count(), 2048, "eight times 256");
+        assert_eq!(
+            held.iter().filter(|one| one.is_ok()).count(),
+            2048,
+            "eight times 256"
+        );
         assert!(gate.enter(source(1)).is_ok());
     }
 }

@@ -30,7 +30,11 @@ pub struct HealthParts {
 
 /// `/livez`, `/readyz` and `/metrics`.
 pub fn routes(parts: HealthParts) -> Router {
-    Router::new().route("/livez", get(live)).route("/readyz", get(ready)).route("/metrics", get(metrics)).with_state(parts)
+    Router::new()
+        .route("/livez", get(live))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
+        .with_state(parts)
 }
 
 /// The process runs. It has nothing to do with the hub: a restart would only lose what is held.
@@ -43,18 +47,33 @@ async fn ready(State(parts): State<HealthParts>) -> (StatusCode, &'static str) {
         (StatusCode::SERVICE_UNAVAILABLE, "not serving: stopping\n")
     } else if parts.published.is_cut_off() && parts.published.current().is_some() {
         // Targets need the documents most while the hub is away, whatever else has to wait for it.
-        (StatusCode::OK, "ok: the hub is away, the documents are served\n")
+        (
+            StatusCode::OK,
+            "ok: the hub is away, the documents are served\n",
+        )
     } else if !parts.serving.load(Ordering::Relaxed) {
         (StatusCode::SERVICE_UNAVAILABLE, "not serving yet\n")
     } else if parts.published.current().is_none() {
-        (StatusCode::SERVICE_UNAVAILABLE, "no key set has been read from the hub yet\n")
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "no key set has been read from the hub yet\n",
+        )
     } else if !parts.live.is_complete() {
-        (StatusCode::SERVICE_UNAVAILABLE, "the hub's ServiceAccounts and Namespaces have not been listed yet\n")
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the hub's ServiceAccounts and Namespaces have not been listed yet\n",
+        )
     } else {
         (StatusCode::OK, "ok\n")
     }
 }
 
 async fn metrics(State(parts): State<HealthParts>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], parts.metrics.exposition())
+    (
+        [(
+            header::CONTENT_TYPE,
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        )],
+        parts.metrics.exposition(),
+    )
 }

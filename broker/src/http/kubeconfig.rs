@@ -1,4 +1,5 @@
-//! `GET /v1/namespaces/{ns}/accesses/{name}/kubeconfig`: a self-contained kubeconfig, never an exec stanza.
+//! `GET /v1/namespaces/{ns}/accesses/{name}/kubeconfig`: a self-contained kubeconfig, never an exec
+//! stanza.
 
 use std::sync::Arc;
 
@@ -33,7 +34,13 @@ pub(super) async fn answer(
     }
     let (id, source) = (broker.request_id(), source_of(&request));
     if request.uri().query().is_some() {
-        return malformed(&broker, "no query is taken; the token goes into Authorization", id, source).await;
+        return malformed(
+            &broker,
+            "no query is taken; the token goes into Authorization",
+            id,
+            source,
+        )
+        .await;
     }
     let refuse = |reason: Reason| refusal::answer(&reason.into(), Surface::Resource, id.as_str());
     let caller_token = match bearer(request.headers()) {
@@ -48,7 +55,13 @@ pub(super) async fn answer(
     // A name needs no escape, and two spellings of one path are one too many.
     let path = Some(path).filter(|_| !request.uri().path().contains('%'));
     let Some(access) = path.and_then(access) else {
-        return malformed(&broker, "the path names no namespace and access", id, source).await;
+        return malformed(
+            &broker,
+            "the path names no namespace and access",
+            id,
+            source,
+        )
+        .await;
     };
     let request = broker::Request {
         route: ROUTE,
@@ -60,13 +73,29 @@ pub(super) async fn answer(
         source,
     };
     match broker.hand_out(&request).await {
-        Ok(HandOut { token, target, policy, ca_pem, .. }) => {
-            let Some(target) = policy.targets.get(&target) else { return refuse(Reason::TargetNotGranted) };
-            let parts = KubeconfigParts { target, ca_pem: ca_pem.as_deref(), access: &access, token: token.secret() };
+        Ok(HandOut {
+            token,
+            target,
+            policy,
+            ca_pem,
+            ..
+        }) => {
+            let Some(target) = policy.targets.get(&target) else {
+                return refuse(Reason::TargetNotGranted);
+            };
+            let parts = KubeconfigParts {
+                target,
+                ca_pem: ca_pem.as_deref(),
+                access: &access,
+                token: token.secret(),
+            };
             match kubeconfig::render(&parts) {
-                Ok(document) => {
-                    refusal::secret_answer(StatusCode::OK, "application/yaml", document.expose_secret().to_owned(), id.as_str())
-                }
+                Ok(document) => refusal::secret_answer(
+                    StatusCode::OK,
+                    "application/yaml",
+                    document.expose_secret().to_owned(),
+                    id.as_str(),
+                ),
                 Err(_) => refuse(Reason::MintFailed),
             }
         }
@@ -74,16 +103,32 @@ pub(super) async fn answer(
     }
 }
 
-async fn malformed(broker: &Broker, description: &str, id: RequestId, source: Source) -> Response<Body> {
-    match broker.refuse(ROUTE, Reason::RequestInvalid, id, source).await {
-        Ok(()) => refusal::malformed(StatusCode::BAD_REQUEST, "invalid_request", description, id.as_str()),
+async fn malformed(
+    broker: &Broker,
+    description: &str,
+    id: RequestId,
+    source: Source,
+) -> Response<Body> {
+    match broker
+        .refuse(ROUTE, Reason::RequestInvalid, id, source)
+        .await
+    {
+        Ok(()) => refusal::malformed(
+            StatusCode::BAD_REQUEST,
+            "invalid_request",
+            description,
+            id.as_str(),
+        ),
         Err(limited) => refusal::answer(&limited, Surface::Resource, id.as_str()),
     }
 }
 
 fn access(path: Result<Path<(String, String)>, PathRejection>) -> Option<AccessName> {
     let Path((namespace, name)) = path.ok()?;
-    Some(AccessName { namespace: Namespace::new(namespace).ok()?, name: ObjectName::new(name).ok()? })
+    Some(AccessName {
+        namespace: Namespace::new(namespace).ok()?,
+        name: ObjectName::new(name).ok()?,
+    })
 }
 
 /// The one bearer token of the request (RFC 6750 section 2.1).

@@ -1,4 +1,5 @@
-//! The listeners, with limits on everything a client can hold open, and certificates that are read again when they change.
+//! The listeners, with limits on everything a client can hold open, and certificates that are read
+//! again when they change.
 
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
@@ -25,21 +26,23 @@ use tower::make::Shared;
 use super::acceptor::BoundedAcceptor;
 use super::connection::Times;
 use super::gate::{Gate, Room};
-use super::serving_certificate::{Files, Requirements, ServingCertificate, ServingCertificateError};
+use super::serving_certificate::{
+    Files, Requirements, ServingCertificate, ServingCertificateError,
+};
 use crate::clock::{Clock, SystemClock};
 use crate::metrics::Metrics;
 use crate::read_again::ReadAgain;
 
-/// What a client may send over HTTP/2 before it is read: the least that the protocol knows, and as much
-/// as one form. Each frame that waits costs some hundred bytes more than it holds.
+/// What a client may send over HTTP/2 before it is read: the least that the protocol knows, and as
+/// much as one form. Each frame that waits costs some hundred bytes more than it holds.
 const WINDOW: u32 = 65_535;
 /// How often the certificate's files are looked at.
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(30);
 /// How long accepted requests get to finish at shutdown.
 pub const DRAIN: Duration = Duration::from_secs(20);
 
-/// What the clients of one listener can hold at once. A connection costs 38 KiB, 58 KiB while a head of 15 KB is on its way and 76 KiB
-/// with one of 31 KB.
+/// What the clients of one listener can hold at once. A connection costs 38 KiB, 58 KiB while a
+/// head of 15 KB is on its way and 76 KiB with one of 31 KB.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// The listener, as metrics name it.
@@ -52,8 +55,8 @@ pub struct Bounds {
     streams: u32,
     /// Connections of one source, where no configuration says it.
     per_source: Option<NonZeroU32>,
-    /// Whether each IPv6 address is a source, and not its /64: where clients are in the cluster, the Pods
-    /// of a node often share a /64.
+    /// Whether each IPv6 address is a source, and not its /64: where clients are in the cluster,
+    /// the Pods of a node often share a /64.
     pub(super) each_address: bool,
     /// Bytes of a request's head, and of a header list under HTTP/2.
     head: u32,
@@ -65,7 +68,8 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// For the token API: a head holds a token and what a client says beside it. Its clients are ours or new, so that they speak TLS 1.3.
+    /// For the token API: a head holds a token and what a client says beside it. Its clients are
+    /// ours or new, so that they speak TLS 1.3.
     pub const TOKENS: Bounds = Bounds {
         name: "api",
         connections: 4096,
@@ -78,8 +82,8 @@ impl Bounds {
         tells_source: true,
         times: Times::USUAL,
     };
-    /// For the published documents, which anybody may read: a head says little, and all connections together cost some 80 MiB. Old verifiers
-    /// may know nothing newer than TLS 1.2.
+    /// For the published documents, which anybody may read: a head says little, and all connections
+    /// together cost some 80 MiB. Old verifiers may know nothing newer than TLS 1.2.
     pub const DOCUMENTS: Bounds = Bounds {
         name: "discovery",
         connections: 2048,
@@ -130,12 +134,18 @@ pub enum ListenError {
 
 /// What answers a listener's requests: a router, or something before one.
 pub trait HttpService<B>:
-    Service<Request<B>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + 'static
+    Service<Request<B>, Response = Response<Body>, Error = Infallible, Future: Send>
+    + Clone
+    + Send
+    + 'static
 {
 }
 
 impl<B, S> HttpService<B> for S where
-    S: Service<Request<B>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + 'static
+    S: Service<Request<B>, Response = Response<Body>, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + 'static
 {
 }
 
@@ -161,16 +171,34 @@ impl PlainListener {
     ///
     /// # Errors
     /// [`ListenError::Bind`].
-    pub fn bind(address: SocketAddr, bounds: Bounds, metrics: Metrics) -> Result<PlainListener, ListenError> {
-        let room = Room { connections: bounds.connections, handshakes: bounds.handshakes, per_source: bounds.per_source };
+    pub fn bind(
+        address: SocketAddr,
+        bounds: Bounds,
+        metrics: Metrics,
+    ) -> Result<PlainListener, ListenError> {
+        let room = Room {
+            connections: bounds.connections,
+            handshakes: bounds.handshakes,
+            per_source: bounds.per_source,
+        };
         PlainListener::with_room(address, bounds, room, metrics)
     }
 
-    fn with_room(address: SocketAddr, bounds: Bounds, room: Room, metrics: Metrics) -> Result<PlainListener, ListenError> {
+    fn with_room(
+        address: SocketAddr,
+        bounds: Bounds,
+        room: Room,
+        metrics: Metrics,
+    ) -> Result<PlainListener, ListenError> {
         let wrong = |source| ListenError::Bind { address, source };
         let socket = TcpListener::bind(address).map_err(wrong)?;
         socket.set_nonblocking(true).map_err(wrong)?;
-        Ok(PlainListener { socket, bounds, gate: Gate::new(bounds.name, room, metrics), handle: Handle::new() })
+        Ok(PlainListener {
+            socket,
+            bounds,
+            gate: Gate::new(bounds.name, room, metrics),
+            handle: Handle::new(),
+        })
     }
 
     /// Answers by `service` until the process ends.
@@ -184,47 +212,109 @@ impl PlainListener {
     async fn serve_through<A, S>(self, handshake: A, service: S) -> std::io::Result<()>
     where
         S: HttpService<Incoming>,
-        A: Accept<TcpStream, S, Service = S, Future: Send, Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static>
-            + Clone
+        A: Accept<
+                TcpStream,
+                S,
+                Service = S,
+                Future: Send,
+                Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+            > + Clone
             + Send
             + Sync
             + 'static,
     {
-        let PlainListener { socket, bounds, gate, handle } = self;
+        let PlainListener {
+            socket,
+            bounds,
+            gate,
+            handle,
+        } = self;
         let acceptor = BoundedAcceptor::new(handshake, gate, bounds);
-        let mut server = axum_server::from_tcp(socket)?.acceptor(acceptor).handle(handle);
+        let mut server = axum_server::from_tcp(socket)?
+            .acceptor(acceptor)
+            .handle(handle);
         let http = server.http_builder();
-        http.http1().timer(TokioTimer::new()).header_read_timeout(bounds.times.head).max_buf_size(bounds.head as usize);
+        http.http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(bounds.times.head)
+            .max_buf_size(bounds.head as usize);
         let mut http2 = http.http2();
-        http2.timer(TokioTimer::new()).max_concurrent_streams(bounds.streams).keep_alive_interval(bounds.times.head);
-        http2.max_header_list_size(bounds.head).initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOW);
+        http2
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(bounds.streams)
+            .keep_alive_interval(bounds.times.head);
+        http2
+            .max_header_list_size(bounds.head)
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW);
         server.serve(Shared::new(service)).await
     }
 }
 
 impl TlsListener {
-    /// Binds the address and reads the certificate, which has to be for `host` where clients are known to ask for that.
+    /// Binds the address and reads the certificate, which has to be for `host` where clients are
+    /// known to ask for that.
     ///
     /// # Errors
     /// [`ListenError`].
-    pub fn bind(listener: &Listener, bounds: Bounds, host: Option<&str>, metrics: Metrics) -> Result<TlsListener, ListenError> {
+    pub fn bind(
+        listener: &Listener,
+        bounds: Bounds,
+        host: Option<&str>,
+        metrics: Metrics,
+    ) -> Result<TlsListener, ListenError> {
         let certificate = read(listener, bounds, host)?;
-        let room = Room { connections: bounds.connections, handshakes: bounds.handshakes, per_source: listener.connections_per_address };
+        let room = Room {
+            connections: bounds.connections,
+            handshakes: bounds.handshakes,
+            per_source: listener.connections_per_address,
+        };
         let plain = PlainListener::with_room(listener.address, bounds, room, metrics.clone())?;
         metrics.serving_certificate(bounds.name, certificate.not_after.as_second());
-        let (tls, files, requirements) = (RustlsConfig::from_config(certificate.config), listener.tls.clone(), requirements(bounds, host));
-        Ok(TlsListener { plain, tls, files, requirements, metrics })
+        let (tls, files, requirements) = (
+            RustlsConfig::from_config(certificate.config),
+            listener.tls.clone(),
+            requirements(bounds, host),
+        );
+        Ok(TlsListener {
+            plain,
+            tls,
+            files,
+            requirements,
+            metrics,
+        })
     }
 
-    /// The same socket once more, with an end of its own: for what answers until the real thing can.
+    /// The same socket once more, with an end of its own: for what answers until the real thing
+    /// can.
     ///
     /// # Errors
     /// What the system says.
     pub fn try_clone(&self) -> std::io::Result<TlsListener> {
-        let PlainListener { socket, bounds, gate, .. } = &self.plain;
-        let plain = PlainListener { socket: socket.try_clone()?, bounds: *bounds, gate: Arc::clone(gate), handle: Handle::new() };
-        let (tls, files, requirements) = (self.tls.clone(), self.files.clone(), self.requirements.clone());
-        Ok(TlsListener { plain, tls, files, requirements, metrics: self.metrics.clone() })
+        let PlainListener {
+            socket,
+            bounds,
+            gate,
+            ..
+        } = &self.plain;
+        let plain = PlainListener {
+            socket: socket.try_clone()?,
+            bounds: *bounds,
+            gate: Arc::clone(gate),
+            handle: Handle::new(),
+        };
+        let (tls, files, requirements) = (
+            self.tls.clone(),
+            self.files.clone(),
+            self.requirements.clone(),
+        );
+        Ok(TlsListener {
+            plain,
+            tls,
+            files,
+            requirements,
+            metrics: self.metrics.clone(),
+        })
     }
 
     /// Where it listens.
@@ -240,15 +330,34 @@ impl TlsListener {
         self.plain.handle.clone()
     }
 
-    /// Answers by `service` until the handle ends it. The certificate is looked at every half minute and when ordered.
+    /// Answers by `service` until the handle ends it. The certificate is looked at every half
+    /// minute and when ordered.
     ///
     /// # Errors
     /// What the system says.
-    pub async fn serve(self, service: impl HttpService<Incoming>, read_again: ReadAgain) -> std::io::Result<()> {
-        let TlsListener { plain, tls, files, requirements, metrics } = self;
-        let reload = Reload { listener: plain.bounds.name, files, requirements, tls: tls.clone(), metrics };
+    pub async fn serve(
+        self,
+        service: impl HttpService<Incoming>,
+        read_again: ReadAgain,
+    ) -> std::io::Result<()> {
+        let TlsListener {
+            plain,
+            tls,
+            files,
+            requirements,
+            metrics,
+        } = self;
+        let reload = Reload {
+            listener: plain.bounds.name,
+            files,
+            requirements,
+            tls: tls.clone(),
+            metrics,
+        };
         let reload = tokio::spawn(reload.follow(read_again));
-        let handshake = RustlsAcceptor::new(tls).handshake_timeout(plain.bounds.times.handshake).acceptor(NoDelayAcceptor::new());
+        let handshake = RustlsAcceptor::new(tls)
+            .handshake_timeout(plain.bounds.times.handshake)
+            .acceptor(NoDelayAcceptor::new());
         let outcome = plain.serve_through(handshake, service).await;
         reload.abort();
         outcome
@@ -256,19 +365,35 @@ impl TlsListener {
 }
 
 fn requirements(bounds: Bounds, host: Option<&str>) -> Requirements {
-    Requirements { host: host.map(str::to_owned), versions: bounds.versions }
+    Requirements {
+        host: host.map(str::to_owned),
+        versions: bounds.versions,
+    }
 }
 
 /// Checks the serving certificate of a listener, without opening it.
 ///
 /// # Errors
 /// The certificate cannot be used.
-pub fn check_certificate(listener: &Listener, bounds: Bounds, host: Option<&str>) -> Result<(), ServingCertificateError> {
+pub fn check_certificate(
+    listener: &Listener,
+    bounds: Bounds,
+    host: Option<&str>,
+) -> Result<(), ServingCertificateError> {
     read(listener, bounds, host).map(|_| ())
 }
 
-fn read(listener: &Listener, bounds: Bounds, host: Option<&str>) -> Result<ServingCertificate, ServingCertificateError> {
-    ServingCertificate::of(&Files::read(&listener.tls)?, &listener.tls, &requirements(bounds, host), now())
+fn read(
+    listener: &Listener,
+    bounds: Bounds,
+    host: Option<&str>,
+) -> Result<ServingCertificate, ServingCertificateError> {
+    ServingCertificate::of(
+        &Files::read(&listener.tls)?,
+        &listener.tls,
+        &requirements(bounds, host),
+        now(),
+    )
 }
 
 fn now() -> Timestamp {
@@ -292,16 +417,20 @@ impl Reload {
                 () = tokio::time::sleep(CERTIFICATE_INTERVAL) => {}
                 () = read_again.ordered() => {}
             }
-            let Ok(read) = Files::read(&self.files) else { continue };
+            let Ok(read) = Files::read(&self.files) else {
+                continue;
+            };
             if last.as_ref() == Some(&read) {
                 continue;
             }
             let checked = ServingCertificate::of(&read, &self.files, &self.requirements, now());
-            self.metrics.serving_certificate_reloaded(self.listener, checked.is_ok());
+            self.metrics
+                .serving_certificate_reloaded(self.listener, checked.is_ok());
             match checked {
                 Ok(certificate) => {
                     self.tls.reload_from_config(certificate.config);
-                    self.metrics.serving_certificate(self.listener, certificate.not_after.as_second());
+                    self.metrics
+                        .serving_certificate(self.listener, certificate.not_after.as_second());
                     tracing::info!(certificate = %self.files.certificate.display(), "the serving certificate was read again");
                 }
                 Err(error) => tracing::error!(

@@ -41,7 +41,11 @@ fn outside(reason: Reason) -> Outside {
     match reason {
         reason if reason.is_about_caller() => Outside::Caller,
         R::DelegationForbidden | R::TargetNotGranted => Outside::Denied,
-        R::CallerGone | R::DecisionTimedOut | R::HubUnreachable | R::ReviewFailed | R::ReviewForbidden => Outside::Unavailable,
+        R::CallerGone
+        | R::DecisionTimedOut
+        | R::HubUnreachable
+        | R::ReviewFailed
+        | R::ReviewForbidden => Outside::Unavailable,
         R::AuditUnavailable | R::GrantSuperseded => Outside::Unavailable,
         R::RateLimited => Outside::Limited,
         R::RequestInvalid => Outside::Request,
@@ -54,69 +58,137 @@ pub fn answer(refusal: &Refusal, surface: Surface, request_id: &str) -> Response
     let detail = refusal.detail.as_deref();
     let exchange = surface == Surface::Exchange;
     let (status, error, description) = match outside(refusal.reason) {
-        Outside::Caller if exchange => (StatusCode::BAD_REQUEST, "invalid_request", "the subject_token was not accepted".to_owned()),
-        Outside::Caller => (StatusCode::UNAUTHORIZED, "invalid_token", "the bearer token was not accepted".to_owned()),
-        Outside::Denied if exchange => {
-            (StatusCode::BAD_REQUEST, "invalid_target", "the audience names no access that this caller may use".to_owned())
-        }
-        Outside::Denied => (StatusCode::FORBIDDEN, "access_denied", "this caller may use no such access".to_owned()),
-        Outside::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable", "try again shortly".to_owned()),
+        Outside::Caller if exchange => (
+            StatusCode::BAD_REQUEST,
+            "invalid_request",
+            "the subject_token was not accepted".to_owned(),
+        ),
+        Outside::Caller => (
+            StatusCode::UNAUTHORIZED,
+            "invalid_token",
+            "the bearer token was not accepted".to_owned(),
+        ),
+        Outside::Denied if exchange => (
+            StatusCode::BAD_REQUEST,
+            "invalid_target",
+            "the audience names no access that this caller may use".to_owned(),
+        ),
+        Outside::Denied => (
+            StatusCode::FORBIDDEN,
+            "access_denied",
+            "this caller may use no such access".to_owned(),
+        ),
+        Outside::Unavailable => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "temporarily_unavailable",
+            "try again shortly".to_owned(),
+        ),
         Outside::Limited => {
-            let text = "too many requests of callers that are not known yet; try again shortly".to_owned();
-            (StatusCode::TOO_MANY_REQUESTS, "temporarily_unavailable", text)
+            let text =
+                "too many requests of callers that are not known yet; try again shortly".to_owned();
+            (
+                StatusCode::TOO_MANY_REQUESTS,
+                "temporarily_unavailable",
+                text,
+            )
         }
-        Outside::Request => (StatusCode::BAD_REQUEST, "invalid_request", detail.unwrap_or("the request is malformed").to_owned()),
+        Outside::Request => (
+            StatusCode::BAD_REQUEST,
+            "invalid_request",
+            detail.unwrap_or("the request is malformed").to_owned(),
+        ),
         Outside::NotReady => {
-            let text = detail.map_or_else(|| refusal.reason.to_string(), |detail| format!("{}: {detail}", refusal.reason));
+            let text = detail.map_or_else(
+                || refusal.reason.to_string(),
+                |detail| format!("{}: {detail}", refusal.reason),
+            );
             (StatusCode::SERVICE_UNAVAILABLE, "target_not_ready", text)
         }
     };
-    let mut response = json_answer(status, &json!({ "error": error, "error_description": description }), request_id);
+    let mut response = json_answer(
+        status,
+        &json!({ "error": error, "error_description": description }),
+        request_id,
+    );
     let headers = response.headers_mut();
     if status == StatusCode::UNAUTHORIZED {
         // Without a code where no token was sent (RFC 6750 section 3).
         let missing = refusal.reason == Reason::CallerMissing;
-        let challenge = if missing { "Bearer" } else { "Bearer error=\"invalid_token\"" };
-        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        let challenge = if missing {
+            "Bearer"
+        } else {
+            "Bearer error=\"invalid_token\""
+        };
+        headers.insert(
+            header::WWW_AUTHENTICATE,
+            HeaderValue::from_static(challenge),
+        );
     }
     if status == StatusCode::TOO_MANY_REQUESTS {
         headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     }
     if status == StatusCode::SERVICE_UNAVAILABLE {
-        let seconds = refusal.retry_after.map_or(RETRY_AFTER, |wait| wait.as_secs().saturating_add(1));
+        let seconds = refusal
+            .retry_after
+            .map_or(RETRY_AFTER, |wait| wait.as_secs().saturating_add(1));
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
 }
 
 /// A malformed request, told by the name of its parameter.
-pub fn malformed(status: StatusCode, error: &'static str, description: &str, request_id: &str) -> Response<Body> {
-    json_answer(status, &json!({ "error": error, "error_description": description }), request_id)
+pub fn malformed(
+    status: StatusCode,
+    error: &'static str,
+    description: &str,
+    request_id: &str,
+) -> Response<Body> {
+    json_answer(
+        status,
+        &json!({ "error": error, "error_description": description }),
+        request_id,
+    )
 }
 
-/// The answer to an exchange where all memory for requests is taken: the bytes of every other 503 that
-/// has nothing to do with the caller.
+/// The answer to an exchange where all memory for requests is taken: the bytes of every other 503
+/// that has nothing to do with the caller.
 pub fn busy(request_id: &str) -> Response<Body> {
     // The reason is not in the answer; it only picks it.
-    answer(&Reason::DecisionTimedOut.into(), Surface::Exchange, request_id)
+    answer(
+        &Reason::DecisionTimedOut.into(),
+        Surface::Exchange,
+        request_id,
+    )
 }
 
 /// A 405 that says what is allowed (RFC 9110 section 15.5.6).
 pub fn not_allowed(allow: &'static str) -> Response<Body> {
-    let mut response = malformed(StatusCode::METHOD_NOT_ALLOWED, "invalid_request", "the method is not allowed here", "");
-    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
+    let mut response = malformed(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "invalid_request",
+        "the method is not allowed here",
+        "",
+    );
+    response
+        .headers_mut()
+        .insert(header::ALLOW, HeaderValue::from_static(allow));
     response
 }
 
 /// A JSON body under the headers of everything that may hold a secret.
-pub fn json_answer(status: StatusCode, body: &serde_json::Value, request_id: &str) -> Response<Body> {
+pub fn json_answer(
+    status: StatusCode,
+    body: &serde_json::Value,
+    request_id: &str,
+) -> Response<Body> {
     secret_answer(status, "application/json", body.to_string(), request_id)
 }
 
 /// Joins an answer to its audit record.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The headers of everything that may hold a secret, with places for the type and the id. To copy them costs less than to put them together.
+/// The headers of everything that may hold a secret, with places for the type and the id. To copy
+/// them costs less than to put them together.
 static HEADERS: LazyLock<HeaderMap> = LazyLock::new(|| {
     let headers = [
         (header::CONTENT_TYPE, ""),
@@ -126,15 +198,26 @@ static HEADERS: LazyLock<HeaderMap> = LazyLock::new(|| {
         (header::EXPIRES, "0"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
-        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; frame-ancestors 'none'",
+        ),
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::STRICT_TRANSPORT_SECURITY, "max-age=31536000"),
     ];
-    headers.map(|(name, value)| (name, HeaderValue::from_static(value))).into_iter().collect()
+    headers
+        .map(|(name, value)| (name, HeaderValue::from_static(value)))
+        .into_iter()
+        .collect()
 });
 
 /// A body that must not be stored, sniffed, framed or passed on.
-pub fn secret_answer(status: StatusCode, content_type: &'static str, body: impl Into<Body>, request_id: &str) -> Response<Body> {
+pub fn secret_answer(
+    status: StatusCode,
+    content_type: &'static str,
+    body: impl Into<Body>,
+    request_id: &str,
+) -> Response<Body> {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     let headers = response.headers_mut();

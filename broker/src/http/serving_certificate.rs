@@ -58,7 +58,10 @@ pub(super) struct ServingCertificate {
 impl Files {
     /// Reads both.
     pub(super) fn read(files: &TlsFiles) -> Result<Files, ServingCertificateError> {
-        Ok(Files { certificate: bytes(&files.certificate)?, key: bytes(&files.key)? })
+        Ok(Files {
+            certificate: bytes(&files.certificate)?,
+            key: bytes(&files.key)?,
+        })
     }
 }
 
@@ -72,42 +75,84 @@ impl ServingCertificate {
     ) -> Result<ServingCertificate, ServingCertificateError> {
         let in_certificate = |problem: &str, fix: &str| wrong(&files.certificate, problem, fix);
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read.certificate).collect();
-        let chain =
-            chain.map_err(|_| in_certificate("it is no PEM text", "write the certificate chain as PEM, the listener's own first"))?;
+        let chain = chain.map_err(|_| {
+            in_certificate(
+                "it is no PEM text",
+                "write the certificate chain as PEM, the listener's own first",
+            )
+        })?;
         let Some(leaf) = chain.first() else {
-            return Err(in_certificate("it holds no certificate", "write the certificate chain as PEM, the listener's own first"));
+            return Err(in_certificate(
+                "it holds no certificate",
+                "write the certificate chain as PEM, the listener's own first",
+            ));
         };
         let not_after = serving_certificate::check(leaf, requirements.host.as_deref(), now)
             .map_err(|error| wrong(&files.certificate, error.to_string(), error.fix()))?;
         // What the library says of a key is not passed on.
-        let key = PrivateKeyDer::from_pem_slice(&read.key)
-            .map_err(|_| wrong(&files.key, "it holds no private key", "write the key of the certificate as PEM, unencrypted"))?;
-        let builder = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
+        let key = PrivateKeyDer::from_pem_slice(&read.key).map_err(|_| {
+            wrong(
+                &files.key,
+                "it holds no private key",
+                "write the key of the certificate as PEM, unencrypted",
+            )
+        })?;
+        let builder = ServerConfig::builder_with_provider(Arc::new(
+            rustls::crypto::aws_lc_rs::default_provider(),
+        ));
         let builder = builder.with_protocol_versions(requirements.versions);
-        let builder = builder.map_err(|_| in_certificate("TLS cannot be set up for it", "report this as a fault of Keyferry"))?;
+        let builder = builder.map_err(|_| {
+            in_certificate(
+                "TLS cannot be set up for it",
+                "report this as a fault of Keyferry",
+            )
+        })?;
         let config = builder.with_no_client_auth().with_single_cert(chain, key);
         let mut config = config.map_err(|error| match error {
-            rustls::Error::InconsistentKeys(_) => {
-                wrong(&files.key, "it is not the key of the certificate", "put the certificate and the key of one pair in place together")
-            }
-            _ => wrong(&files.key, "the key or the certificate is of a kind that TLS cannot use", "use a key of ECDSA P-256, P-384 or RSA"),
+            rustls::Error::InconsistentKeys(_) => wrong(
+                &files.key,
+                "it is not the key of the certificate",
+                "put the certificate and the key of one pair in place together",
+            ),
+            _ => wrong(
+                &files.key,
+                "the key or the certificate is of a kind that TLS cannot use",
+                "use a key of ECDSA P-256, P-384 or RSA",
+            ),
         })?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        // A resumed session would go by what was checked when it began. Without tickets, each handshake takes a tenth less CPU time, too.
+        // A resumed session would go by what was checked when it began. Without tickets, each
+        // handshake takes a tenth less CPU time, too.
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        Ok(ServingCertificate { config: Arc::new(config), not_after })
+        Ok(ServingCertificate {
+            config: Arc::new(config),
+            not_after,
+        })
     }
 }
 
-fn wrong(file: &Path, problem: impl Into<String>, fix: impl Into<String>) -> ServingCertificateError {
-    ServingCertificateError { file: file.to_owned(), problem: problem.into(), fix: fix.into(), absent: false }
+fn wrong(
+    file: &Path,
+    problem: impl Into<String>,
+    fix: impl Into<String>,
+) -> ServingCertificateError {
+    ServingCertificateError {
+        file: file.to_owned(),
+        problem: problem.into(),
+        fix: fix.into(),
+        absent: false,
+    }
 }
 
 fn bytes(path: &Path) -> Result<Vec<u8>, ServingCertificateError> {
     let unread = |error: &std::io::Error| ServingCertificateError {
         absent: error.kind() == ErrorKind::NotFound,
-        ..wrong(path, format!("it cannot be read: {error}"), "mount the file there, readable for Keyferry's user")
+        ..wrong(
+            path,
+            format!("it cannot be read: {error}"),
+            "mount the file there, readable for Keyferry's user",
+        )
     };
     let metadata = std::fs::metadata(path).map_err(|error| unread(&error))?;
     // Anything else could keep a start waiting for ever.
@@ -115,7 +160,11 @@ fn bytes(path: &Path) -> Result<Vec<u8>, ServingCertificateError> {
         return Err(wrong(path, "it is no regular file", "name a file"));
     }
     if metadata.len() > MAX_BYTES {
-        return Err(wrong(path, "it is larger than 1 MiB", "name the file with the certificate or key and nothing else"));
+        return Err(wrong(
+            path,
+            "it is larger than 1 MiB",
+            "name the file with the certificate or key and nothing else",
+        ));
     }
     std::fs::read(path).map_err(|error| unread(&error))
 }
@@ -135,45 +184,90 @@ mod tests {
     #[test]
     fn each_fault_is_named_with_its_file_and_its_fix() {
         let folder = tempfile::tempdir().unwrap();
-        let files = TlsFiles { certificate: folder.path().join("tls.crt"), key: folder.path().join("tls.key") };
+        let files = TlsFiles {
+            certificate: folder.path().join("tls.crt"),
+            key: folder.path().join("tls.key"),
+        };
         let authority = Authority::new("test CA").unwrap();
-        let (one, other) = (authority.server_identity(&["localhost"]).unwrap(), authority.server_identity(&["localhost"]).unwrap());
+        let (one, other) = (
+            authority.server_identity(&["localhost"]).unwrap(),
+            authority.server_identity(&["localhost"]).unwrap(),
+        );
         let (certificate, key) = (one.certificate_pem.as_str(), one.key_pem.expose_secret());
         let check = |certificate: &str, key: &str, host: Option<&str>, later: Duration| {
             std::fs::write(&files.certificate, certificate).unwrap();
             std::fs::write(&files.key, key).unwrap();
-            let requirements = Requirements { host: host.map(str::to_owned), versions: rustls::ALL_VERSIONS };
+            let requirements = Requirements {
+                host: host.map(str::to_owned),
+                versions: rustls::ALL_VERSIONS,
+            };
             let now = SystemClock::start().now().wall + later;
-            let checked = Files::read(&files).and_then(|read| ServingCertificate::of(&read, &files, &requirements, now));
+            let checked = Files::read(&files)
+                .and_then(|read| ServingCertificate::of(&read, &files, &requirements, now));
             checked.map(|_| ()).map_err(|error| error.to_string())
         };
         let today = Duration::ZERO;
         assert_eq!(check(certificate, key, Some("localhost"), today), Ok(()));
         let long = Duration::from_secs(3600 * 24 * 366 * 5000);
         let cases = [
-            (check("", key, None, today), "tls.crt: it holds no certificate"),
-            (check("-----BEGIN CERTIFICATE-----\n!", key, None, today), "tls.crt: it is no PEM text"),
-            (check(certificate, "", None, today), "tls.key: it holds no private key"),
-            (check(certificate, certificate, None, today), "tls.key: it holds no private key"),
-            (check(certificate, other.key_pem.expose_secret(), None, today), "tls.key: it is not the key of the certificate"),
+            (
+                check("", key, None, today),
+                "tls.crt: it holds no certificate",
+            ),
+            (
+                check("-----BEGIN CERTIFICATE-----\n!", key, None, today),
+                "tls.crt: it is no PEM text",
+            ),
+            (
+                check(certificate, "", None, today),
+                "tls.key: it holds no private key",
+            ),
+            (
+                check(certificate, certificate, None, today),
+                "tls.key: it holds no private key",
+            ),
+            (
+                check(certificate, other.key_pem.expose_secret(), None, today),
+                "tls.key: it is not the key of the certificate",
+            ),
             (
                 check(certificate, key, Some("keyferry.example.com"), today),
                 "tls.crt: the certificate is not for keyferry.example.com, but for localhost",
             ),
-            (check(certificate, key, None, long), "tls.crt: the certificate expired at"),
-            (check(&"x".repeat(2 << 20), key, None, today), "tls.crt: it is larger than 1 MiB"),
+            (
+                check(certificate, key, None, long),
+                "tls.crt: the certificate expired at",
+            ),
+            (
+                check(&"x".repeat(2 << 20), key, None, today),
+                "tls.crt: it is larger than 1 MiB",
+            ),
         ];
         for (outcome, wanted) in cases {
             let text = outcome.unwrap_err();
             assert!(
-                text.starts_with("ServingCertificateInvalid: ") && text.contains(wanted) && text.contains("; fix: "),
+                text.starts_with("ServingCertificateInvalid: ")
+                    && text.contains(wanted)
+                    && text.contains("; fix: "),
                 "{wanted}: {text}"
             );
         }
-        let nowhere = TlsFiles { certificate: folder.path().to_owned(), key: files.key.clone() };
+        let nowhere = TlsFiles {
+            certificate: folder.path().to_owned(),
+            key: files.key.clone(),
+        };
         let error = Files::read(&nowhere).err().unwrap();
-        assert!(error.to_string().contains("it is no regular file") && error.absent().is_none(), "{error}");
-        let absent = TlsFiles { certificate: folder.path().join("absent"), key: files.key.clone() };
-        assert_eq!(Files::read(&absent).err().unwrap().absent(), Some(absent.certificate.as_path()));
+        assert!(
+            error.to_string().contains("it is no regular file") && error.absent().is_none(),
+            "{error}"
+        );
+        let absent = TlsFiles {
+            certificate: folder.path().join("absent"),
+            key: files.key.clone(),
+        };
+        assert_eq!(
+            Files::read(&absent).err().unwrap().absent(),
+            Some(absent.certificate.as_path())
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Divides what there is little of among sources: so much for each, and a part that only sources with
-//! little get.
+//! Divides what there is little of among sources: so much for each, and a part that only sources
+//! with little get.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -26,8 +26,15 @@ pub(super) struct Limits {
 impl Limits {
     /// `per_source` of `all`: a /64 gets eight times that, but at most half of all.
     pub(super) fn of(per_source: u32, all: u32, few: u32) -> Limits {
-        let per_network = per_source.saturating_mul(NETWORK).min(all / 2).max(per_source);
-        Limits { per_source, per_network, few }
+        let per_network = per_source
+            .saturating_mul(NETWORK)
+            .min(all / 2)
+            .max(per_source);
+        Limits {
+            per_source,
+            per_network,
+            few,
+        }
     }
 }
 
@@ -47,15 +54,22 @@ struct Held {
 
 impl Sources {
     pub(super) fn new(limits: Option<Limits>) -> Sources {
-        Sources { limits, held: HashMap::new() }
+        Sources {
+            limits,
+            held: HashMap::new(),
+        }
     }
 
     /// Counts `amount` more for a source, unless it then had more than it may have.
     pub(super) fn count(&mut self, source: Source, amount: u32) -> bool {
-        let Some(limits) = self.limits else { return true };
+        let Some(limits) = self.limits else {
+            return true;
+        };
         let network = source.network();
         let after = |one: &Source| self.has(one).all.saturating_add(amount);
-        if after(&source) > limits.per_source || (network != source && after(&network) > limits.per_network) {
+        if after(&source) > limits.per_source
+            || (network != source && after(&network) > limits.per_network)
+        {
             return false;
         }
         self.held.entry(source).or_default().all += amount;
@@ -93,8 +107,8 @@ impl Sources {
     }
 }
 
-/// What is divided. A quarter of it is kept for sources that have little: those who take everything else
-/// cannot have that too.
+/// What is divided. A quarter of it is kept for sources that have little: those who take everything
+/// else cannot have that too.
 #[derive(Debug)]
 pub(super) struct Pool {
     shared: Part,
@@ -132,7 +146,10 @@ impl Taken {
 
     /// This and what was taken later.
     pub(super) fn and(self, later: Taken) -> Taken {
-        Taken { shared: self.shared + later.shared, kept: self.kept + later.kept }
+        Taken {
+            shared: self.shared + later.shared,
+            kept: self.kept + later.kept,
+        }
     }
 }
 
@@ -140,24 +157,41 @@ impl Pool {
     /// A pool for these sources. Where they are not counted, nothing is kept.
     pub(super) fn of(size: u32, sources: &Sources) -> Pool {
         let kept = sources.limits.map_or(0, |_| size / KEPT);
-        Pool { shared: Part::of(size - kept), kept: Part::of(kept) }
+        Pool {
+            shared: Part::of(size - kept),
+            kept: Part::of(kept),
+        }
     }
 
     /// Takes `amount` for a source that it is counted for.
-    pub(super) fn take(&mut self, sources: &mut Sources, source: Source, amount: u32) -> Option<Taken> {
+    pub(super) fn take(
+        &mut self,
+        sources: &mut Sources,
+        source: Source,
+        amount: u32,
+    ) -> Option<Taken> {
         if self.shared.has_room(amount) {
             self.shared.taken += amount;
-            return Some(Taken { shared: amount, kept: 0 });
+            return Some(Taken {
+                shared: amount,
+                kept: 0,
+            });
         }
         let limits = sources.limits?;
         let network = source.network();
         let of_network = sources.has(&network).kept.saturating_add(amount);
-        if !self.kept.has_room(amount) || sources.has(&source).all > limits.few || of_network > self.kept.size.div_ceil(KEPT) {
+        if !self.kept.has_room(amount)
+            || sources.has(&source).all > limits.few
+            || of_network > self.kept.size.div_ceil(KEPT)
+        {
             return None;
         }
         self.kept.taken += amount;
         sources.held.entry(network).or_default().kept += amount;
-        Some(Taken { shared: 0, kept: amount })
+        Some(Taken {
+            shared: 0,
+            kept: amount,
+        })
     }
 
     /// Gives back what was taken, before the source is no longer counted for it.
@@ -201,9 +235,21 @@ mod tests {
     fn who_takes_everything_leaves_a_quarter_to_sources_with_little() {
         let mut sources = Sources::new(Some(Limits::of(256, 4096, 8)));
         let mut pool = Pool::of(4096, &sources);
-        let all: u32 = (0..16).map(|last| taken_by(&mut pool, &mut sources, Source::of([192, 0, 2, last].into()))).sum();
+        let all: u32 = (0..16)
+            .map(|last| {
+                taken_by(
+                    &mut pool,
+                    &mut sources,
+                    Source::of([192, 0, 2, last].into()),
+                )
+            })
+            .sum();
         assert_eq!(all, 12 * 256 + 4 * 8);
-        assert_eq!(taken_by(&mut pool, &mut sources, source("198.51.100.1")), 8, "another one is still served");
+        assert_eq!(
+            taken_by(&mut pool, &mut sources, source("198.51.100.1")),
+            8,
+            "another one is still served"
+        );
     }
 
     #[test]
@@ -212,30 +258,68 @@ mod tests {
         let mut pool = Pool::of(4096, &sources);
         let of = |host: u32| source(&format!("2001:db8::{host:x}"));
         assert_eq!(taken_by(&mut pool, &mut sources, of(1)), 256);
-        assert_eq!(taken_by(&mut pool, &mut sources, of(2)), 256, "its neighbour has as much");
-        let all: u32 = (3..100).map(|host| taken_by(&mut pool, &mut sources, of(host))).sum();
+        assert_eq!(
+            taken_by(&mut pool, &mut sources, of(2)),
+            256,
+            "its neighbour has as much"
+        );
+        let all: u32 = (3..100)
+            .map(|host| taken_by(&mut pool, &mut sources, of(host)))
+            .sum();
         assert_eq!(all + 512, 2048);
-        assert_eq!(taken_by(&mut pool, &mut sources, source("2001:db8:0:1::1")), 256);
+        assert_eq!(
+            taken_by(&mut pool, &mut sources, source("2001:db8:0:1::1")),
+            256
+        );
     }
 
     #[test]
     fn a_network_has_a_part_of_what_is_kept() {
-        let mut sources = Sources::new(Some(Limits { per_source: 100, per_network: 1000, few: 8 }));
+        let mut sources = Sources::new(Some(Limits {
+            per_source: 100,
+            per_network: 1000,
+            few: 8,
+        }));
         let mut pool = Pool::of(400, &sources);
-        let shared: u32 = (1..=3).map(|last| taken_by(&mut pool, &mut sources, Source::of([192, 0, 2, last].into()))).sum();
+        let shared: u32 = (1..=3)
+            .map(|last| {
+                taken_by(
+                    &mut pool,
+                    &mut sources,
+                    Source::of([192, 0, 2, last].into()),
+                )
+            })
+            .sum();
         assert_eq!(shared, 300);
-        let all: u32 = (1..50).map(|host| taken_by(&mut pool, &mut sources, source(&format!("2001:db8::{host:x}")))).sum();
+        let all: u32 = (1..50)
+            .map(|host| {
+                taken_by(
+                    &mut pool,
+                    &mut sources,
+                    source(&format!("2001:db8::{host:x}")),
+                )
+            })
+            .sum();
         assert_eq!(all, 25);
-        assert_eq!(taken_by(&mut pool, &mut sources, source("2001:db8:0:1::1")), 8);
+        assert_eq!(
+            taken_by(&mut pool, &mut sources, source("2001:db8:0:1::1")),
+            8
+        );
     }
 
     #[test]
     fn what_is_given_back_can_be_taken_and_nothing_is_left_behind() {
         let mut sources = Sources::new(Some(Limits::of(4, 8, 2)));
         let mut pool = Pool::of(8, &sources);
-        let hosts: Vec<Source> = (1..9).map(|last| source(&format!("2001:db8:0:{last}::1"))).collect();
+        let hosts: Vec<Source> = (1..9)
+            .map(|last| source(&format!("2001:db8:0:{last}::1")))
+            .collect();
         for _ in 0..3 {
-            let take = |host: &Source| sources.count(*host, 1).then(|| (*host, pool.take(&mut sources, *host, 1).unwrap()));
+            let take = |host: &Source| {
+                sources
+                    .count(*host, 1)
+                    .then(|| (*host, pool.take(&mut sources, *host, 1).unwrap()))
+            };
             let taken: Vec<_> = hosts.iter().filter_map(take).collect();
             assert_eq!(taken.len(), 8);
             assert!(pool.take(&mut sources, source("192.0.2.1"), 1).is_none());

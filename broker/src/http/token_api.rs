@@ -20,7 +20,8 @@ use crate::broker::Broker;
 
 const EXCHANGE_PATH: &str = "/v1/token";
 
-/// What answers on the API listener. Where all clients come from one address, `counts_sources` is off.
+/// What answers on the API listener. Where all clients come from one address, `counts_sources` is
+/// off.
 ///
 /// An exchange goes past the router, which would box its body and its future.
 pub fn service(broker: Arc<Broker>, counts_sources: bool) -> impl HttpService<Incoming> {
@@ -33,33 +34,59 @@ pub fn service(broker: Arc<Broker>, counts_sources: bool) -> impl HttpService<In
         )
         .fallback(not_found)
         .with_state(Arc::clone(&broker));
-    service_fn(move |request: Request<Incoming>| match (request.method(), request.uri().path()) {
-        (&Method::POST, EXCHANGE_PATH) => {
-            Either::Left(contained(exchange::answer(Arc::clone(&bodies), Arc::clone(&broker), request)).map(Ok))
-        }
-        _ => Either::Right(routes.clone().oneshot(request)),
+    service_fn(
+        move |request: Request<Incoming>| match (request.method(), request.uri().path()) {
+            (&Method::POST, EXCHANGE_PATH) => Either::Left(
+                contained(exchange::answer(
+                    Arc::clone(&bodies),
+                    Arc::clone(&broker),
+                    request,
+                ))
+                .map(Ok),
+            ),
+            _ => Either::Right(routes.clone().oneshot(request)),
+        },
+    )
+}
+
+/// What the API listener answers before it is known who calls: a caller that waited for it would
+/// wait for the hub.
+pub fn closed() -> Router {
+    Router::new().fallback(async || {
+        refusal::answer(
+            &Reason::HubUnreachable.into(),
+            refusal::Surface::Exchange,
+            "",
+        )
     })
 }
 
-/// What the API listener answers before it is known who calls: a caller that waited for it would wait for the hub.
-pub fn closed() -> Router {
-    Router::new().fallback(async || refusal::answer(&Reason::HubUnreachable.into(), refusal::Surface::Exchange, ""))
-}
-
-/// Lets a panic end one request and nothing else. A layer around the router would do the same, with an allocation for each request; an
-/// async function would keep the answer's state twice.
+/// Lets a panic end one request and nothing else. A layer around the router would do the same, with
+/// an allocation for each request; an async function would keep the answer's state twice.
 fn contained(answer: impl Future<Output = Response<Body>>) -> impl Future<Output = Response<Body>> {
-    AssertUnwindSafe(answer).catch_unwind().map(|outcome| outcome.unwrap_or_else(|_| panicked()))
+    AssertUnwindSafe(answer)
+        .catch_unwind()
+        .map(|outcome| outcome.unwrap_or_else(|_| panicked()))
 }
 
 async fn not_found() -> Response<Body> {
-    refusal::malformed(StatusCode::NOT_FOUND, "not_found", "there is no such path", "")
+    refusal::malformed(
+        StatusCode::NOT_FOUND,
+        "not_found",
+        "there is no such path",
+        "",
+    )
 }
 
 /// A panic's message may hold anything, so it goes nowhere.
 fn panicked() -> Response<Body> {
     tracing::error!("a request handler panicked");
-    refusal::malformed(StatusCode::INTERNAL_SERVER_ERROR, "server_error", "the request could not be handled", "")
+    refusal::malformed(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "server_error",
+        "the request could not be handled",
+        "",
+    )
 }
 
 #[cfg(test)]
@@ -80,12 +107,16 @@ mod tests {
         fn size<F>(_: impl FnOnce(Arc<Bodies>, Arc<Broker>, Request<Incoming>) -> F) -> usize {
             size_of::<F>()
         }
-        let bytes = size(|bodies, broker, request| contained(exchange::answer(bodies, broker, request)));
+        let bytes =
+            size(|bodies, broker, request| contained(exchange::answer(bodies, broker, request)));
         assert!(bytes <= 4096, "{bytes} bytes");
     }
 
     #[tokio::test]
     async fn a_panic_ends_one_request() {
-        assert_eq!(contained(async { panic!("on purpose") }).await.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(
+            contained(async { panic!("on purpose") }).await.status(),
+            StatusCode::INTERNAL_SERVER_ERROR
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! SubjectAccessReview (authorization.k8s.io/v1): may this caller mint for that ServiceAccount by the hub's own RBAC?
+//! SubjectAccessReview (authorization.k8s.io/v1): may this caller mint for that ServiceAccount by
+//! the hub's own RBAC?
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,8 @@ struct SubjectAccessReview<'a> {
     spec: Spec<'a>,
 }
 
-// The user goes in whole: leaving out the groups would lose a right that was granted to one, and ask another question.
+// The user goes in whole: leaving out the groups would lose a right that was granted to one, and
+// ask another question.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Spec<'a> {
@@ -56,7 +58,11 @@ struct Status {
 ///
 /// # Errors
 /// [`HubError`].
-pub(super) async fn create(client: &HubClient, user: &ReviewedUser, account: &ServiceAccount) -> Result<bool, HubError> {
+pub(super) async fn create(
+    client: &HubClient,
+    user: &ReviewedUser,
+    account: &ServiceAccount,
+) -> Result<bool, HubError> {
     let review = SubjectAccessReview {
         api_version: "authorization.k8s.io/v1",
         kind: "SubjectAccessReview",

@@ -32,7 +32,10 @@ struct Secret {
 }
 
 impl CertificateSecrets for KubeCertificateSecrets {
-    fn certificate<'a>(&'a self, secret: &'a ObjectName) -> BoxFuture<'a, Result<CertificateEntry, HubError>> {
+    fn certificate<'a>(
+        &'a self,
+        secret: &'a ObjectName,
+    ) -> BoxFuture<'a, Result<CertificateEntry, HubError>> {
         Box::pin(async move {
             let path = format!("/api/v1/namespaces/{}/secrets/{secret}", self.namespace);
             let secret: Secret = self.client.get_object(&path, "Secret").await?;
@@ -47,7 +50,16 @@ fn entry(data: &BTreeMap<String, SecretString>) -> Result<CertificateEntry, HubE
         (None, Some(legacy)) => (Some(legacy), true),
         (None, None) => (None, false),
     };
-    let pem = encoded.map(|text| STANDARD.decode(text.expose_secret())).transpose().map_err(|_| HubError::Unreadable("Secret"))?;
-    let client_certificate = ["tls.crt", "tls.key", "certFile", "keyFile"].iter().any(|key| data.contains_key(*key));
-    Ok(CertificateEntry { pem, legacy_key, client_certificate })
+    let pem = encoded
+        .map(|text| STANDARD.decode(text.expose_secret()))
+        .transpose()
+        .map_err(|_| HubError::Unreadable("Secret"))?;
+    let client_certificate = ["tls.crt", "tls.key", "certFile", "keyFile"]
+        .iter()
+        .any(|key| data.contains_key(*key));
+    Ok(CertificateEntry {
+        pem,
+        legacy_key,
+        client_certificate,
+    })
 }

@@ -1,4 +1,5 @@
-//! The client of the hub's API: bounded in time and size, never retried by the library, and with errors that repeat nothing secret.
+//! The client of the hub's API: bounded in time and size, never retried by the library, and with
+//! errors that repeat nothing secret.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,8 +19,9 @@ use crate::regular_file;
 
 /// How long one call may take.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(5);
-/// How long a connection may be silent. The library counts from the last byte that came, also while nobody waits for one, and then breaks
-/// off the call that has begun since. So this is longer than a connection is kept for another call (hyper-util: 90 s) and that call.
+/// How long a connection may be silent. The library counts from the last byte that came, also while
+/// nobody waits for one, and then breaks off the call that has begun since. So this is longer than
+/// a connection is kept for another call (hyper-util: 90 s) and that call.
 const SILENCE: Duration = Duration::from_secs(100);
 /// The most bytes of an answer that are read.
 const MAX_ANSWER_BYTES: usize = 3 * 1024 * 1024;
@@ -33,15 +35,17 @@ pub struct HubAccess {
     pub kubeconfig: Option<PathBuf>,
     /// A context of the kubeconfig, instead of its current one.
     pub context: Option<String>,
-    /// The kubeconfig files that a person's kubectl merges, where `kubeconfig` names none. Without any, the Pod's own ServiceAccount.
-    /// Empty for a server, which takes nothing from the environment that is not its own.
+    /// The kubeconfig files that a person's kubectl merges, where `kubeconfig` names none. Without
+    /// any, the Pod's own ServiceAccount. Empty for a server, which takes nothing from the
+    /// environment that is not its own.
     pub search: Vec<PathBuf>,
 }
 
 /// The client could not be made. The texts name the file and the step, never what stands in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    /// The kubeconfig cannot be read. The library's own message is withheld: it prints the lines around a fault, tokens included.
+    /// The kubeconfig cannot be read. The library's own message is withheld: it prints the lines
+    /// around a fault, tokens included.
     #[error("reading the kubeconfig {0}: it is missing, no regular file, or not a kubeconfig")]
     Kubeconfig(PathBuf),
     /// The kubeconfig has no such context, or the context names no usable cluster or user.
@@ -54,19 +58,28 @@ pub enum ClientError {
     )]
     NotInCluster,
     /// A context was named, but there is no kubeconfig that could have it.
-    #[error("finding the hub: the context {0:?} is named, but no kubeconfig; fix: give --kubeconfig FILE")]
-    ContextAlone(String),
-    /// None of the files of `KUBECONFIG` is there. The Pod's ServiceAccount would be somebody else than the user meant.
     #[error(
-        "finding the hub: KUBECONFIG names {0}, and no such file is there; fix: correct or unset KUBECONFIG, or give --kubeconfig FILE"
+        "finding the hub: the context {0:?} is named, but no kubeconfig; fix: give --kubeconfig \
+         FILE"
+    )]
+    ContextAlone(String),
+    /// None of the files of `KUBECONFIG` is there. The Pod's ServiceAccount would be somebody else
+    /// than the user meant.
+    #[error(
+        "finding the hub: KUBECONFIG names {0}, and no such file is there; fix: correct or unset \
+         KUBECONFIG, or give --kubeconfig FILE"
     )]
     NoneThere(String),
     /// One file is needed, and `KUBECONFIG` names several.
-    #[error("finding the hub: KUBECONFIG names several files ({0}), but an exec stanza holds one; fix: give --kubeconfig FILE")]
+    #[error(
+        "finding the hub: KUBECONFIG names several files ({0}), but an exec stanza holds one; fix: \
+         give --kubeconfig FILE"
+    )]
     Several(String),
     /// The hub would be spoken to without knowing that it is the hub.
     #[error(
-        "preparing the client of the hub: its address must be https and its certificate must be verified; remove insecure-skip-tls-verify and give its CA"
+        "preparing the client of the hub: its address must be https and its certificate must be \
+         verified; remove insecure-skip-tls-verify and give its CA"
     )]
     Insecure,
     /// The TLS or authentication part of the configuration cannot be used.
@@ -75,17 +88,26 @@ pub enum ClientError {
 }
 
 impl HubAccess {
-    /// The library's configuration, without retries. Addresses and identities come from the kubeconfig or the Pod alone: the library's own
-    /// search also takes `KUBE_RS_DEBUG_OVERRIDE_URL` and `KUBE_RS_DEBUG_IMPERSONATE_*` from the environment.
+    /// The library's configuration, without retries. Addresses and identities come from the
+    /// kubeconfig or the Pod alone: the library's own search also takes
+    /// `KUBE_RS_DEBUG_OVERRIDE_URL` and `KUBE_RS_DEBUG_IMPERSONATE_*` from the environment.
     ///
     /// # Errors
     /// [`ClientError`].
     pub async fn config(&self) -> Result<kube::Config, ClientError> {
         let mut config = match self.kubeconfig()? {
             Some((path, kubeconfig)) => {
-                let options = KubeConfigOptions { context: self.context.clone(), cluster: None, user: None };
-                let proxied =
-                    kubeconfig.clusters.iter().any(|named| named.cluster.as_ref().is_some_and(|cluster| cluster.proxy_url.is_some()));
+                let options = KubeConfigOptions {
+                    context: self.context.clone(),
+                    cluster: None,
+                    user: None,
+                };
+                let proxied = kubeconfig.clusters.iter().any(|named| {
+                    named
+                        .cluster
+                        .as_ref()
+                        .is_some_and(|cluster| cluster.proxy_url.is_some())
+                });
                 let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
                 let mut config = config.map_err(|_| ClientError::Context(path))?;
                 if !proxied {
@@ -113,21 +135,38 @@ impl HubAccess {
         let Some((_, kubeconfig)) = self.kubeconfig()? else {
             return Ok(format!("{address}, as the Pod's own ServiceAccount"));
         };
-        let context = self.context.clone().or(kubeconfig.current_context).unwrap_or_default();
-        Ok(format!("{address}, by context {context:?} of {}", listed(&self.files()?)))
+        let context = self
+            .context
+            .clone()
+            .or(kubeconfig.current_context)
+            .unwrap_or_default();
+        Ok(format!(
+            "{address}, by context {context:?} of {}",
+            listed(&self.files()?)
+        ))
     }
 
-    /// The same hub, named by one file and one context, so that neither `KUBECONFIG` nor `kubectl config use-context` leads elsewhere later.
+    /// The same hub, named by one file and one context, so that neither `KUBECONFIG` nor `kubectl
+    /// config use-context` leads elsewhere later.
     ///
     /// # Errors
     /// [`ClientError`]: several files would have to be merged.
     pub fn pinned(&self) -> Result<HubAccess, ClientError> {
         let files = self.files()?;
         match (&self.kubeconfig, files.as_slice()) {
-            (Some(_), _) | (None, []) => Ok(HubAccess { search: Vec::new(), ..self.clone() }),
+            (Some(_), _) | (None, []) => Ok(HubAccess {
+                search: Vec::new(),
+                ..self.clone()
+            }),
             (None, [file]) => {
-                let current = self.kubeconfig()?.and_then(|(_, kubeconfig)| kubeconfig.current_context);
-                Ok(HubAccess { kubeconfig: Some(file.clone()), context: self.context.clone().or(current), search: Vec::new() })
+                let current = self
+                    .kubeconfig()?
+                    .and_then(|(_, kubeconfig)| kubeconfig.current_context);
+                Ok(HubAccess {
+                    kubeconfig: Some(file.clone()),
+                    context: self.context.clone().or(current),
+                    search: Vec::new(),
+                })
             }
             (None, several) => Err(ClientError::Several(listed(several))),
         }
@@ -139,15 +178,23 @@ impl HubAccess {
             return Ok(vec![path.clone()]);
         }
         // As kubectl does, files of the list that are not there do not count.
-        let there: Vec<PathBuf> = self.search.iter().filter(|path| path.exists()).cloned().collect();
+        let there: Vec<PathBuf> = self
+            .search
+            .iter()
+            .filter(|path| path.exists())
+            .cloned()
+            .collect();
         match &self.context {
-            _ if there.is_empty() && !self.search.is_empty() => Err(ClientError::NoneThere(listed(&self.search))),
+            _ if there.is_empty() && !self.search.is_empty() => {
+                Err(ClientError::NoneThere(listed(&self.search)))
+            }
             Some(context) if there.is_empty() => Err(ClientError::ContextAlone(context.clone())),
             _ => Ok(there),
         }
     }
 
-    /// The kubeconfig, merged as kubectl does: of each name, the first file that has it counts. With the file that a message names.
+    /// The kubeconfig, merged as kubectl does: of each name, the first file that has it counts.
+    /// With the file that a message names.
     fn kubeconfig(&self) -> Result<Option<(PathBuf, Kubeconfig)>, ClientError> {
         let mut merged: Option<(PathBuf, Kubeconfig)> = None;
         for path in self.files()? {
@@ -164,7 +211,11 @@ impl HubAccess {
 }
 
 fn listed(files: &[PathBuf]) -> String {
-    files.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+    files
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// A bounded client.
@@ -183,10 +234,15 @@ impl HubClient {
     pub fn new(mut config: kube::Config) -> Result<HubClient, ClientError> {
         config.read_timeout = Some(SILENCE);
         config.write_timeout = Some(CALL_DEADLINE);
-        let place = url::Url::parse(&config.cluster_url.to_string()).ok().as_ref().and_then(Place::of_url);
-        let place = place.filter(|_| config.proxy_url.is_none()).map(|place| match &config.tls_server_name {
-            Some(name) => place.with_server_name(name),
-            None => place,
+        let place = url::Url::parse(&config.cluster_url.to_string())
+            .ok()
+            .as_ref()
+            .and_then(Place::of_url);
+        let place = place.filter(|_| config.proxy_url.is_none()).map(|place| {
+            match &config.tls_server_name {
+                Some(name) => place.with_server_name(name),
+                None => place,
+            }
         });
         let client = kube::Client::try_from(config).map_err(|_| ClientError::Credentials)?;
         Ok(HubClient { client, place })
@@ -197,7 +253,11 @@ impl HubClient {
     /// # Errors
     /// [`HubError`] by the status of the answer or the lack of one.
     pub async fn get(&self, path: &str, accept: &'static str) -> Result<Vec<u8>, HubError> {
-        let request = Request::builder().method(Method::GET).uri(path).header(http::header::ACCEPT, accept).body(Body::empty());
+        let request = Request::builder()
+            .method(Method::GET)
+            .uri(path)
+            .header(http::header::ACCEPT, accept)
+            .body(Body::empty());
         self.call(request, "GET").await
     }
 
@@ -205,7 +265,11 @@ impl HubClient {
     ///
     /// # Errors
     /// As [`HubClient::get`]; [`HubError::Unreadable`] if it is no such object.
-    pub async fn get_object<T: DeserializeOwned>(&self, path: &str, what: &'static str) -> Result<T, HubError> {
+    pub async fn get_object<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        what: &'static str,
+    ) -> Result<T, HubError> {
         let bytes = self.get(path, "application/json").await?;
         serde_json::from_slice(&bytes).map_err(|_| HubError::Unreadable(what))
     }
@@ -214,27 +278,52 @@ impl HubClient {
     ///
     /// # Errors
     /// As [`HubClient::get_object`].
-    pub async fn create<Q: Serialize, T: DeserializeOwned>(&self, path: &str, object: &Q, what: &'static str) -> Result<T, HubError> {
-        self.send(Method::POST, "application/json", path, object, what).await
+    pub async fn create<Q: Serialize, T: DeserializeOwned>(
+        &self,
+        path: &str,
+        object: &Q,
+        what: &'static str,
+    ) -> Result<T, HubError> {
+        self.send(Method::POST, "application/json", path, object, what)
+            .await
     }
 
     /// PUT of a JSON object in the place of the one whose `resourceVersion` it holds.
     ///
     /// # Errors
     /// As [`HubClient::get_object`]; [`HubError::Conflict`] if that one is not there any more.
-    pub async fn replace<Q: Serialize, T: DeserializeOwned>(&self, path: &str, object: &Q, what: &'static str) -> Result<T, HubError> {
-        self.send(Method::PUT, "application/json", path, object, what).await
+    pub async fn replace<Q: Serialize, T: DeserializeOwned>(
+        &self,
+        path: &str,
+        object: &Q,
+        what: &'static str,
+    ) -> Result<T, HubError> {
+        self.send(Method::PUT, "application/json", path, object, what)
+            .await
     }
 
     /// PATCH by a JSON merge patch (RFC 7396).
     ///
     /// # Errors
     /// As [`HubClient::get_object`].
-    pub async fn merge_patch<Q: Serialize, T: DeserializeOwned>(&self, path: &str, change: &Q, what: &'static str) -> Result<T, HubError> {
-        self.send(Method::PATCH, "application/merge-patch+json", path, change, what).await
+    pub async fn merge_patch<Q: Serialize, T: DeserializeOwned>(
+        &self,
+        path: &str,
+        change: &Q,
+        what: &'static str,
+    ) -> Result<T, HubError> {
+        self.send(
+            Method::PATCH,
+            "application/merge-patch+json",
+            path,
+            change,
+            what,
+        )
+        .await
     }
 
-    /// PATCH by server-side apply of an object's fields, in the name of `manager`; fields that others own are taken over.
+    /// PATCH by server-side apply of an object's fields, in the name of `manager`; fields that
+    /// others own are taken over.
     ///
     /// # Errors
     /// As [`HubClient::get_object`].
@@ -247,15 +336,28 @@ impl HubClient {
     ) -> Result<T, HubError> {
         // JSON is YAML, which is what this content type wants.
         let path = format!("{path}?fieldManager={manager}&force=true");
-        self.send(Method::PATCH, "application/apply-patch+yaml", &path, object, what).await
+        self.send(
+            Method::PATCH,
+            "application/apply-patch+yaml",
+            &path,
+            object,
+            what,
+        )
+        .await
     }
 
     /// DELETE with preconditions.
     ///
     /// # Errors
     /// As [`HubClient::get_object`].
-    pub async fn delete<Q: Serialize, T: DeserializeOwned>(&self, path: &str, options: &Q, what: &'static str) -> Result<T, HubError> {
-        self.send(Method::DELETE, "application/json", path, options, what).await
+    pub async fn delete<Q: Serialize, T: DeserializeOwned>(
+        &self,
+        path: &str,
+        options: &Q,
+        what: &'static str,
+    ) -> Result<T, HubError> {
+        self.send(Method::DELETE, "application/json", path, options, what)
+            .await
     }
 
     async fn send<Q: Serialize, T: DeserializeOwned>(
@@ -266,7 +368,8 @@ impl HubClient {
         object: &Q,
         what: &'static str,
     ) -> Result<T, HubError> {
-        let body = Zeroizing::new(serde_json::to_vec(object).map_err(|_| HubError::Unreadable(what))?);
+        let body =
+            Zeroizing::new(serde_json::to_vec(object).map_err(|_| HubError::Unreadable(what))?);
         let request = Request::builder()
             .method(method)
             .uri(path)
@@ -277,12 +380,23 @@ impl HubClient {
         serde_json::from_slice(&bytes).map_err(|_| HubError::Unreadable(what))
     }
 
-    async fn call(&self, request: Result<Request<Body>, http::Error>, what: &'static str) -> Result<Vec<u8>, HubError> {
+    async fn call(
+        &self,
+        request: Result<Request<Body>, http::Error>,
+        what: &'static str,
+    ) -> Result<Vec<u8>, HubError> {
         let request = request.map_err(|_| HubError::Unreadable(what))?;
-        // One deadline over the whole call: a byte a second would keep any timeout between bytes content.
+        // One deadline over the whole call: a byte a second would keep any timeout between bytes
+        // content.
         let answered = tokio::time::timeout(CALL_DEADLINE, self.exchange(request)).await;
-        let (status, bytes) = answered.map_err(|_| HubError::Unreachable(format!("{what} took longer than {CALL_DEADLINE:?}")))??;
-        if status.is_success() { Ok(bytes) } else { Err(refusal(status, &bytes)) }
+        let (status, bytes) = answered.map_err(|_| {
+            HubError::Unreachable(format!("{what} took longer than {CALL_DEADLINE:?}"))
+        })??;
+        if status.is_success() {
+            Ok(bytes)
+        } else {
+            Err(refusal(status, &bytes))
+        }
     }
 
     async fn exchange(&self, request: Request<Body>) -> Result<(StatusCode, Vec<u8>), HubError> {
@@ -291,18 +405,27 @@ impl HubClient {
             Err(error) => return Err(transport_fault(&error, self.place.as_ref()).await),
         };
         let status = response.status();
-        let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await;
-        let body = body.map_err(|_| HubError::Unreachable("its answer broke off or is too large".to_owned()))?;
+        let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES)
+            .collect()
+            .await;
+        let body = body.map_err(|_| {
+            HubError::Unreachable("its answer broke off or is too large".to_owned())
+        })?;
         Ok((status, body.to_bytes().to_vec()))
     }
 }
 
-/// Says what kind of fault it was without repeating a library's text, which may quote credentials of the configuration.
+/// Says what kind of fault it was without repeating a library's text, which may quote credentials
+/// of the configuration.
 async fn transport_fault(error: &kube::Error, place: Option<&Place>) -> HubError {
     match error {
         // Ours to mend, and no proof of anything about the hub.
-        kube::Error::Auth(_) => HubError::Unauthenticated("Keyferry's own credentials could not be read".to_owned()),
-        kube::Error::Service(_) | kube::Error::HyperError(_) => HubError::Unreachable(ConnectionFault::of(error, place).await.text),
+        kube::Error::Auth(_) => {
+            HubError::Unauthenticated("Keyferry's own credentials could not be read".to_owned())
+        }
+        kube::Error::Service(_) | kube::Error::HyperError(_) => {
+            HubError::Unreachable(ConnectionFault::of(error, place).await.text)
+        }
         _ => HubError::Unreachable("the request could not be sent".to_owned()),
     }
 }
@@ -314,9 +437,15 @@ struct ApiStatus {
 }
 
 fn refusal(status: StatusCode, body: &[u8]) -> HubError {
-    let message = serde_json::from_slice::<ApiStatus>(body).map(|status| status.message).unwrap_or_default();
+    let message = serde_json::from_slice::<ApiStatus>(body)
+        .map(|status| status.message)
+        .unwrap_or_default();
     let message = foreign_text::one_line(&message, 400);
-    let message = if message.is_empty() { format!("HTTP {}", status.as_u16()) } else { message };
+    let message = if message.is_empty() {
+        format!("HTTP {}", status.as_u16())
+    } else {
+        message
+    };
     match status.as_u16() {
         401 => HubError::Unauthenticated(message),
         403 => HubError::Forbidden(message),
@@ -336,7 +465,11 @@ mod kubeconfig_tests {
 
     fn write(folder: &Path, name: &str, server: &str, context: &str, current: bool) -> PathBuf {
         let path = folder.join(name);
-        let current = if current { format!("current-context: {context}\n") } else { String::new() };
+        let current = if current {
+            format!("current-context: {context}\n")
+        } else {
+            String::new()
+        };
         let text = format!(
             "apiVersion: v1\nkind: Config\n{current}contexts: [{{name: {context}, context: {{cluster: {context}, user: {context}}}}}, \
              {{name: both, context: {{cluster: {context}, user: {context}}}}}]\n\
@@ -347,42 +480,121 @@ mod kubeconfig_tests {
     }
 
     async fn address(access: &HubAccess) -> Result<String, ClientError> {
-        access.config().await.map(|config| config.cluster_url.host().unwrap_or_default().to_owned())
+        access
+            .config()
+            .await
+            .map(|config| config.cluster_url.host().unwrap_or_default().to_owned())
     }
 
     #[tokio::test]
     async fn the_list_of_kubeconfig_is_merged_as_kubectl_does() {
         let folder = tempfile::tempdir().unwrap();
-        let first = write(folder.path(), "first", "https://first.example", "first", false);
-        let second = write(folder.path(), "second", "https://second.example", "second", true);
+        let first = write(
+            folder.path(),
+            "first",
+            "https://first.example",
+            "first",
+            false,
+        );
+        let second = write(
+            folder.path(),
+            "second",
+            "https://second.example",
+            "second",
+            true,
+        );
         let missing = folder.path().join("missing");
-        let access = HubAccess { search: vec![missing.clone(), first.clone(), second.clone()], ..HubAccess::default() };
-        assert_eq!(address(&access).await.unwrap(), "second.example", "current-context of the first file that has one");
-        let named = |context: &str| HubAccess { context: Some(context.to_owned()), ..access.clone() };
+        let access = HubAccess {
+            search: vec![missing.clone(), first.clone(), second.clone()],
+            ..HubAccess::default()
+        };
+        assert_eq!(
+            address(&access).await.unwrap(),
+            "second.example",
+            "current-context of the first file that has one"
+        );
+        let named = |context: &str| HubAccess {
+            context: Some(context.to_owned()),
+            ..access.clone()
+        };
         assert_eq!(address(&named("first")).await.unwrap(), "first.example");
-        assert_eq!(address(&named("both")).await.unwrap(), "first.example", "the first file that has a name counts");
-        assert!(matches!(address(&named("third")).await, Err(ClientError::Context(_))));
-        let by_flag = HubAccess { kubeconfig: Some(second.clone()), ..named("second") };
-        assert_eq!(address(&by_flag).await.unwrap(), "second.example", "a named file counts alone");
-        assert!(matches!(address(&HubAccess { kubeconfig: Some(second), ..named("first") }).await, Err(ClientError::Context(_))));
-        let nowhere = HubAccess { search: vec![missing], ..HubAccess::default() };
-        assert!(matches!(address(&nowhere).await, Err(ClientError::NoneThere(_))), "and never another identity instead");
-        let alone = HubAccess { context: Some("prod".to_owned()), ..HubAccess::default() };
-        assert_eq!(address(&alone).await.unwrap_err(), ClientError::ContextAlone("prod".to_owned()));
+        assert_eq!(
+            address(&named("both")).await.unwrap(),
+            "first.example",
+            "the first file that has a name counts"
+        );
+        assert!(matches!(
+            address(&named("third")).await,
+            Err(ClientError::Context(_))
+        ));
+        let by_flag = HubAccess {
+            kubeconfig: Some(second.clone()),
+            ..named("second")
+        };
+        assert_eq!(
+            address(&by_flag).await.unwrap(),
+            "second.example",
+            "a named file counts alone"
+        );
+        assert!(matches!(
+            address(&HubAccess {
+                kubeconfig: Some(second),
+                ..named("first")
+            })
+            .await,
+            Err(ClientError::Context(_))
+        ));
+        let nowhere = HubAccess {
+            search: vec![missing],
+            ..HubAccess::default()
+        };
+        assert!(
+            matches!(address(&nowhere).await, Err(ClientError::NoneThere(_))),
+            "and never another identity instead"
+        );
+        let alone = HubAccess {
+            context: Some("prod".to_owned()),
+            ..HubAccess::default()
+        };
+        assert_eq!(
+            address(&alone).await.unwrap_err(),
+            ClientError::ContextAlone("prod".to_owned())
+        );
     }
 
     #[tokio::test]
     async fn a_pinned_hub_stays_what_it_is_and_a_description_names_it() {
         let folder = tempfile::tempdir().unwrap();
         let file = write(folder.path(), "config", "https://hub.example", "hub", true);
-        let access = HubAccess { search: vec![file.clone()], ..HubAccess::default() };
+        let access = HubAccess {
+            search: vec![file.clone()],
+            ..HubAccess::default()
+        };
         let pinned = access.pinned().unwrap();
-        assert_eq!((pinned.kubeconfig.as_ref(), pinned.context.as_deref()), (Some(&file), Some("hub")));
+        assert_eq!(
+            (pinned.kubeconfig.as_ref(), pinned.context.as_deref()),
+            (Some(&file), Some("hub"))
+        );
         assert!(pinned.search.is_empty());
         let told = access.description().await.unwrap();
-        assert_eq!(told, format!("https://hub.example/, by context \"hub\" of {}", file.display()));
-        let other = write(folder.path(), "other", "https://other.example", "other", true);
-        let two = HubAccess { search: vec![file, other], ..HubAccess::default() };
+        assert_eq!(
+            told,
+            format!(
+                "https://hub.example/, by context \"hub\" of {}",
+                file.display()
+            )
+        );
+        let other = write(
+            folder.path(),
+            "other",
+            "https://other.example",
+            "other",
+            true,
+        );
+        let two = HubAccess {
+            search: vec![file, other],
+            ..HubAccess::default()
+        };
         assert!(matches!(two.pinned(), Err(ClientError::Several(_))));
     }
 
@@ -390,10 +602,19 @@ mod kubeconfig_tests {
     async fn what_is_no_regular_file_is_not_waited_for() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
-        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        let made = std::process::Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap();
         assert!(made.success());
-        let access = HubAccess { kubeconfig: Some(pipe.clone()), ..HubAccess::default() };
-        assert_eq!(address(&access).await.unwrap_err(), ClientError::Kubeconfig(pipe));
+        let access = HubAccess {
+            kubeconfig: Some(pipe.clone()),
+            ..HubAccess::default()
+        };
+        assert_eq!(
+            address(&access).await.unwrap_err(),
+            ClientError::Kubeconfig(pipe)
+        );
     }
 }
 
@@ -414,12 +635,22 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = folder.path().join("kubeconfig");
         std::fs::write(&kubeconfig, hub.kubeconfig().expose_secret()).unwrap();
-        let access = HubAccess { kubeconfig: Some(kubeconfig), ..HubAccess::default() };
+        let access = HubAccess {
+            kubeconfig: Some(kubeconfig),
+            ..HubAccess::default()
+        };
         let client = HubClient::new(access.config().await.unwrap()).unwrap();
-        let read = async || client.get("/openid/v1/jwks", "application/jwk-set+json").await;
+        let read = async || {
+            client
+                .get("/openid/v1/jwks", "application/jwk-set+json")
+                .await
+        };
         read().await.unwrap();
         let pause = Duration::from_millis(3500);
-        hub.set_fault(Route::Jwks, Fault::Delay(CALL_DEADLINE - pause + Duration::from_secs(1)));
+        hub.set_fault(
+            Route::Jwks,
+            Fault::Delay(CALL_DEADLINE - pause + Duration::from_secs(1)),
+        );
         tokio::time::sleep(pause).await;
         read().await.unwrap();
     }

@@ -1,4 +1,5 @@
-//! The hub's token and review APIs behind one port: a common limit on calls in flight, and a circuit each for mints and reviews.
+//! The hub's token and review APIs behind one port: a common limit on calls in flight, and a
+//! circuit each for mints and reviews.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,8 @@ use crate::circuit::Circuit;
 use crate::clock::Clock;
 use crate::ports::{Hub, HubError};
 
-/// Calls in flight at most, mints and reviews apart: well under the 200 mutating requests that an apiserver takes at once.
+/// Calls in flight at most, mints and reviews apart: well under the 200 mutating requests that an
+/// apiserver takes at once.
 const IN_FLIGHT: usize = 16;
 /// How long a call waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -39,19 +41,33 @@ struct Gate {
 
 impl Gate {
     fn new(circuit: Circuit) -> Gate {
-        Gate { circuit, in_flight: Semaphore::new(IN_FLIGHT) }
+        Gate {
+            circuit,
+            in_flight: Semaphore::new(IN_FLIGHT),
+        }
     }
 }
 
 impl KubeHub {
     /// The hub that `client` speaks to.
     pub fn new(client: HubClient, clock: Arc<dyn Clock>) -> KubeHub {
-        KubeHub { client, clock, mints: Gate::new(Circuit::on_silence()), reviews: Gate::new(Circuit::on_any_failure()) }
+        KubeHub {
+            client,
+            clock,
+            mints: Gate::new(Circuit::on_silence()),
+            reviews: Gate::new(Circuit::on_any_failure()),
+        }
     }
 
-    async fn guarded<T>(&self, gate: &Gate, call: impl Future<Output = Result<T, HubError>>) -> Result<T, HubError> {
+    async fn guarded<T>(
+        &self,
+        gate: &Gate,
+        call: impl Future<Output = Result<T, HubError>>,
+    ) -> Result<T, HubError> {
         let turn = tokio::time::timeout(PATIENCE, gate.in_flight.acquire()).await;
-        let _permit = turn.map_err(|_| HubError::Busy)?.map_err(|_| HubError::Busy)?;
+        let _permit = turn
+            .map_err(|_| HubError::Busy)?
+            .map_err(|_| HubError::Busy)?;
         gate.circuit.admit(self.clock.now())?;
         let result = call.await;
         gate.circuit.note(&result, self.clock.now());
@@ -66,7 +82,12 @@ impl Hub for KubeHub {
         audience: &'a Audience,
         lifetime: Duration,
     ) -> BoxFuture<'a, Result<MintAnswer, HubError>> {
-        let request = TokenRequest { account: &identity.account, uid: Some(&identity.uid), audience, lifetime };
+        let request = TokenRequest {
+            account: &identity.account,
+            uid: Some(&identity.uid),
+            audience,
+            lifetime,
+        };
         Box::pin(self.guarded(&self.mints, request.send(&self.client)))
     }
 
@@ -75,10 +96,20 @@ impl Hub for KubeHub {
         token: &'a SecretString,
         audience: Option<&'a Audience>,
     ) -> BoxFuture<'a, Result<TokenReviewAnswer, HubError>> {
-        Box::pin(self.guarded(&self.reviews, token_review::create(&self.client, token, audience)))
+        Box::pin(self.guarded(
+            &self.reviews,
+            token_review::create(&self.client, token, audience),
+        ))
     }
 
-    fn access_review<'a>(&'a self, user: &'a ReviewedUser, account: &'a ServiceAccount) -> BoxFuture<'a, Result<bool, HubError>> {
-        Box::pin(self.guarded(&self.reviews, access_review::create(&self.client, user, account)))
+    fn access_review<'a>(
+        &'a self,
+        user: &'a ReviewedUser,
+        account: &'a ServiceAccount,
+    ) -> BoxFuture<'a, Result<bool, HubError>> {
+        Box::pin(self.guarded(
+            &self.reviews,
+            access_review::create(&self.client, user, account),
+        ))
     }
 }

@@ -40,14 +40,22 @@ impl KubeHubFacts {
 
 impl HubFacts for KubeHubFacts {
     fn api_audiences(&self) -> BoxFuture<'_, Result<Vec<String>, HubError>> {
-        Box::pin(async move { Ok(token_request::own_audiences(&self.client, &self.canary).await?.audiences) })
+        Box::pin(async move {
+            Ok(token_request::own_audiences(&self.client, &self.canary)
+                .await?
+                .audiences)
+        })
     }
 
     fn own_username(&self) -> BoxFuture<'_, Result<String, HubError>> {
         Box::pin(async move {
-            let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
+            let request =
+                json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
             let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
-            let review: Review = self.client.create(path, &request, "SelfSubjectReview").await?;
+            let review: Review = self
+                .client
+                .create(path, &request, "SelfSubjectReview")
+                .await?;
             Ok(review.status.user_info.username)
         })
     }

@@ -1,4 +1,5 @@
-//! The hub's discovery documents, at each of its endpoints, over connections made anew for each reading.
+//! The hub's discovery documents, at each of its endpoints, over connections made anew for each
+//! reading.
 
 use futures::future::{BoxFuture, join_all};
 use http::Uri;
@@ -15,8 +16,8 @@ pub struct KubeIssuerDocuments {
 }
 
 impl KubeIssuerDocuments {
-    /// The documents of the hub that `access` leads to, at these endpoints; without any, at those that the hub itself lists where we
-    /// run in it, else at the client's own address.
+    /// The documents of the hub that `access` leads to, at these endpoints; without any, at those
+    /// that the hub itself lists where we run in it, else at the client's own address.
     pub fn new(access: HubAccess, endpoints: Vec<HubEndpoint>) -> KubeIssuerDocuments {
         KubeIssuerDocuments { access, endpoints }
     }
@@ -26,21 +27,38 @@ impl KubeIssuerDocuments {
             Ok(config) => config,
             Err(error) => {
                 let documents = Err(HubError::Unreachable(error.to_string()));
-                return vec![EndpointAnswer { endpoint: "the hub".to_owned(), documents }];
+                return vec![EndpointAnswer {
+                    endpoint: "the hub".to_owned(),
+                    documents,
+                }];
             }
         };
         let mut silent = None;
-        let mut addresses: Vec<Uri> = self.endpoints.iter().filter_map(|endpoint| endpoint.as_str().parse().ok()).collect();
+        let mut addresses: Vec<Uri> = self
+            .endpoints
+            .iter()
+            .filter_map(|endpoint| endpoint.as_str().parse().ok())
+            .collect();
         if addresses.is_empty() && self.access.kubeconfig.is_none() {
             match endpoint_slice::addresses(&config).await {
                 Ok(listed) => addresses = listed,
-                Err(error) => silent = Some(EndpointAnswer { endpoint: "the hub's list of apiservers".to_owned(), documents: Err(error) }),
+                Err(error) => {
+                    silent = Some(EndpointAnswer {
+                        endpoint: "the hub's list of apiservers".to_owned(),
+                        documents: Err(error),
+                    })
+                }
             }
         }
         if addresses.is_empty() {
             addresses.push(config.cluster_url.clone());
         }
-        let mut answers = join_all(addresses.into_iter().map(|address| read(config.clone(), address))).await;
+        let mut answers = join_all(
+            addresses
+                .into_iter()
+                .map(|address| read(config.clone(), address)),
+        )
+        .await;
         answers.extend(silent);
         answers
     }
@@ -52,21 +70,35 @@ impl IssuerDocuments for KubeIssuerDocuments {
     }
 }
 
-/// Kept-alive connections stick to one replica, which may lag behind the others for ever: each reading has its own.
+/// Kept-alive connections stick to one replica, which may lag behind the others for ever: each
+/// reading has its own.
 async fn read(mut config: kube::Config, address: Uri) -> EndpointAnswer {
     let endpoint = address.to_string();
     if config.tls_server_name.is_none() && address.host() != config.cluster_url.host() {
-        // Replicas are told apart by their addresses and known by the one name that the client trusts.
-        config.tls_server_name = config.cluster_url.host().map(|host| host.trim_matches(['[', ']']).to_owned());
+        // Replicas are told apart by their addresses and known by the one name that the client
+        // trusts.
+        config.tls_server_name = config
+            .cluster_url
+            .host()
+            .map(|host| host.trim_matches(['[', ']']).to_owned());
     }
     config.cluster_url = address;
-    EndpointAnswer { endpoint, documents: documents(config).await }
+    EndpointAnswer {
+        endpoint,
+        documents: documents(config).await,
+    }
 }
 
 async fn documents(config: kube::Config) -> Result<UpstreamDocuments, HubError> {
-    let client = HubClient::new(config).map_err(|error| HubError::Unreachable(error.to_string()))?;
-    let metadata = client.get("/.well-known/openid-configuration", "application/json").await?;
-    // The apiserver answers 406 to a plain application/json here. Its own jwks_uri is never followed.
-    let jwks = client.get("/openid/v1/jwks", "application/jwk-set+json").await?;
+    let client =
+        HubClient::new(config).map_err(|error| HubError::Unreachable(error.to_string()))?;
+    let metadata = client
+        .get("/.well-known/openid-configuration", "application/json")
+        .await?;
+    // The apiserver answers 406 to a plain application/json here. Its own jwks_uri is never
+    // followed.
+    let jwks = client
+        .get("/openid/v1/jwks", "application/jwk-set+json")
+        .await?;
     Ok(UpstreamDocuments { metadata, jwks })
 }

@@ -1,4 +1,5 @@
-//! Key sets of own issuers: one Secret per target in Keyferry's namespace, replaced by its `resourceVersion`.
+//! Key sets of own issuers: one Secret per target in Keyferry's namespace, replaced by its
+//! `resourceVersion`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -36,9 +37,16 @@ impl KubeIssuerKeys {
     ///
     /// # Errors
     /// [`HubError`]; [`HubError::NotFound`] where the target has no key set.
-    pub async fn request_rotation(&self, target: &ObjectName, request: &str) -> Result<(), HubError> {
+    pub async fn request_rotation(
+        &self,
+        target: &ObjectName,
+        request: &str,
+    ) -> Result<(), HubError> {
         let change = json!({ "metadata": { "annotations": { ROTATE_ANNOTATION: request } } });
-        let _: Marked = self.client.merge_patch(&self.path(target)?, &change, "Secret").await?;
+        let _: Marked = self
+            .client
+            .merge_patch(&self.path(target)?, &change, "Secret")
+            .await?;
         Ok(())
     }
 
@@ -52,7 +60,8 @@ impl KubeIssuerKeys {
 }
 
 fn name(target: &ObjectName) -> Result<ObjectName, HubError> {
-    own_issuer::secret_name(target).map_err(|_| HubError::Refused("the target's name is too long for a Secret's".to_owned()))
+    own_issuer::secret_name(target)
+        .map_err(|_| HubError::Refused("the target's name is too long for a Secret's".to_owned()))
 }
 
 /// The answer to a patch, of which nothing is read.
@@ -80,9 +89,16 @@ struct Written<'a> {
 }
 
 impl IssuerKeyStore for KubeIssuerKeys {
-    fn read<'a>(&'a self, target: &'a ObjectName) -> BoxFuture<'a, Result<Option<StoredKeys>, HubError>> {
+    fn read<'a>(
+        &'a self,
+        target: &'a ObjectName,
+    ) -> BoxFuture<'a, Result<Option<StoredKeys>, HubError>> {
         Box::pin(async move {
-            match self.client.get_object::<Secret>(&self.path(target)?, "Secret").await {
+            match self
+                .client
+                .get_object::<Secret>(&self.path(target)?, "Secret")
+                .await
+            {
                 Ok(secret) => stored(secret).map(Some),
                 Err(HubError::NotFound(_)) => Ok(None),
                 Err(error) => Err(error),
@@ -106,13 +122,30 @@ impl IssuerKeyStore for KubeIssuerKeys {
                     "labels": { "app.kubernetes.io/managed-by": "keyferry" },
                 }),
             };
-            let kind_of = replaces.and_then(|object| object.rest.get("type")?.as_str()).unwrap_or(TYPE);
+            let kind_of = replaces
+                .and_then(|object| object.rest.get("type")?.as_str())
+                .unwrap_or(TYPE);
             let data = [(DOCUMENT, encoded.as_str())].into();
-            let secret = Written { api_version: "v1", kind: "Secret", metadata, kind_of, data };
+            let secret = Written {
+                api_version: "v1",
+                kind: "Secret",
+                metadata,
+                kind_of,
+                data,
+            };
             let _: Marked = match replaces {
-                // The UID and the resourceVersion that were read go along: another object, or a newer one, is a conflict.
-                Some(_) => self.client.replace(&self.path(target)?, &secret, "Secret").await?,
-                None => self.client.create(&self.collection(), &secret, "Secret").await?,
+                // The UID and the resourceVersion that were read go along: another object, or a
+                // newer one, is a conflict.
+                Some(_) => {
+                    self.client
+                        .replace(&self.path(target)?, &secret, "Secret")
+                        .await?
+                }
+                None => {
+                    self.client
+                        .create(&self.collection(), &secret, "Secret")
+                        .await?
+                }
             };
             Ok(())
         })
@@ -121,16 +154,37 @@ impl IssuerKeyStore for KubeIssuerKeys {
 
 fn stored(secret: Secret) -> Result<StoredKeys, HubError> {
     const UNREADABLE: HubError = HubError::Unreadable("Secret");
-    let Secret { mut metadata, data, kind_of } = secret;
-    let text = |metadata: &Map<String, Value>, member: &str| metadata.get(member).and_then(Value::as_str).map(str::to_owned);
-    let uid = text(&metadata, "uid").filter(|uid| !uid.is_empty()).ok_or(UNREADABLE)?;
+    let Secret {
+        mut metadata,
+        data,
+        kind_of,
+    } = secret;
+    let text = |metadata: &Map<String, Value>, member: &str| {
+        metadata
+            .get(member)
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    let uid = text(&metadata, "uid")
+        .filter(|uid| !uid.is_empty())
+        .ok_or(UNREADABLE)?;
     // Without it the write would replace whatever is there.
-    text(&metadata, "resourceVersion").filter(|version| !version.is_empty()).ok_or(UNREADABLE)?;
+    text(&metadata, "resourceVersion")
+        .filter(|version| !version.is_empty())
+        .ok_or(UNREADABLE)?;
     metadata.remove("managedFields");
     let annotations = metadata.get("annotations").and_then(Value::as_object);
-    let rotation_request = annotations.and_then(|annotations| text(annotations, ROTATE_ANNOTATION)).filter(|text| !text.is_empty());
-    let document = data.get(DOCUMENT).map(|encoded| STANDARD.decode(encoded.expose_secret()).map(Zeroizing::new));
+    let rotation_request = annotations
+        .and_then(|annotations| text(annotations, ROTATE_ANNOTATION))
+        .filter(|text| !text.is_empty());
+    let document = data
+        .get(DOCUMENT)
+        .map(|encoded| STANDARD.decode(encoded.expose_secret()).map(Zeroizing::new));
     let document = document.transpose().map_err(|_| UNREADABLE)?;
     let rest = json!({ "metadata": metadata, "type": kind_of });
-    Ok(StoredKeys { object: StoredObject { uid, rest }, document, rotation_request })
+    Ok(StoredKeys {
+        object: StoredObject { uid, rest },
+        document,
+        rotation_request,
+    })
 }

@@ -1,4 +1,5 @@
-//! The Lease by which one replica leads. It is no fence: it only keeps replicas from doing the same thing at once.
+//! The Lease by which one replica leads. It is no fence: it only keeps replicas from doing the same
+//! thing at once.
 
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ use crate::ports::HubError;
 const NAME: &str = "keyferry";
 /// How long a holder leads without renewing.
 pub const TERM: Duration = Duration::from_secs(30);
-/// The longest term of another holder that is believed. A Lease says what its writer likes: one of a year would stop deliveries, withdrawals
-/// and the AudiencePairing for a year.
+/// The longest term of another holder that is believed. A Lease says what its writer likes: one of
+/// a year would stop deliveries, withdrawals and the AudiencePairing for a year.
 const LONGEST_TERM: Duration = Duration::from_secs(60);
 
 /// One replica's side of the Lease.
@@ -25,7 +26,8 @@ pub struct Lease {
     other: OtherHolder,
 }
 
-/// What another holder's Lease looked like and since when, on our own clock: its times are by the holder's.
+/// What another holder's Lease looked like and since when, on our own clock: its times are by the
+/// holder's.
 #[derive(Default)]
 struct OtherHolder {
     seen: Option<(Spec, Duration)>,
@@ -72,7 +74,12 @@ pub enum Leader {
 impl Lease {
     /// The Lease in `namespace`, for the replica of this name.
     pub fn new(client: HubClient, namespace: Namespace, holder: String) -> Lease {
-        Lease { client, namespace, holder, other: OtherHolder::default() }
+        Lease {
+            client,
+            namespace,
+            holder,
+            other: OtherHolder::default(),
+        }
     }
 
     /// Takes or renews the Lease, and says who leads.
@@ -80,17 +87,26 @@ impl Lease {
     /// # Errors
     /// [`HubError`]; then nothing is known.
     pub async fn take(&mut self, wall: Timestamp, mono: Duration) -> Result<Leader, HubError> {
-        let collection = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.namespace);
+        let collection = format!(
+            "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
+            self.namespace
+        );
         let path = format!("{collection}/{NAME}");
         let outcome = match self.client.get_object::<Object>(&path, "Lease").await {
-            Err(HubError::NotFound(_)) => self.client.create::<_, Ignored>(&collection, &self.object(None, wall), "Lease").await,
+            Err(HubError::NotFound(_)) => {
+                self.client
+                    .create::<_, Ignored>(&collection, &self.object(None, wall), "Lease")
+                    .await
+            }
             Err(error) => return Err(error),
             Ok(object) => {
                 if let Some(leader) = self.other.leader(&self.holder, &object.spec, mono) {
                     return Ok(leader);
                 }
                 let version = Some(object.metadata.resource_version.as_str());
-                self.client.replace::<_, Ignored>(&path, &self.object(version, wall), "Lease").await
+                self.client
+                    .replace::<_, Ignored>(&path, &self.object(version, wall), "Lease")
+                    .await
             }
         };
         match outcome {
@@ -126,14 +142,24 @@ impl OtherHolder {
         }
         match &self.seen {
             Some((seen, since)) if seen == spec => {
-                // Neither longer than is believed, nor shorter than this replica leads itself after a renewal that others undercut.
-                let term = spec.lease_duration_seconds.map_or(TERM, Duration::from_secs).clamp(TERM, LONGEST_TERM);
+                // Neither longer than is believed, nor shorter than this replica leads itself after
+                // a renewal that others undercut.
+                let term = spec
+                    .lease_duration_seconds
+                    .map_or(TERM, Duration::from_secs)
+                    .clamp(TERM, LONGEST_TERM);
                 (mono.saturating_sub(*since) < term).then_some(Leader::Unseen)
             }
             seen => {
-                let renewed = seen.as_ref().is_some_and(|(seen, _)| seen.holder_identity == spec.holder_identity);
+                let renewed = seen
+                    .as_ref()
+                    .is_some_and(|(seen, _)| seen.holder_identity == spec.holder_identity);
                 self.seen = Some((spec.clone(), mono));
-                Some(if renewed { Leader::Another } else { Leader::Unseen })
+                Some(if renewed {
+                    Leader::Another
+                } else {
+                    Leader::Unseen
+                })
             }
         }
     }
@@ -147,7 +173,11 @@ mod tests {
 
     fn spec(holder: &str, term: Option<u64>, renewed: i64) -> Spec {
         let renew_time = jiff::Timestamp::from_second(renewed).ok();
-        Spec { holder_identity: Some(holder.to_owned()), lease_duration_seconds: term, renew_time }
+        Spec {
+            holder_identity: Some(holder.to_owned()),
+            lease_duration_seconds: term,
+            renew_time,
+        }
     }
 
     fn by(other: &mut OtherHolder, seconds: u64, spec: &Spec) -> Option<Leader> {
@@ -156,12 +186,25 @@ mod tests {
 
     #[test]
     fn a_term_of_years_is_believed_for_a_minute() {
-        for (term, taken_after) in
-            [(Some(u64::MAX), 60), (Some(2_147_483_647), 60), (Some(45), 45), (Some(30), 30), (Some(1), 30), (None, 30)]
-        {
+        for (term, taken_after) in [
+            (Some(u64::MAX), 60),
+            (Some(2_147_483_647), 60),
+            (Some(45), 45),
+            (Some(30), 30),
+            (Some(1), 30),
+            (None, 30),
+        ] {
             let (mut other, lease) = (OtherHolder::default(), spec("another", term, 0));
-            assert_eq!(by(&mut other, 100, &lease), Some(Leader::Unseen), "{term:?}");
-            assert_eq!(by(&mut other, 99 + taken_after, &lease), Some(Leader::Unseen), "{term:?}");
+            assert_eq!(
+                by(&mut other, 100, &lease),
+                Some(Leader::Unseen),
+                "{term:?}"
+            );
+            assert_eq!(
+                by(&mut other, 99 + taken_after, &lease),
+                Some(Leader::Unseen),
+                "{term:?}"
+            );
             assert_eq!(by(&mut other, 100 + taken_after, &lease), None, "{term:?}");
         }
     }
@@ -169,11 +212,23 @@ mod tests {
     #[test]
     fn a_leader_is_seen_by_its_renewals() {
         let mut other = OtherHolder::default();
-        assert_eq!(by(&mut other, 0, &spec("another", Some(30), 0)), Some(Leader::Unseen));
-        assert_eq!(by(&mut other, 10, &spec("another", Some(30), 10)), Some(Leader::Another));
+        assert_eq!(
+            by(&mut other, 0, &spec("another", Some(30), 0)),
+            Some(Leader::Unseen)
+        );
+        assert_eq!(
+            by(&mut other, 10, &spec("another", Some(30), 10)),
+            Some(Leader::Another)
+        );
         // A new name each time is nobody's renewal.
-        assert_eq!(by(&mut other, 20, &spec("a-third", Some(30), 20)), Some(Leader::Unseen));
-        assert_eq!(by(&mut other, 30, &spec("a-fourth", Some(30), 30)), Some(Leader::Unseen));
+        assert_eq!(
+            by(&mut other, 20, &spec("a-third", Some(30), 20)),
+            Some(Leader::Unseen)
+        );
+        assert_eq!(
+            by(&mut other, 30, &spec("a-fourth", Some(30), 30)),
+            Some(Leader::Unseen)
+        );
         assert_eq!(by(&mut other, 40, &spec("us", Some(30), 40)), None);
         assert_eq!(by(&mut other, 50, &spec("", Some(30), 50)), None);
     }

@@ -1,4 +1,5 @@
-//! Reading and writing the objects of deliveries, statuses and the pairing object: one call each, by path.
+//! Reading and writing the objects of deliveries, statuses and the pairing object: one call each,
+//! by path.
 
 use futures::future::BoxFuture;
 use keyferry_core::delivery::{FIELD_MANAGER, ObjectBody, ReadObject};
@@ -55,21 +56,37 @@ impl HubObjects for KubeObjects {
         })
     }
 
-    fn create<'a>(&'a self, collection: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<String, HubError>> {
+    fn create<'a>(
+        &'a self,
+        collection: &'a str,
+        object: &'a ObjectBody,
+    ) -> BoxFuture<'a, Result<String, HubError>> {
         Box::pin(async move {
-            let written: Written = self.client.create(&managed(collection), object, WHAT).await?;
+            let written: Written = self
+                .client
+                .create(&managed(collection), object, WHAT)
+                .await?;
             Ok(written.metadata.resource_version)
         })
     }
 
-    fn replace<'a>(&'a self, path: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<String, HubError>> {
+    fn replace<'a>(
+        &'a self,
+        path: &'a str,
+        object: &'a ObjectBody,
+    ) -> BoxFuture<'a, Result<String, HubError>> {
         Box::pin(async move {
             let written: Written = self.client.replace(&managed(path), object, WHAT).await?;
             Ok(written.metadata.resource_version)
         })
     }
 
-    fn delete<'a>(&'a self, path: &'a str, uid: &'a str, version: &'a str) -> BoxFuture<'a, Result<(), HubError>> {
+    fn delete<'a>(
+        &'a self,
+        path: &'a str,
+        uid: &'a str,
+        version: &'a str,
+    ) -> BoxFuture<'a, Result<(), HubError>> {
         Box::pin(async move {
             let options = json!({
                 "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": { "uid": uid, "resourceVersion": version },
@@ -81,19 +98,46 @@ impl HubObjects for KubeObjects {
         })
     }
 
-    fn post<'a>(&'a self, collection: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
-        Box::pin(async move { self.client.create::<_, Answer>(&managed(collection), object, WHAT).await.map(drop) })
+    fn post<'a>(
+        &'a self,
+        collection: &'a str,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(async move {
+            self.client
+                .create::<_, Answer>(&managed(collection), object, WHAT)
+                .await
+                .map(drop)
+        })
     }
 
     fn put<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
-        Box::pin(async move { self.client.replace::<_, Answer>(&managed(path), object, WHAT).await.map(drop) })
+        Box::pin(async move {
+            self.client
+                .replace::<_, Answer>(&managed(path), object, WHAT)
+                .await
+                .map(drop)
+        })
     }
 
-    fn patch<'a>(&'a self, path: &'a str, change: &'a Value) -> BoxFuture<'a, Result<Value, HubError>> {
+    fn patch<'a>(
+        &'a self,
+        path: &'a str,
+        change: &'a Value,
+    ) -> BoxFuture<'a, Result<Value, HubError>> {
         Box::pin(async move { self.client.merge_patch(&managed(path), change, WHAT).await })
     }
 
-    fn apply_status<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
-        Box::pin(async move { self.client.apply::<_, Answer>(&format!("{path}/status"), FIELD_MANAGER, object, WHAT).await.map(drop) })
+    fn apply_status<'a>(
+        &'a self,
+        path: &'a str,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(async move {
+            self.client
+                .apply::<_, Answer>(&format!("{path}/status"), FIELD_MANAGER, object, WHAT)
+                .await
+                .map(drop)
+        })
     }
 }

@@ -49,40 +49,75 @@ struct Metadata {
 struct Ignored {}
 
 impl SecretStore for KubeSecretStore {
-    fn get<'a>(&'a self, name: &'a ObjectName) -> BoxFuture<'a, Result<Option<StoredSecret>, HubError>> {
+    fn get<'a>(
+        &'a self,
+        name: &'a ObjectName,
+    ) -> BoxFuture<'a, Result<Option<StoredSecret>, HubError>> {
         Box::pin(async move {
-            let secret: Secret = match self.client.get_object(&format!("{}/{name}", self.collection()), "Secret").await {
+            let secret: Secret = match self
+                .client
+                .get_object(&format!("{}/{name}", self.collection()), "Secret")
+                .await
+            {
                 Ok(secret) => secret,
                 Err(HubError::NotFound(_)) => return Ok(None),
                 Err(error) => return Err(error),
             };
             let decode = |(key, text): (String, SecretString)| {
-                let bytes = STANDARD.decode(text.expose_secret()).map_err(|_| HubError::Unreadable("Secret"))?;
+                let bytes = STANDARD
+                    .decode(text.expose_secret())
+                    .map_err(|_| HubError::Unreadable("Secret"))?;
                 Ok((key, Zeroizing::new(bytes)))
             };
-            let data = secret.data.into_iter().map(decode).collect::<Result<SecretData, HubError>>()?;
-            Ok(Some(StoredSecret { version: secret.metadata.resource_version, data }))
+            let data = secret
+                .data
+                .into_iter()
+                .map(decode)
+                .collect::<Result<SecretData, HubError>>()?;
+            Ok(Some(StoredSecret {
+                version: secret.metadata.resource_version,
+                data,
+            }))
         })
     }
 
-    fn create<'a>(&'a self, name: &'a ObjectName, data: &'a SecretData) -> BoxFuture<'a, Result<(), HubError>> {
+    fn create<'a>(
+        &'a self,
+        name: &'a ObjectName,
+        data: &'a SecretData,
+    ) -> BoxFuture<'a, Result<(), HubError>> {
         Box::pin(async move {
             let object = object(name, None, data);
-            self.client.create::<_, Ignored>(&self.collection(), &object, "Secret").await.map(|_| ())
+            self.client
+                .create::<_, Ignored>(&self.collection(), &object, "Secret")
+                .await
+                .map(|_| ())
         })
     }
 
-    fn replace<'a>(&'a self, name: &'a ObjectName, version: &'a str, data: &'a SecretData) -> BoxFuture<'a, Result<(), HubError>> {
+    fn replace<'a>(
+        &'a self,
+        name: &'a ObjectName,
+        version: &'a str,
+        data: &'a SecretData,
+    ) -> BoxFuture<'a, Result<(), HubError>> {
         Box::pin(async move {
             let object = object(name, Some(version), data);
-            self.client.replace::<_, Ignored>(&format!("{}/{name}", self.collection()), &object, "Secret").await.map(|_| ())
+            self.client
+                .replace::<_, Ignored>(&format!("{}/{name}", self.collection()), &object, "Secret")
+                .await
+                .map(|_| ())
         })
     }
 }
 
 fn object(name: &ObjectName, version: Option<&str>, data: &SecretData) -> serde_json::Value {
-    let data: BTreeMap<&String, String> = data.iter().map(|(key, bytes)| (key, STANDARD.encode(bytes))).collect();
-    let mut metadata = json!({ "name": name.as_str(), "labels": { "app.kubernetes.io/managed-by": "keyferry" } });
+    let data: BTreeMap<&String, String> = data
+        .iter()
+        .map(|(key, bytes)| (key, STANDARD.encode(bytes)))
+        .collect();
+    let mut metadata =
+        json!({ "name": name.as_str(), "labels": { "app.kubernetes.io/managed-by": "keyferry" } });
     if let (Some(version), Some(metadata)) = (version, metadata.as_object_mut()) {
         metadata.insert("resourceVersion".to_owned(), json!(version));
     }

@@ -19,12 +19,15 @@ struct Status {
     allowed: bool,
 }
 
-/// Whether our account may mint for every ServiceAccount of a namespace, or of the hub: more than a configuration file should be
-/// trusted with. A Role with `resourceNames` answers no.
+/// Whether our account may mint for every ServiceAccount of a namespace, or of the hub: more than a
+/// configuration file should be trusted with. A Role with `resourceNames` answers no.
 ///
 /// # Errors
 /// [`HubError`].
-pub async fn may_mint_for_all(client: &HubClient, namespace: Option<&Namespace>) -> Result<bool, HubError> {
+pub async fn may_mint_for_all(
+    client: &HubClient,
+    namespace: Option<&Namespace>,
+) -> Result<bool, HubError> {
     let namespace = namespace.map(Namespace::as_str).unwrap_or_default();
     let attributes = json!({
         "verb": "create", "group": "", "resource": "serviceaccounts", "subresource": "token", "namespace": namespace,
@@ -35,6 +38,8 @@ pub async fn may_mint_for_all(client: &HubClient, namespace: Option<&Namespace>)
         "spec": { "resourceAttributes": attributes },
     });
     let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-    let answer: Answer = client.create(path, &review, "SelfSubjectAccessReview").await?;
+    let answer: Answer = client
+        .create(path, &review, "SelfSubjectAccessReview")
+        .await?;
     Ok(answer.status.allowed)
 }

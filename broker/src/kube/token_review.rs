@@ -52,10 +52,46 @@ struct User {
 ///
 /// # Errors
 /// [`HubError`]. A token that the hub does not accept is an answer, not an error.
-pub(super) async fn create(client: &HubClient, token: &SecretString, audience: Option<&Audience>) -> Result<TokenReviewAnswer, HubError> {
-    let spec = Spec { token: token.expose_secret(), audiences: audience.map(|audience| [audience.as_str()]) };
-    let review = TokenReview { api_version: "authentication.k8s.io/v1", kind: "TokenReview", spec };
-    let answer: Answer = client.create("/apis/authentication.k8s.io/v1/tokenreviews", &review, "TokenReview").await?;
-    let Status { authenticated, audiences, user: User { username, uid, groups, extra } } = answer.status;
-    Ok(TokenReviewAnswer { authenticated, audiences, user: ReviewedUser { username, uid, groups, extra } })
+pub(super) async fn create(
+    client: &HubClient,
+    token: &SecretString,
+    audience: Option<&Audience>,
+) -> Result<TokenReviewAnswer, HubError> {
+    let spec = Spec {
+        token: token.expose_secret(),
+        audiences: audience.map(|audience| [audience.as_str()]),
+    };
+    let review = TokenReview {
+        api_version: "authentication.k8s.io/v1",
+        kind: "TokenReview",
+        spec,
+    };
+    let answer: Answer = client
+        .create(
+            "/apis/authentication.k8s.io/v1/tokenreviews",
+            &review,
+            "TokenReview",
+        )
+        .await?;
+    let Status {
+        authenticated,
+        audiences,
+        user:
+            User {
+                username,
+                uid,
+                groups,
+                extra,
+            },
+    } = answer.status;
+    Ok(TokenReviewAnswer {
+        authenticated,
+        audiences,
+        user: ReviewedUser {
+            username,
+            uid,
+            groups,
+            extra,
+        },
+    })
 }

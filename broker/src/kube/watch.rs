@@ -1,4 +1,5 @@
-//! Watches of the hub: of ServiceAccounts and Namespaces metadata only, of TargetClusters and TargetAccesses the objects.
+//! Watches of the hub: of ServiceAccounts and Namespaces metadata only, of TargetClusters and
+//! TargetAccesses the objects.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
@@ -21,14 +22,17 @@ use crate::clock::Clock;
 use crate::live::{LiveObjects, Watched};
 use crate::object_store::{Collection, Listing, ObjectStore};
 
-/// How long the hub keeps a watch open. Shorter than the idle limit of common load balancers, which cut a watch without a word.
+/// How long the hub keeps a watch open. Shorter than the idle limit of common load balancers, which
+/// cut a watch without a word.
 const WATCH_SECONDS: u32 = 200;
 /// How long after a failure the next try comes, at first.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// The longest pause, after several failures in a row: as long as a hub that is back may go unnoticed.
+/// The longest pause, after several failures in a row: as long as a hub that is back may go
+/// unnoticed.
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 
-/// How long a watch may be silent. The hub sends a bookmark about once a minute, so a longer silence is a dead connection.
+/// How long a watch may be silent. The hub sends a bookmark about once a minute, so a longer
+/// silence is a dead connection.
 const SILENCE: Duration = Duration::from_secs(90);
 /// Objects per page of a list: tenants can make each of them large.
 const PAGE: u32 = 100;
@@ -46,25 +50,31 @@ pub fn client(mut config: kube::Config) -> Result<Client, ClientError> {
 pub async fn service_accounts(client: Client, live: Arc<LiveObjects>, clock: Arc<dyn Clock>) {
     let api: Api<PartialObjectMeta<v1::ServiceAccount>> = Api::all(client);
     let mut listing = HashMap::new();
-    follow(&api, Watched::ServiceAccounts, &live, &*clock, |event| match event {
-        Change::Listing => listing.clear(),
-        Change::Listed(object) => {
-            if let Some((account, Some(uid))) = identity(&object) {
-                listing.insert(account, uid);
+    follow(
+        &api,
+        Watched::ServiceAccounts,
+        &live,
+        &*clock,
+        |event| match event {
+            Change::Listing => listing.clear(),
+            Change::Listed(object) => {
+                if let Some((account, Some(uid))) = identity(&object) {
+                    listing.insert(account, uid);
+                }
             }
-        }
-        Change::ListingDone => live.replace_service_accounts(std::mem::take(&mut listing)),
-        Change::Set(object) => {
-            if let Some((account, uid)) = identity(&object) {
-                live.set_service_account(account, uid);
+            Change::ListingDone => live.replace_service_accounts(std::mem::take(&mut listing)),
+            Change::Set(object) => {
+                if let Some((account, uid)) = identity(&object) {
+                    live.set_service_account(account, uid);
+                }
             }
-        }
-        Change::Gone(object) => {
-            if let Some((account, _)) = identity(&object) {
-                live.set_service_account(account, None);
+            Change::Gone(object) => {
+                if let Some((account, _)) = identity(&object) {
+                    live.set_service_account(account, None);
+                }
             }
-        }
-    })
+        },
+    )
     .await;
 }
 
@@ -72,50 +82,77 @@ pub async fn service_accounts(client: Client, live: Arc<LiveObjects>, clock: Arc
 pub async fn namespaces(client: Client, live: Arc<LiveObjects>, clock: Arc<dyn Clock>) {
     let api: Api<PartialObjectMeta<v1::Namespace>> = Api::all(client);
     let mut listing = HashMap::new();
-    follow(&api, Watched::Namespaces, &live, &*clock, |event| match event {
-        Change::Listing => listing.clear(),
-        Change::Listed(object) => {
-            if let (Ok(name), true) = (Namespace::new(object.name_any()), is_live(&object)) {
-                listing.insert(name, selected_by(&object));
+    follow(
+        &api,
+        Watched::Namespaces,
+        &live,
+        &*clock,
+        |event| match event {
+            Change::Listing => listing.clear(),
+            Change::Listed(object) => {
+                if let (Ok(name), true) = (Namespace::new(object.name_any()), is_live(&object)) {
+                    listing.insert(name, selected_by(&object));
+                }
             }
-        }
-        Change::ListingDone => live.replace_namespaces(std::mem::take(&mut listing)),
-        Change::Set(object) => {
-            if let Ok(name) = Namespace::new(object.name_any()) {
-                live.set_namespace(name, is_live(&object).then(|| selected_by(&object)));
+            Change::ListingDone => live.replace_namespaces(std::mem::take(&mut listing)),
+            Change::Set(object) => {
+                if let Ok(name) = Namespace::new(object.name_any()) {
+                    live.set_namespace(name, is_live(&object).then(|| selected_by(&object)));
+                }
             }
-        }
-        Change::Gone(object) => {
-            if let Ok(name) = Namespace::new(object.name_any()) {
-                live.set_namespace(name, None);
+            Change::Gone(object) => {
+                if let Ok(name) = Namespace::new(object.name_any()) {
+                    live.set_namespace(name, None);
+                }
             }
-        }
-    })
+        },
+    )
     .await;
 }
 
 /// Keeps the TargetClusters of `store` current until the task is dropped.
-pub async fn target_clusters(client: Client, store: Arc<ObjectStore>, live: Arc<LiveObjects>, clock: Arc<dyn Clock>) {
+pub async fn target_clusters(
+    client: Client,
+    store: Arc<ObjectStore>,
+    live: Arc<LiveObjects>,
+    clock: Arc<dyn Clock>,
+) {
     objects(client, Collection::TargetClusters, &store, &live, &*clock).await;
 }
 
 /// Keeps the TargetAccesses of `store` current until the task is dropped.
-pub async fn target_accesses(client: Client, store: Arc<ObjectStore>, live: Arc<LiveObjects>, clock: Arc<dyn Clock>) {
+pub async fn target_accesses(
+    client: Client,
+    store: Arc<ObjectStore>,
+    live: Arc<LiveObjects>,
+    clock: Arc<dyn Clock>,
+) {
     objects(client, Collection::TargetAccesses, &store, &live, &*clock).await;
 }
 
-async fn objects(client: Client, collection: Collection, store: &ObjectStore, live: &LiveObjects, clock: &dyn Clock) {
+async fn objects(
+    client: Client,
+    collection: Collection,
+    store: &ObjectStore,
+    live: &LiveObjects,
+    clock: &dyn Clock,
+) {
     let (watched, kind, plural) = match collection {
         Collection::TargetClusters => (Watched::TargetClusters, "TargetCluster", "targetclusters"),
         Collection::TargetAccesses => (Watched::TargetAccesses, "TargetAccess", "targetaccesses"),
     };
-    let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("keyferry.dev", "v1alpha1", kind), plural);
+    let resource = ApiResource::from_gvk_with_plural(
+        &GroupVersionKind::gvk("keyferry.dev", "v1alpha1", kind),
+        plural,
+    );
     let api: Api<WatchedObject> = Api::all_with(client, &resource);
     let mut listing = Listing::of(collection);
     follow(&api, watched, live, clock, |event| match event {
         Change::Listing => listing = Listing::of(collection),
         Change::Listed(object) => store.note(&mut listing, &object.into_value()),
-        Change::ListingDone => store.replace_all(std::mem::replace(&mut listing, Listing::of(collection))),
+        Change::ListingDone => {
+            store.replace_all(std::mem::replace(&mut listing, Listing::of(collection)))
+        }
         Change::Set(object) => store.set(collection, &object.into_value()),
         Change::Gone(object) => store.remove(collection, &object.into_value()),
     })
@@ -131,13 +168,25 @@ enum Change<T> {
 }
 
 /// What the library can watch.
-trait Followed: Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + 'static {}
+trait Followed:
+    Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + 'static
+{
+}
 
-impl<T: Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + 'static> Followed for T {}
+impl<T: Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + 'static> Followed
+    for T
+{
+}
 
-/// After a failure it lists anew instead of going on with the watch: a watch that works again says nothing until something changes, so
-/// nobody would know that it does.
-async fn follow<T: Followed>(api: &Api<T>, watched: Watched, live: &LiveObjects, clock: &dyn Clock, mut act: impl FnMut(Change<T>)) {
+/// After a failure it lists anew instead of going on with the watch: a watch that works again says
+/// nothing until something changes, so nobody would know that it does.
+async fn follow<T: Followed>(
+    api: &Api<T>,
+    watched: Watched,
+    live: &LiveObjects,
+    clock: &dyn Clock,
+    mut act: impl FnMut(Change<T>),
+) {
     let mut pause = FIRST_PAUSE;
     loop {
         if follow_once(api, watched, live, clock, &mut act).await == Listed::Yes {
@@ -163,7 +212,9 @@ async fn follow_once<T: Followed>(
     act: &mut impl FnMut(Change<T>),
 ) -> Listed {
     let mut listed = Listed::No;
-    let config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE);
+    let config = watcher::Config::default()
+        .timeout(WATCH_SECONDS)
+        .page_size(PAGE);
     let mut events = pin!(kube::runtime::watcher(api.clone(), config));
     while let Some(event) = events.next().await {
         match event {
@@ -183,7 +234,11 @@ async fn follow_once<T: Followed>(
                 live.watch_answered(watched);
             }
             Err(error) => {
-                tracing::warn!(?watched, error = watch_fault::describe(&error), "watching the hub failed; trying again");
+                tracing::warn!(
+                    ?watched,
+                    error = watch_fault::describe(&error),
+                    "watching the hub failed; trying again"
+                );
                 live.watch_failed(watched, clock.now());
                 break;
             }
@@ -192,9 +247,15 @@ async fn follow_once<T: Followed>(
     listed
 }
 
-/// The labels of a namespace that a TargetCluster may select by. Its owner may add any number of others.
+/// The labels of a namespace that a TargetCluster may select by. Its owner may add any number of
+/// others.
 fn selected_by(namespace: &PartialObjectMeta<v1::Namespace>) -> BTreeMap<String, String> {
-    namespace.labels().iter().filter(|(key, _)| selects_by(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+    namespace
+        .labels()
+        .iter()
+        .filter(|(key, _)| selects_by(key))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
 }
 
 /// Being deleted is as good as gone.
@@ -202,9 +263,16 @@ fn is_live<K>(object: &PartialObjectMeta<K>) -> bool {
     object.metadata.deletion_timestamp.is_none()
 }
 
-fn identity(object: &PartialObjectMeta<v1::ServiceAccount>) -> Option<(ServiceAccount, Option<Uid>)> {
+fn identity(
+    object: &PartialObjectMeta<v1::ServiceAccount>,
+) -> Option<(ServiceAccount, Option<Uid>)> {
     let namespace = Namespace::new(object.namespace()?).ok()?;
     let name = ObjectName::new(object.name_any()).ok()?;
-    let uid = object.metadata.uid.clone().and_then(|uid| Uid::new(uid).ok()).filter(|_| is_live(object));
+    let uid = object
+        .metadata
+        .uid
+        .clone()
+        .and_then(|uid| Uid::new(uid).ok())
+        .filter(|_| is_live(object));
     Some((ServiceAccount { namespace, name }, uid))
 }

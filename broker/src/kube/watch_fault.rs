@@ -1,4 +1,5 @@
-//! Why a watch of the hub failed, for the log. The library's own texts may quote objects and credentials, so none is repeated.
+//! Why a watch of the hub failed, for the log. The library's own texts may quote objects and
+//! credentials, so none is repeated.
 
 use std::error::Error;
 use std::io;
@@ -16,7 +17,9 @@ pub(super) fn describe(error: &watcher::Error) -> String {
         watcher::Error::WatchStartFailed(error) => format!("starting to watch: {}", cause(error)),
         watcher::Error::WatchFailed(error) => format!("watching: {}", cause(error)),
         watcher::Error::WatchError(status) => format!("watching: {}", answer(status)),
-        watcher::Error::NoResourceVersion => "listing: the hub's answer has no resourceVersion".to_owned(),
+        watcher::Error::NoResourceVersion => {
+            "listing: the hub's answer has no resourceVersion".to_owned()
+        }
     }
 }
 
@@ -44,8 +47,13 @@ fn connection(error: &(dyn Error + 'static)) -> String {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(fault) = error.downcast_ref::<io::Error>() {
-            if let Some(rustls::Error::InvalidCertificate(fault)) = fault.get_ref().and_then(|inner| inner.downcast_ref()) {
-                return format!("the hub's certificate is not accepted: {fault:?}").chars().take(LONGEST).collect();
+            if let Some(rustls::Error::InvalidCertificate(fault)) =
+                fault.get_ref().and_then(|inner| inner.downcast_ref())
+            {
+                return format!("the hub's certificate is not accepted: {fault:?}")
+                    .chars()
+                    .take(LONGEST)
+                    .collect();
             }
             match fault.kind() {
                 // They say nothing more.
@@ -69,26 +77,46 @@ mod tests {
     async fn listing_at(port: u16) -> String {
         let mut config = Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
         config.default_retry = false;
-        let resource =
-            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("keyferry.dev", "v1alpha1", "TargetAccess"), "targetaccesses");
+        let resource = ApiResource::from_gvk_with_plural(
+            &GroupVersionKind::gvk("keyferry.dev", "v1alpha1", "TargetAccess"),
+            "targetaccesses",
+        );
         let api: Api<DynamicObject> = Api::all_with(Client::try_from(config).unwrap(), &resource);
-        describe(&watcher::Error::InitialListFailed(api.list(&Default::default()).await.unwrap_err()))
+        describe(&watcher::Error::InitialListFailed(
+            api.list(&Default::default()).await.unwrap_err(),
+        ))
     }
 
     #[tokio::test]
     async fn a_closed_port_is_a_refused_connection() {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
         assert_eq!(listing_at(port).await, "listing: connection refused");
     }
 
     #[test]
     fn the_hubs_words_are_bounded_and_the_librarys_are_not_repeated() {
-        let status = Status { message: format!("line\n{}", "x".repeat(5000)), code: 410, ..Status::default() };
+        let status = Status {
+            message: format!("line\n{}", "x".repeat(5000)),
+            code: 410,
+            ..Status::default()
+        };
         let text = describe(&watcher::Error::WatchError(Box::new(status)));
-        assert!(text.starts_with(r"watching: the hub answered 410: line\u{a}xx") && text.len() < 400, "{text}");
+        assert!(
+            text.starts_with(r"watching: the hub answered 410: line\u{a}xx") && text.len() < 400,
+            "{text}"
+        );
         let quoting = serde_json::from_str::<u8>(r#""secret of an object""#).unwrap_err();
-        assert!(quoting.to_string().contains("secret"), "the library quotes what it read");
-        let text = describe(&watcher::Error::WatchFailed(kube::Error::SerdeError(quoting)));
+        assert!(
+            quoting.to_string().contains("secret"),
+            "the library quotes what it read"
+        );
+        let text = describe(&watcher::Error::WatchFailed(kube::Error::SerdeError(
+            quoting,
+        )));
         assert_eq!(text, "watching: the hub's answer could not be read");
     }
 }

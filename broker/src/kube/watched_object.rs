@@ -1,7 +1,9 @@
-//! A TargetCluster or a TargetAccess as a watch brings it, without what Keyferry does not read of its metadata.
+//! A TargetCluster or a TargetAccess as a watch brings it, without what Keyferry does not read of
+//! its metadata.
 //!
-//! Labels, annotations, managedFields and ownerReferences are as long as their writers like, and are skipped while the answer is parsed: a
-//! tenant that fills them must not make Keyferry hold them, not even for the time of a list.
+//! Labels, annotations, managedFields and ownerReferences are as long as their writers like, and
+//! are skipped while the answer is parsed: a tenant that fills them must not make Keyferry hold
+//! them, not even for the time of a list.
 
 use std::borrow::Cow;
 
@@ -52,8 +54,12 @@ struct KeptAnnotations {
 
 fn kept_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let kept = KeptMetadata::deserialize(deserializer)?;
-    let time = |value: Option<Value>| serde_json::from_value(value.unwrap_or_default()).map_err(D::Error::custom);
-    let requested_at = kept.annotations.and_then(|annotations| annotations.requested_at);
+    let time = |value: Option<Value>| {
+        serde_json::from_value(value.unwrap_or_default()).map_err(D::Error::custom)
+    };
+    let requested_at = kept
+        .annotations
+        .and_then(|annotations| annotations.requested_at);
     Ok(ObjectMeta {
         name: kept.name,
         namespace: kept.namespace,
@@ -80,7 +86,10 @@ impl WatchedObject {
             ("spec", self.spec),
             ("status", self.status),
         ];
-        let members: Map<String, Value> = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+        let members: Map<String, Value> = members
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+            .collect();
         json!(members)
     }
 }
@@ -137,7 +146,10 @@ mod tests {
             "status": { "exposureUntil": "2026-01-02T00:00:00Z" },
         });
         let watched: WatchedObject = serde_json::from_value(written.clone()).unwrap();
-        assert!(format!("{watched:?}").len() < 2500, "nothing long was stored: {watched:?}");
+        assert!(
+            format!("{watched:?}").len() < 2500,
+            "nothing long was stored: {watched:?}"
+        );
         let value = watched.into_value();
         let text = value.to_string();
         assert!(text.len() < 1000, "{value}");
@@ -146,14 +158,22 @@ mod tests {
         }
         assert_eq!(StoredAccess::read(&value), StoredAccess::read(&written));
         let (_, stored) = StoredAccess::read(&value).unwrap();
-        assert!(stored.read.is_ok() && stored.record.requested_at.as_deref() == Some("now") && stored.record.deleting.is_some());
+        assert!(
+            stored.read.is_ok()
+                && stored.record.requested_at.as_deref() == Some("now")
+                && stored.record.deleting.is_some()
+        );
         assert_eq!(stored.record.status, written["status"].clone());
     }
 
     #[test]
     fn what_is_not_there_is_not_made_up() {
-        let written = json!({ "metadata": { "name": "apps", "annotations": null, "finalizers": null } });
+        let written =
+            json!({ "metadata": { "name": "apps", "annotations": null, "finalizers": null } });
         let watched: WatchedObject = serde_json::from_value(written).unwrap();
-        assert_eq!(watched.into_value(), json!({ "metadata": { "name": "apps" } }));
+        assert_eq!(
+            watched.into_value(),
+            json!({ "metadata": { "name": "apps" } })
+        );
     }
 }

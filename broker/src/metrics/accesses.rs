@@ -1,4 +1,5 @@
-//! Each access as gauges, by cert-manager's habits: whether it is ready, when its token ends, whether the target took one.
+//! Each access as gauges, by cert-manager's habits: whether it is ready, when its token ends,
+//! whether the target took one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicI64;
@@ -37,7 +38,11 @@ impl Accesses {
             "When the first of the tokens in the objects of a TargetAccess expires",
             this.expires.clone(),
         );
-        registry.register("probe_success", "Whether the target took a token of a TargetAccess when it was last tried", this.probes.clone());
+        registry.register(
+            "probe_success",
+            "Whether the target took a token of a TargetAccess when it was last tried",
+            this.probes.clone(),
+        );
         this
     }
 
@@ -58,7 +63,11 @@ impl Accesses {
 
     pub(super) fn probed(&self, name: &AccessName, accepted: Option<bool>) {
         match accepted.filter(|_| self.has_room(name)) {
-            Some(accepted) => drop(self.probes.get_or_create(&labels(name)).set(i64::from(accepted))),
+            Some(accepted) => drop(
+                self.probes
+                    .get_or_create(&labels(name))
+                    .set(i64::from(accepted)),
+            ),
             None => drop(self.probes.remove(&labels(name))),
         }
     }
@@ -72,7 +81,12 @@ impl Accesses {
     pub(super) fn forget_all(&self) {
         let known = std::mem::take(&mut *self.known());
         for (namespace, names) in known.of {
-            names.into_iter().for_each(|name| self.remove(&AccessName { namespace: namespace.clone(), name }));
+            names.into_iter().for_each(|name| {
+                self.remove(&AccessName {
+                    namespace: namespace.clone(),
+                    name,
+                })
+            });
         }
     }
 
@@ -99,7 +113,8 @@ impl Accesses {
     }
 }
 
-/// The accesses that have series. Where there are too many, the namespace with the most gives way: whoever makes thousands hides no others'.
+/// The accesses that have series. Where there are too many, the namespace with the most gives way:
+/// whoever makes thousands hides no others'.
 #[derive(Default)]
 struct Known {
     of: BTreeMap<Namespace, BTreeSet<ObjectName>>,
@@ -116,28 +131,50 @@ impl Known {
     fn room_for(&mut self, name: &AccessName) -> Room {
         let own = self.of.get(&name.namespace);
         if own.is_some_and(|names| names.contains(&name.name)) {
-            return Room { granted: true, evicted: None };
+            return Room {
+                granted: true,
+                evicted: None,
+            };
         }
         let mut evicted = None;
         if self.count >= MOST {
             let own = own.map_or(0, BTreeSet::len);
             let most = self.of.iter().max_by_key(|(_, names)| names.len());
-            // With one more each would have no fewer than the other: no change, or they would take turns for ever.
-            evicted = most
-                .filter(|(_, names)| own + 1 < names.len())
-                .and_then(|(namespace, names)| Some(AccessName { namespace: namespace.clone(), name: names.last()?.clone() }));
+            // With one more each would have no fewer than the other: no change, or they would take
+            // turns for ever.
+            evicted =
+                most.filter(|(_, names)| own + 1 < names.len())
+                    .and_then(|(namespace, names)| {
+                        Some(AccessName {
+                            namespace: namespace.clone(),
+                            name: names.last()?.clone(),
+                        })
+                    });
             match &evicted {
                 Some(evicted) => self.remove(evicted),
-                None => return Room { granted: false, evicted: None },
+                None => {
+                    return Room {
+                        granted: false,
+                        evicted: None,
+                    };
+                }
             }
         }
-        self.of.entry(name.namespace.clone()).or_default().insert(name.name.clone());
+        self.of
+            .entry(name.namespace.clone())
+            .or_default()
+            .insert(name.name.clone());
         self.count += 1;
-        Room { granted: true, evicted }
+        Room {
+            granted: true,
+            evicted,
+        }
     }
 
     fn remove(&mut self, name: &AccessName) {
-        let Some(names) = self.of.get_mut(&name.namespace) else { return };
+        let Some(names) = self.of.get_mut(&name.namespace) else {
+            return;
+        };
         self.count -= usize::from(names.remove(&name.name));
         if names.is_empty() {
             self.of.remove(&name.namespace);
@@ -146,7 +183,10 @@ impl Known {
 }
 
 fn labels(name: &AccessName) -> Labels {
-    vec![("namespace", name.namespace.to_string()), ("name", name.name.to_string())]
+    vec![
+        ("namespace", name.namespace.to_string()),
+        ("name", name.name.to_string()),
+    ]
 }
 
 #[cfg(test)]
@@ -158,7 +198,10 @@ mod tests {
     fn one_that_no_longer_leads_says_nothing_of_any_access() {
         let mut registry = Registry::default();
         let accesses = Accesses::register(&mut registry);
-        let name = |name: &str| AccessName { namespace: Namespace::new("tenant-a").unwrap(), name: ObjectName::new(name).unwrap() };
+        let name = |name: &str| AccessName {
+            namespace: Namespace::new("tenant-a").unwrap(),
+            name: ObjectName::new(name).unwrap(),
+        };
         accesses.set(&name("a"), false, Some(100));
         accesses.set(&name("b"), true, None);
         accesses.probed(&name("b"), Some(true));
@@ -167,15 +210,30 @@ mod tests {
             prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
             text
         };
-        assert_eq!(text(&registry).matches("namespace=").count(), 6, "{}", text(&registry));
+        assert_eq!(
+            text(&registry).matches("namespace=").count(),
+            6,
+            "{}",
+            text(&registry)
+        );
         accesses.forget_all();
-        assert_eq!(text(&registry).matches("namespace=").count(), 0, "{}", text(&registry));
+        assert_eq!(
+            text(&registry).matches("namespace=").count(),
+            0,
+            "{}",
+            text(&registry)
+        );
         accesses.set(&name("a"), true, None);
-        assert!(text(&registry).contains("access_ready_status{namespace=\"tenant-a\",name=\"a\",condition=\"True\"} 1\n"));
+        assert!(text(&registry).contains(
+            "access_ready_status{namespace=\"tenant-a\",name=\"a\",condition=\"True\"} 1\n"
+        ));
     }
 
     fn of(namespace: &str, number: usize) -> AccessName {
-        AccessName { namespace: Namespace::new(namespace).unwrap(), name: ObjectName::new(format!("a{number:05}")).unwrap() }
+        AccessName {
+            namespace: Namespace::new(namespace).unwrap(),
+            name: ObjectName::new(format!("a{number:05}")).unwrap(),
+        }
     }
 
     #[test]
@@ -185,8 +243,21 @@ mod tests {
         for number in 0..MOST + 5 {
             accesses.set(&of("crowd", number), true, None);
         }
-        let shown = |name: &AccessName| accesses.known().of.get(&name.namespace).is_some_and(|names| names.contains(&name.name));
-        let count = || accesses.known().of.values().map(BTreeSet::len).sum::<usize>();
+        let shown = |name: &AccessName| {
+            accesses
+                .known()
+                .of
+                .get(&name.namespace)
+                .is_some_and(|names| names.contains(&name.name))
+        };
+        let count = || {
+            accesses
+                .known()
+                .of
+                .values()
+                .map(BTreeSet::len)
+                .sum::<usize>()
+        };
         assert_eq!(count(), MOST);
         for number in 0..3 {
             accesses.set(&of("quiet", number), false, Some(7));
@@ -202,8 +273,14 @@ mod tests {
         assert!((0..3).all(|number| shown(&of("quiet", number)) && shown(&of("other", number))));
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
-        assert_eq!(text.matches("access_ready_status{").count(), 2 * (MOST - 3), "each that is shown, in both conditions, and no other");
-        assert!(text.contains("access_ready_status{namespace=\"quiet\",name=\"a00000\",condition=\"False\"} 1\n"));
+        assert_eq!(
+            text.matches("access_ready_status{").count(),
+            2 * (MOST - 3),
+            "each that is shown, in both conditions, and no other"
+        );
+        assert!(text.contains(
+            "access_ready_status{namespace=\"quiet\",name=\"a00000\",condition=\"False\"} 1\n"
+        ));
     }
 
     #[test]
@@ -216,6 +293,8 @@ mod tests {
         assert!(!accesses.has_room(&of("crowd", MOST)));
         accesses.forget(&of("crowd", 0));
         accesses.forget(&of("crowd", 0));
-        assert!(accesses.has_room(&of("crowd", MOST)) && !accesses.has_room(&of("crowd", MOST + 1)));
+        assert!(
+            accesses.has_room(&of("crowd", MOST)) && !accesses.has_room(&of("crowd", MOST + 1))
+        );
     }
 }

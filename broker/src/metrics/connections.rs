@@ -22,9 +22,17 @@ pub(super) struct Connections {
 impl Connections {
     pub(super) fn register(registry: &mut Registry) -> Connections {
         let open = Family::default();
-        registry.register("connections_open", "Connections that are open, by listener", open.clone());
+        registry.register(
+            "connections_open",
+            "Connections that are open, by listener",
+            open.clone(),
+        );
         let refused = Family::default();
-        registry.register("connections_refused", "Connections that were not served, by listener and cause", refused.clone());
+        registry.register(
+            "connections_refused",
+            "Connections that were not served, by listener and cause",
+            refused.clone(),
+        );
         let ended = Family::default();
         registry.register(
             "connections_ended",
@@ -43,15 +51,25 @@ impl Connections {
             "When the serving certificate in use expires, by listener",
             not_after.clone(),
         );
-        Connections { open, refused, ended, reloads, not_after }
+        Connections {
+            open,
+            refused,
+            ended,
+            reloads,
+            not_after,
+        }
     }
 
     pub(super) fn refused(&self, listener: &'static str, cause: &'static str) {
-        self.refused.get_or_create(&vec![("listener", listener), ("cause", cause)]).inc();
+        self.refused
+            .get_or_create(&vec![("listener", listener), ("cause", cause)])
+            .inc();
     }
 
     pub(super) fn ended(&self, listener: &'static str, cause: &'static str) {
-        self.ended.get_or_create(&vec![("listener", listener), ("cause", cause)]).inc();
+        self.ended
+            .get_or_create(&vec![("listener", listener), ("cause", cause)])
+            .inc();
     }
 
     pub(super) fn opened(&self, listener: &'static str) {
@@ -63,10 +81,14 @@ impl Connections {
     }
 
     pub(super) fn reloaded(&self, listener: &'static str, good: bool) {
-        self.reloads.get_or_create(&vec![("listener", listener), ("result", result(good))]).inc();
+        self.reloads
+            .get_or_create(&vec![("listener", listener), ("result", result(good))])
+            .inc();
     }
 
     pub(super) fn certificate(&self, listener: &'static str, not_after: i64) {
-        self.not_after.get_or_create(&vec![("listener", listener)]).set(not_after);
+        self.not_after
+            .get_or_create(&vec![("listener", listener)])
+            .set(not_after);
     }
 }

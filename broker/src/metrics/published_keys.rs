@@ -1,4 +1,5 @@
-//! What is published, as gauges: how many keys, since when and until when each was seen, and the hash of the bytes that targets fetch.
+//! What is published, as gauges: how many keys, since when and until when each was seen, and the
+//! hash of the bytes that targets fetch.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicI64;
@@ -37,7 +38,11 @@ struct State {
 impl PublishedKeys {
     pub(super) fn register(registry: &mut Registry) -> PublishedKeys {
         let this = PublishedKeys::default();
-        registry.register("published_keys", "Keys in the published set", this.count.clone());
+        registry.register(
+            "published_keys",
+            "Keys in the published set",
+            this.count.clone(),
+        );
         registry.register(
             "published_keys_unconfirmed",
             "Published keys that this process did not see at the hub itself",
@@ -45,7 +50,8 @@ impl PublishedKeys {
         );
         registry.register(
             "published_document_info",
-            "The published key set: sha256 of its bytes, as kube-apiserver's jwks_fetch_last_key_set_info has it",
+            "The published key set: sha256 of its bytes, as kube-apiserver's \
+             jwks_fetch_last_key_set_info has it",
             this.documents.clone(),
         );
         registry.register(
@@ -55,7 +61,8 @@ impl PublishedKeys {
         );
         registry.register(
             "published_key_last_seen_timestamp_seconds",
-            "When a key was last in the set that this process publishes; it stands still once the key is retired",
+            "When a key was last in the set that this process publishes; it stands still once the \
+             key is retired",
             this.last_seen.clone(),
         );
         this
@@ -63,10 +70,12 @@ impl PublishedKeys {
 
     /// How many keys this process did not see at the hub.
     pub(super) fn unconfirmed(&self, count: usize) {
-        self.unconfirmed.set(i64::try_from(count).unwrap_or(i64::MAX));
+        self.unconfirmed
+            .set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// A good reading at `at` (seconds since 1970) left these keys published, with this hash of the key set's bytes.
+    /// A good reading at `at` (seconds since 1970) left these keys published, with this hash of the
+    /// key set's bytes.
     pub(super) fn read<'a>(&self, kids: impl Iterator<Item = &'a str>, now: &str, at: i64) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let State { seen, hash } = &mut *state;
@@ -75,21 +84,32 @@ impl PublishedKeys {
             count += 1;
             let kid = label(kid);
             if !seen.contains_key(&kid) {
-                self.first_seen.get_or_create(&vec![("kid", kid.clone())]).set(at);
+                self.first_seen
+                    .get_or_create(&vec![("kid", kid.clone())])
+                    .set(at);
             }
-            self.last_seen.get_or_create(&vec![("kid", kid.clone())]).set(at);
+            self.last_seen
+                .get_or_create(&vec![("kid", kid.clone())])
+                .set(at);
             seen.insert(kid, at);
         }
         while seen.len() > MOST_KIDS {
             // The one that was seen longest ago; among equals the first by name.
-            let Some(oldest) = seen.iter().min_by_key(|(_, at)| **at).map(|(kid, _)| kid.clone()) else { break };
+            let Some(oldest) = seen
+                .iter()
+                .min_by_key(|(_, at)| **at)
+                .map(|(kid, _)| kid.clone())
+            else {
+                break;
+            };
             seen.remove(&oldest);
             self.first_seen.remove(&vec![("kid", oldest.clone())]);
             self.last_seen.remove(&vec![("kid", oldest)]);
         }
         self.count.set(count);
         if now != *hash {
-            let labels = |hash: &str| vec![("document", "jwks".to_owned()), ("hash", hash.to_owned())];
+            let labels =
+                |hash: &str| vec![("document", "jwks".to_owned()), ("hash", hash.to_owned())];
             self.documents.get_or_create(&labels(now)).set(1);
             self.documents.remove(&labels(hash));
             now.clone_into(hash);
@@ -100,7 +120,11 @@ impl PublishedKeys {
 /// The kid, or what stands for one that no apiserver makes: kids are written by the upstream.
 fn label(kid: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if kid.len() <= LONGEST_KID && kid.bytes().all(plain) { kid.to_owned() } else { "other".to_owned() }
+    if kid.len() <= LONGEST_KID && kid.bytes().all(plain) {
+        kid.to_owned()
+    } else {
+        "other".to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -132,7 +156,11 @@ mod tests {
         ] {
             assert!(text.contains(&format!("{line}\n")), "{line} in {text}");
         }
-        assert_eq!(text.matches("hash=").count(), 1, "one hash at a time: {text}");
+        assert_eq!(
+            text.matches("hash=").count(),
+            1,
+            "one hash at a time: {text}"
+        );
     }
 
     #[test]
@@ -140,13 +168,29 @@ mod tests {
         let mut registry = Registry::default();
         let keys = PublishedKeys::register(&mut registry);
         for reading in 0..10 {
-            let kids: Vec<String> = (0..50).map(|number| format!("kid-{reading}-{number}")).collect();
+            let kids: Vec<String> = (0..50)
+                .map(|number| format!("kid-{reading}-{number}"))
+                .collect();
             keys.read(kids.iter().map(String::as_str), "", reading);
         }
-        keys.read(["evil\"} 1\nforged{x=\"", "k".repeat(65).as_str()].into_iter(), "", 11);
+        keys.read(
+            ["evil\"} 1\nforged{x=\"", "k".repeat(65).as_str()].into_iter(),
+            "",
+            11,
+        );
         let text = text(&registry);
-        assert_eq!(text.matches("first_seen_timestamp_seconds{").count(), MOST_KIDS);
-        assert_eq!(text.matches("last_seen_timestamp_seconds{").count(), MOST_KIDS);
-        assert!(text.contains("last_seen_timestamp_seconds{kid=\"other\"} 11\n") && !text.contains("forged"), "{text}");
+        assert_eq!(
+            text.matches("first_seen_timestamp_seconds{").count(),
+            MOST_KIDS
+        );
+        assert_eq!(
+            text.matches("last_seen_timestamp_seconds{").count(),
+            MOST_KIDS
+        );
+        assert!(
+            text.contains("last_seen_timestamp_seconds{kid=\"other\"} 11\n")
+                && !text.contains("forged"),
+            "{text}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The tokens that are held: bounded, each with its own deadline, each namespace with its own share.
+//! The tokens that are held: bounded, each with its own deadline, each namespace with its own
+//! share.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,9 +36,24 @@ pub(super) struct Held {
 }
 
 impl Held {
-    pub(super) fn new(token: Arc<BoundToken>, grant: Grant, settle: Duration, jitter: f64, now: Moment) -> Held {
-        let (refresh_after, seconds) = (lifetime::refresh_after(token.lifetime(), settle, jitter), now.mono.as_secs());
-        Held { token, grant, refresh_after, last_used: AtomicU64::new(seconds), last_tried: AtomicU64::new(seconds) }
+    pub(super) fn new(
+        token: Arc<BoundToken>,
+        grant: Grant,
+        settle: Duration,
+        jitter: f64,
+        now: Moment,
+    ) -> Held {
+        let (refresh_after, seconds) = (
+            lifetime::refresh_after(token.lifetime(), settle, jitter),
+            now.mono.as_secs(),
+        );
+        Held {
+            token,
+            grant,
+            refresh_after,
+            last_used: AtomicU64::new(seconds),
+            last_tried: AtomicU64::new(seconds),
+        }
     }
 }
 
@@ -59,17 +75,35 @@ impl Default for HeldTokens {
                 forget_one(&counts, &key.identity.account.namespace);
             }
         };
-        let tokens = Cache::builder().max_capacity(CAPACITY).time_to_live(lifetime::MAX).eviction_listener(listener);
+        let tokens = Cache::builder()
+            .max_capacity(CAPACITY)
+            .time_to_live(lifetime::MAX)
+            .eviction_listener(listener);
         let tokens = tokens.build_with_hasher(RandomState::default());
-        HeldTokens { tokens, waiting: Arc::default(), per_namespace }
+        HeldTokens {
+            tokens,
+            waiting: Arc::default(),
+            per_namespace,
+        }
     }
 }
 
 impl HeldTokens {
-    /// A token with at least `min_ttl` to use, whose key is settled: one that was revoked since is none.
-    pub(super) fn get(&self, key: &MintKey, min_ttl: Duration, now: Moment, gate: &Gate<'_>) -> Option<Arc<BoundToken>> {
-        let held = self.tokens.get(key).filter(|held| gate.lets_out(&held.token, now))?;
-        // A hub may shorten what it mints. Then a new token would not live as long as asked for either, and is not asked for.
+    /// A token with at least `min_ttl` to use, whose key is settled: one that was revoked since is
+    /// none.
+    pub(super) fn get(
+        &self,
+        key: &MintKey,
+        min_ttl: Duration,
+        now: Moment,
+        gate: &Gate<'_>,
+    ) -> Option<Arc<BoundToken>> {
+        let held = self
+            .tokens
+            .get(key)
+            .filter(|held| gate.lets_out(&held.token, now))?;
+        // A hub may shorten what it mints. Then a new token would not live as long as asked for
+        // either, and is not asked for.
         let young = held.token.age(now) < held.token.lifetime() / 2;
         if held.token.usable(now)? < min_ttl && !young {
             return None;
@@ -80,11 +114,21 @@ impl HeldTokens {
 
     /// Whether one more token can be held for the key's namespace.
     pub(super) fn check_room(&self, key: &MintKey) -> Result<(), Reason> {
-        // Looked up before the lock is taken: the cache may call the eviction listener, which takes it too.
+        // Looked up before the lock is taken: the cache may call the eviction listener, which takes
+        // it too.
         let held = self.tokens.contains_key(key);
-        let counts = self.per_namespace.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = counts.get(&key.identity.account.namespace).is_some_and(|count| *count >= PER_NAMESPACE);
-        if full && !held { Err(Reason::TenantLimitReached) } else { Ok(()) }
+        let counts = self
+            .per_namespace
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let full = counts
+            .get(&key.identity.account.namespace)
+            .is_some_and(|count| *count >= PER_NAMESPACE);
+        if full && !held {
+            Err(Reason::TenantLimitReached)
+        } else {
+            Ok(())
+        }
     }
 
     /// Keeps a token back until its key has settled.
@@ -94,16 +138,27 @@ impl HeldTokens {
 
     /// The key that the waiting token of `key` is signed with.
     pub(super) fn waiting_kid(&self, key: &MintKey) -> Option<String> {
-        self.lock_waiting().get(key).map(|held| held.token.kid().to_owned())
+        self.lock_waiting()
+            .get(key)
+            .map(|held| held.token.kid().to_owned())
     }
 
-    /// Holds the waiting tokens whose keys have settled; lets go of those whose keys never will, or that have ended.
+    /// Holds the waiting tokens whose keys have settled; lets go of those whose keys never will, or
+    /// that have ended.
     pub(super) fn promote(&self, now: Moment, published: &Published) {
         let mut waiting = self.lock_waiting();
-        waiting.retain(|_, held| published.keys.get(held.token.kid()).is_some() && held.token.usable(now).is_some());
-        let settled: Vec<MintKey> =
-            waiting.iter().filter(|(_, held)| published.is_settled(held.token.kid(), now)).map(|(key, _)| key.clone()).collect();
-        let settled: Vec<(MintKey, Held)> = settled.into_iter().filter_map(|key| waiting.remove_entry(&key)).collect();
+        waiting.retain(|_, held| {
+            published.keys.get(held.token.kid()).is_some() && held.token.usable(now).is_some()
+        });
+        let settled: Vec<MintKey> = waiting
+            .iter()
+            .filter(|(_, held)| published.is_settled(held.token.kid(), now))
+            .map(|(key, _)| key.clone())
+            .collect();
+        let settled: Vec<(MintKey, Held)> = settled
+            .into_iter()
+            .filter_map(|key| waiting.remove_entry(&key))
+            .collect();
         drop(waiting);
         for (key, held) in settled {
             self.insert(key, held);
@@ -117,27 +172,39 @@ impl HeldTokens {
     /// Holds a token, in the place of an earlier one of the same key.
     pub(super) fn insert(&self, key: MintKey, held: Held) {
         if !self.tokens.contains_key(&key) {
-            let mut counts = self.per_namespace.lock().unwrap_or_else(PoisonError::into_inner);
-            *counts.entry(key.identity.account.namespace.clone()).or_default() += 1;
+            let mut counts = self
+                .per_namespace
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            *counts
+                .entry(key.identity.account.namespace.clone())
+                .or_default() += 1;
         }
         // A renewal inherits the last use: only callers keep a token alive.
         if let Some(before) = self.tokens.get(&key) {
-            held.last_used.store(before.last_used.load(Ordering::Relaxed), Ordering::Relaxed);
+            held.last_used
+                .store(before.last_used.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         self.tokens.insert(key, Arc::new(held));
     }
 
-    /// What is to be renewed now. What has ended, or was not used within its last lifetime, is let go of.
+    /// What is to be renewed now. What has ended, or was not used within its last lifetime, is let
+    /// go of.
     pub(super) fn due(&self, now: Moment) -> Vec<(MintKey, Grant)> {
         let seconds = now.mono.as_secs();
         let mut due = Vec::new();
         for (key, held) in &self.tokens {
             let idle = seconds.saturating_sub(held.last_used.load(Ordering::Relaxed));
-            let waited = seconds.saturating_sub(held.last_tried.load(Ordering::Relaxed)) >= RETRY.as_secs();
+            let waited =
+                seconds.saturating_sub(held.last_tried.load(Ordering::Relaxed)) >= RETRY.as_secs();
             let old = held.token.age(now) >= held.refresh_after;
             if held.token.usable(now).is_none() {
                 self.tokens.invalidate(&*key);
-            } else if old && waited && !self.lock_waiting().contains_key(&*key) && idle <= held.token.lifetime().as_secs() {
+            } else if old
+                && waited
+                && !self.lock_waiting().contains_key(&*key)
+                && idle <= held.token.lifetime().as_secs()
+            {
                 held.last_tried.store(seconds, Ordering::Relaxed);
                 due.push((key.as_ref().clone(), held.grant.clone()));
             }

@@ -15,13 +15,17 @@ const NOTHING: Duration = Duration::ZERO;
 const SETTLE: Duration = Duration::from_secs(120);
 
 async fn renew(world: &SmallWorld, mints: u64) {
-    world.mint.renew_due(|grant| authorise::still_holds(&world.policy, &*world.live, grant).is_ok());
+    world
+        .mint
+        .renew_due(|grant| authorise::still_holds(&world.policy, &*world.live, grant).is_ok());
     let minted = async {
         while world.hub.token_requests() < mints || !world.mint.flights.is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), minted).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(10), minted)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -32,32 +36,72 @@ async fn a_renewed_token_waits_while_the_earlier_one_is_handed_out() {
     let kid = world.hub.rotate_key().unwrap();
     world.clock.advance(Duration::from_secs(2900));
     renew(&world, 3).await;
-    assert!(world.publisher.reader().current().unwrap().keys.get(&kid).is_some(), "published by the first token that it signed");
+    assert!(
+        world
+            .publisher
+            .reader()
+            .current()
+            .unwrap()
+            .keys
+            .get(&kid)
+            .is_some(),
+        "published by the first token that it signed"
+    );
     for _ in 0..3 {
         world.clock.advance(SETTLE / 4);
         renew(&world, 3).await;
         let held = world.mint.token(&grant, NOTHING).await.unwrap();
-        assert_eq!((held.from_cache, held.token.token_id()), (FromCache::Hit, first.token.token_id()));
+        assert_eq!(
+            (held.from_cache, held.token.token_id()),
+            (FromCache::Hit, first.token.token_id())
+        );
     }
-    assert_eq!(world.hub.token_requests(), 3, "one waits, so no other is asked for");
+    assert_eq!(
+        world.hub.token_requests(),
+        3,
+        "one waits, so no other is asked for"
+    );
     world.clock.advance(SETTLE / 4);
     renew(&world, 3).await;
     let held = world.mint.token(&grant, NOTHING).await.unwrap();
-    assert_eq!((held.from_cache, held.token.kid()), (FromCache::Hit, kid.as_str()));
+    assert_eq!(
+        (held.from_cache, held.token.kid()),
+        (FromCache::Hit, kid.as_str())
+    );
     assert_eq!(world.hub.token_requests(), 3);
 }
 
 #[tokio::test]
 async fn without_an_earlier_token_the_caller_learns_when_to_come_again() {
     let world = SmallWorld::start().await;
-    world.mint.token(&world.grant("tenant-a/deploy"), NOTHING).await.unwrap();
-    let (grant, kid) = (world.grant("tenant-a/prod"), world.hub.rotate_key().unwrap());
-    assert_eq!(world.mint.token(&grant, NOTHING).await.unwrap_err(), Reason::KeySettling);
+    world
+        .mint
+        .token(&world.grant("tenant-a/deploy"), NOTHING)
+        .await
+        .unwrap();
+    let (grant, kid) = (
+        world.grant("tenant-a/prod"),
+        world.hub.rotate_key().unwrap(),
+    );
+    assert_eq!(
+        world.mint.token(&grant, NOTHING).await.unwrap_err(),
+        Reason::KeySettling
+    );
     assert_eq!(world.mint.retry_after(&grant), Some(SETTLE));
     world.clock.advance(Duration::from_secs(50));
-    assert_eq!(world.mint.token(&grant, NOTHING).await.unwrap_err(), Reason::KeySettling);
-    assert_eq!(world.mint.retry_after(&grant), Some(Duration::from_secs(70)));
-    assert_eq!(world.hub.token_requests(), 3, "the canary's, the other one's, and one for both tries");
+    assert_eq!(
+        world.mint.token(&grant, NOTHING).await.unwrap_err(),
+        Reason::KeySettling
+    );
+    assert_eq!(
+        world.mint.retry_after(&grant),
+        Some(Duration::from_secs(70))
+    );
+    assert_eq!(
+        world.hub.token_requests(),
+        3,
+        "the canary's, the other one's, and one for both tries"
+    );
     world.clock.advance(Duration::from_secs(70));
     let held = world.mint.token(&grant, NOTHING).await.unwrap();
     assert_eq!(held.token.kid(), kid);
@@ -67,9 +111,19 @@ async fn without_an_earlier_token_the_caller_learns_when_to_come_again() {
 #[tokio::test]
 async fn a_caller_waits_for_a_key_that_is_about_to_settle() {
     let world = SmallWorld::start().await;
-    world.mint.token(&world.grant("tenant-a/deploy"), NOTHING).await.unwrap();
-    let (grant, kid) = (world.grant("tenant-a/prod"), world.hub.rotate_key().unwrap());
-    assert_eq!(world.mint.token(&grant, NOTHING).await.unwrap_err(), Reason::KeySettling);
+    world
+        .mint
+        .token(&world.grant("tenant-a/deploy"), NOTHING)
+        .await
+        .unwrap();
+    let (grant, kid) = (
+        world.grant("tenant-a/prod"),
+        world.hub.rotate_key().unwrap(),
+    );
+    assert_eq!(
+        world.mint.token(&grant, NOTHING).await.unwrap_err(),
+        Reason::KeySettling
+    );
     world.clock.advance(SETTLE - Duration::from_secs(10));
     let moved = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -85,10 +139,29 @@ async fn a_key_that_is_listed_long_before_it_signs_makes_nobody_wait() {
     let kid = world.hub.new_key().unwrap();
     world.hub.publish_key(&kid).unwrap();
     world.publisher.refresh().await.unwrap();
-    assert!(world.publisher.reader().current().unwrap().keys.get(&kid).is_none(), "seen once");
+    assert!(
+        world
+            .publisher
+            .reader()
+            .current()
+            .unwrap()
+            .keys
+            .get(&kid)
+            .is_none(),
+        "seen once"
+    );
     world.clock.advance(Duration::from_secs(15));
     world.publisher.refresh().await.unwrap();
     world.clock.advance(SETTLE);
     world.hub.sign_with(&kid).unwrap();
-    assert_eq!(world.mint.token(&world.grant("tenant-a/prod"), NOTHING).await.unwrap().token.kid(), kid);
+    assert_eq!(
+        world
+            .mint
+            .token(&world.grant("tenant-a/prod"), NOTHING)
+            .await
+            .unwrap()
+            .token
+            .kid(),
+        kid
+    );
 }

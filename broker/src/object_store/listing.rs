@@ -1,5 +1,6 @@
-//! A list on its way into the store: what each object means, read as it comes, and only for those that are not known so already. A whole
-//! fleet is listed anew after each failure of a watch, and must not stand in memory twice, or as the API wrote it.
+//! A list on its way into the store: what each object means, read as it comes, and only for those
+//! that are not known so already. A whole fleet is listed anew after each failure of a watch, and
+//! must not stand in memory twice, or as the API wrote it.
 
 use std::collections::BTreeMap;
 
@@ -35,12 +36,19 @@ impl Listing {
 
 impl<T: PartialEq> Seen<T> {
     pub(super) fn beside(known: Option<&T>, read: T) -> Seen<T> {
-        if known == Some(&read) { Seen::AsKnown } else { Seen::New(Box::new(read)) }
+        if known == Some(&read) {
+            Seen::AsKnown
+        } else {
+            Seen::New(Box::new(read))
+        }
     }
 }
 
 /// What a list makes of what was known; what is not in it is gone.
-pub(super) fn taken<K: Ord, T>(listed: BTreeMap<K, Seen<T>>, mut known: BTreeMap<K, T>) -> BTreeMap<K, T> {
+pub(super) fn taken<K: Ord, T>(
+    listed: BTreeMap<K, Seen<T>>,
+    mut known: BTreeMap<K, T>,
+) -> BTreeMap<K, T> {
     let one = |(name, seen)| match seen {
         Seen::New(read) => Some((name, *read)),
         Seen::AsKnown => known.remove(&name).map(|known| (name, known)),

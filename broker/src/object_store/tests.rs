@@ -9,7 +9,8 @@ impl ObjectStore {
     /// Takes in a list of these objects.
     pub(crate) fn list(&self, collection: Collection, all: &[Value]) {
         let mut listing = Listing::of(collection);
-        all.iter().for_each(|object| self.note(&mut listing, object));
+        all.iter()
+            .for_each(|object| self.note(&mut listing, object));
         self.replace_all(listing);
     }
 }
@@ -45,10 +46,18 @@ fn what_was_written_is_known_before_the_watch_shows_it() {
     assert!(store.written(&access("7", "written")).is_some());
     assert_eq!(phase(&store).as_deref(), Some("written"));
     store.set(Collection::TargetAccesses, &access("6", "between"));
-    assert_eq!(phase(&store).as_deref(), Some("written"), "the watch is behind");
+    assert_eq!(
+        phase(&store).as_deref(),
+        Some("written"),
+        "the watch is behind"
+    );
     store.set(Collection::TargetAccesses, &access("7", "written"));
     store.set(Collection::TargetAccesses, &access("6", "restored"));
-    assert_eq!(phase(&store).as_deref(), Some("restored"), "once it was shown, the watch alone counts");
+    assert_eq!(
+        phase(&store).as_deref(),
+        Some("restored"),
+        "once it was shown, the watch alone counts"
+    );
 }
 
 #[test]
@@ -56,7 +65,11 @@ fn an_answer_takes_nothing_back() {
     let store = store();
     store.set(Collection::TargetAccesses, &access("9", "seen"));
     store.written(&access("7", "late"));
-    assert_eq!(phase(&store).as_deref(), Some("seen"), "the watch has shown a later version");
+    assert_eq!(
+        phase(&store).as_deref(),
+        Some("seen"),
+        "the watch has shown a later version"
+    );
     store.remove(Collection::TargetAccesses, &access("10", "gone"));
     store.written(&access("11", "late"));
     assert_eq!(phase(&store), None, "what is gone stays gone");
@@ -64,7 +77,11 @@ fn an_answer_takes_nothing_back() {
     other["metadata"]["uid"] = json!("uid-of-another");
     store.set(Collection::TargetAccesses, &other);
     store.written(&access("13", "late"));
-    assert_eq!(phase(&store).as_deref(), Some("another"), "another object of that name");
+    assert_eq!(
+        phase(&store).as_deref(),
+        Some("another"),
+        "another object of that name"
+    );
 }
 
 #[test]
@@ -92,8 +109,14 @@ fn versions_that_are_no_numbers_leave_it_to_the_watch() {
 fn a_target_that_no_assembly_has_seen_refuses_nobody_yet() {
     let store = store();
     let (name, faults) = (ObjectName::new("prod").unwrap(), Faults::default());
-    assert!(store.is_taken_in(&name, &Policy::default(), &faults.current()), "what is absent is absent");
-    for (address, has_part) in [("https://prod.example.com", true), ("http://prod.example.com", false)] {
+    assert!(
+        store.is_taken_in(&name, &Policy::default(), &faults.current()),
+        "what is absent is absent"
+    );
+    for (address, has_part) in [
+        ("https://prod.example.com", true),
+        ("http://prod.example.com", false),
+    ] {
         let target = json!({
             "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster",
             "metadata": { "name": "prod", "uid": "u", "generation": 1, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z" },
@@ -116,15 +139,23 @@ fn named(name: &str, version: &str) -> Value {
 
 /// How many objects a list holds of its own.
 fn held(listing: &Listing) -> usize {
-    let Listed::Accesses(listed) = &listing.0 else { return 0 };
-    listed.values().filter(|seen| matches!(seen, Seen::New(_))).count()
+    let Listed::Accesses(listed) = &listing.0 else {
+        return 0;
+    };
+    listed
+        .values()
+        .filter(|seen| matches!(seen, Seen::New(_)))
+        .count()
 }
 
 #[test]
 fn a_list_holds_nothing_twice_and_counts_at_its_end() {
     let store = store();
     let names = || store.each_access(|name, _| name.name.to_string());
-    store.list(Collection::TargetAccesses, &["a", "b", "c"].map(|name| named(name, "5")));
+    store.list(
+        Collection::TargetAccesses,
+        &["a", "b", "c"].map(|name| named(name, "5")),
+    );
     let mut changes = store.changes();
     changes.mark_unchanged();
     let mut listing = Listing::of(Collection::TargetAccesses);
@@ -132,11 +163,21 @@ fn a_list_holds_nothing_twice_and_counts_at_its_end() {
     store.note(&mut listing, &named("b", "6"));
     store.note(&mut listing, &named("d", "7"));
     assert_eq!(held(&listing), 2, "a is as it was");
-    assert_eq!((names(), changes.has_changed().unwrap()), (["a", "b", "c"].map(str::to_owned).to_vec(), false), "the list is not complete");
+    assert_eq!(
+        (names(), changes.has_changed().unwrap()),
+        (["a", "b", "c"].map(str::to_owned).to_vec(), false),
+        "the list is not complete"
+    );
     store.replace_all(listing);
     assert_eq!(names(), ["a", "b", "d"]);
     assert!(changes.has_changed().unwrap());
-    let version = |name: &str| store.access(&AccessName::parse(&format!("tenant-a/{name}")).unwrap()).unwrap().record.version;
+    let version = |name: &str| {
+        store
+            .access(&AccessName::parse(&format!("tenant-a/{name}")).unwrap())
+            .unwrap()
+            .record
+            .version
+    };
     assert_eq!(["a", "b", "d"].map(version), ["5", "6", "7"]);
 }
 
@@ -148,7 +189,9 @@ fn another_spec_of_the_same_version_counts() {
     let mut restored = named("a", "5");
     restored["spec"]["suspend"] = json!(true);
     store.list(Collection::TargetAccesses, &[restored]);
-    let stored = store.access(&AccessName::parse("tenant-a/a").unwrap()).unwrap();
+    let stored = store
+        .access(&AccessName::parse("tenant-a/a").unwrap())
+        .unwrap();
     assert!(stored.read.unwrap().suspend);
 }
 
@@ -160,7 +203,15 @@ fn what_was_written_during_a_list_stays() {
     store.note(&mut listing, &access("5", "seen"));
     store.written(&access("7", "written"));
     store.replace_all(listing);
-    assert_eq!(phase(&store).as_deref(), Some("written"), "the list is older than the write");
+    assert_eq!(
+        phase(&store).as_deref(),
+        Some("written"),
+        "the list is older than the write"
+    );
     store.set(Collection::TargetAccesses, &access("6", "between"));
-    assert_eq!(phase(&store).as_deref(), Some("between"), "and then the watch counts");
+    assert_eq!(
+        phase(&store).as_deref(),
+        Some("between"),
+        "and then the watch counts"
+    );
 }

@@ -17,8 +17,8 @@ use crate::publication::Publisher;
 /// How old the hub's word may be when a token is signed.
 const GOOD_FOR: Duration = Duration::from_secs(10);
 
-/// Proof that a UID-pinned TokenRequest for the grant's ServiceAccount has just succeeded. Only [`HubsConsent::ask`] makes it; it is good
-/// for one signature.
+/// Proof that a UID-pinned TokenRequest for the grant's ServiceAccount has just succeeded. Only
+/// [`HubsConsent::ask`] makes it; it is good for one signature.
 #[derive(Debug)]
 pub struct HubsConsent {
     identity: ServiceAccountIdentity,
@@ -31,11 +31,21 @@ impl HubsConsent {
     ///
     /// # Errors
     /// What the hub or the comparison says: the same reasons as for a token of the hub's own.
-    pub async fn ask(hub: &dyn Hub, publisher: &Publisher, clock: &dyn Clock, grant: &Grant) -> Result<HubsConsent, Reason> {
+    pub async fn ask(
+        hub: &dyn Hub,
+        publisher: &Publisher,
+        clock: &dyn Clock,
+        grant: &Grant,
+    ) -> Result<HubsConsent, Reason> {
         let audience = inert_audience().map_err(|_| Reason::MintFailed)?;
-        let token = bound_request::send(hub, publisher, clock, Order::Inert(grant, &audience)).await?;
+        let token =
+            bound_request::send(hub, publisher, clock, Order::Inert(grant, &audience)).await?;
         let identity = grant.pair().service_account().clone();
-        Ok(HubsConsent { identity, until: Deadline::after(GOOD_FOR, clock.now()), skew_seconds: token.skew_seconds() })
+        Ok(HubsConsent {
+            identity,
+            until: Deadline::after(GOOD_FOR, clock.now()),
+            skew_seconds: token.skew_seconds(),
+        })
     }
 
     /// Whether it is about this ServiceAccount, and not too old.

@@ -1,5 +1,5 @@
-//! Reads every target's key set, makes those that are missing, and rotates those that are due. Each write names what it replaces, so of
-//! several replicas one wins and the others read again.
+//! Reads every target's key set, makes those that are missing, and rotates those that are due. Each
+//! write names what it replaces, so of several replicas one wins and the others read again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,7 +58,10 @@ enum KeepError {
     Stored(#[from] own_issuer::StoredFault),
     #[error("the Secret is there, but holds no key set; remove it, or move it away")]
     Foreign,
-    #[error("the key set is for another issuer or another audience; delete the Secret to have one made for this TargetCluster")]
+    #[error(
+        "the key set is for another issuer or another audience; delete the Secret to have one made \
+         for this TargetCluster"
+    )]
     OtherBinding,
     #[error("the target's name leaves no room for the name of a Secret")]
     Name,
@@ -69,8 +72,12 @@ enum KeepError {
 impl KeepError {
     fn reason(&self) -> Reason {
         match self {
-            KeepError::Hub(HubError::Forbidden(_) | HubError::Unauthenticated(_)) => Reason::IssuerKeysForbidden,
-            KeepError::Hub(HubError::Unreachable(_) | HubError::Unwell(_) | HubError::Busy) => Reason::HubUnreachable,
+            KeepError::Hub(HubError::Forbidden(_) | HubError::Unauthenticated(_)) => {
+                Reason::IssuerKeysForbidden
+            }
+            KeepError::Hub(HubError::Unreachable(_) | HubError::Unwell(_) | HubError::Busy) => {
+                Reason::HubUnreachable
+            }
             _ => Reason::IssuerKeysInvalid,
         }
     }
@@ -86,38 +93,59 @@ enum Next {
 impl Keeper {
     /// A keeper that has read nothing yet.
     pub fn new(parts: KeeperParts) -> Keeper {
-        Keeper { parts, rings: BTreeMap::new() }
+        Keeper {
+            parts,
+            rings: BTreeMap::new(),
+        }
     }
 
     /// Looks at every target's key set once.
     pub async fn round(&mut self, policy: &Policy) {
         let own = |target: &&TargetCluster| target.issuer == TokenIssuer::Keyferry;
-        let wanted: BTreeMap<ObjectName, Binding> =
-            policy.targets.values().filter(own).filter_map(|target| Some((target.name.clone(), self.binding(target)?))).collect();
+        let wanted: BTreeMap<ObjectName, Binding> = policy
+            .targets
+            .values()
+            .filter(own)
+            .filter_map(|target| Some((target.name.clone(), self.binding(target)?)))
+            .collect();
         self.rings.retain(|target, _| wanted.contains_key(target));
         for (target, binding) in &wanted {
-            let ring = self.rings.entry(target.clone()).or_insert_with(|| Keyring::new(binding.clone()));
+            let ring = self
+                .rings
+                .entry(target.clone())
+                .or_insert_with(|| Keyring::new(binding.clone()));
             if ring.binding != *binding {
-                // Tokens for the other audience may still be good: what is published stays, and nothing is signed.
+                // Tokens for the other audience may still be good: what is published stays, and
+                // nothing is signed.
                 ring.binding = binding.clone();
                 ring.lose();
             }
         }
-        self.parts.issuers.retain(|target| wanted.contains_key(target));
+        self.parts
+            .issuers
+            .retain(|target| wanted.contains_key(target));
         let parts = &self.parts;
-        stream::iter(self.rings.iter_mut()).for_each_concurrent(AT_ONCE, |(target, ring)| keep(parts, target, ring)).await;
+        stream::iter(self.rings.iter_mut())
+            .for_each_concurrent(AT_ONCE, |(target, ring)| keep(parts, target, ring))
+            .await;
     }
 
     fn binding(&self, target: &TargetCluster) -> Option<Binding> {
         let issuer = own_issuer::issuer(&self.parts.public_url, &target.name).ok()?;
-        Some(Binding { target: target.name.clone(), issuer, audience: target.audience.clone() })
+        Some(Binding {
+            target: target.name.clone(),
+            issuer,
+            audience: target.audience.clone(),
+        })
     }
 }
 
 async fn keep(parts: &KeeperParts, target: &ObjectName, ring: &mut Keyring) {
     for _ in 0..TRIES {
         let outcome = look(parts, target, ring).await;
-        parts.metrics.own_keys_read(outcome.as_ref().map(|_| ()).map_err(KeepError::reason));
+        parts
+            .metrics
+            .own_keys_read(outcome.as_ref().map(|_| ()).map_err(KeepError::reason));
         match &outcome {
             Ok(Next::Rest) => ring.is_well(),
             Ok(Next::Again) => {}
@@ -134,19 +162,31 @@ async fn keep(parts: &KeeperParts, target: &ObjectName, ring: &mut Keyring) {
     }
 }
 
-async fn look(parts: &KeeperParts, target: &ObjectName, ring: &mut Keyring) -> Result<Next, KeepError> {
+async fn look(
+    parts: &KeeperParts,
+    target: &ObjectName,
+    ring: &mut Keyring,
+) -> Result<Next, KeepError> {
     own_issuer::secret_name(target).map_err(|_| KeepError::Name)?;
     let Some(stored) = parts.store.read(target).await? else {
         ring.lose();
         if !parts.may_write.load(Ordering::Relaxed) {
             return Ok(Next::Rest);
         }
-        let (current, next) = (fresh_key().ok_or(KeepError::Random)?, fresh_key().ok_or(KeepError::Random)?);
+        let (current, next) = (
+            fresh_key().ok_or(KeepError::Random)?,
+            fresh_key().ok_or(KeepError::Random)?,
+        );
         let set = KeySet::first(ring.binding.clone(), current, next, parts.clock.now());
-        tracing::info!(target_cluster = %target, issuer = %ring.binding.issuer, "making the first keys of the target's own issuer");
+        tracing::info!(target_cluster = %target, issuer = %ring.binding.issuer, "making the first \
+            keys of the target's own issuer");
         return write(parts, target, &set, None, "first").await;
     };
-    let StoredKeys { object, document, rotation_request } = stored;
+    let StoredKeys {
+        object,
+        document,
+        rotation_request,
+    } = stored;
     let set = own_issuer::read(&document.ok_or(KeepError::Foreign)?)?;
     if set.binding != ring.binding {
         // Not even the keys that were good before: the object is not this target's any more.
@@ -159,11 +199,19 @@ async fn look(parts: &KeeperParts, target: &ObjectName, ring: &mut Keyring) -> R
     parts.issuers.put(target, &ring.face);
     let request = rotation_request.filter(|request| request.len() <= MAX_REQUEST_BYTES);
     let due = own_issuer::due(&set, &ring.seen, request.as_deref(), &parts.rotation, now);
-    let Some(due) = due.filter(|_| parts.may_write.load(Ordering::Relaxed)) else { return Ok(Next::Rest) };
+    let Some(due) = due.filter(|_| parts.may_write.load(Ordering::Relaxed)) else {
+        return Ok(Next::Rest);
+    };
     let (change, label) = match due {
         Change::Promote => {
             tracing::info!(target_cluster = %target, from = set.current.key.kid(), to = set.next.key.kid(), "rotating the key of the target's own issuer");
-            (ReadyChange::Promote { fresh: fresh_key().ok_or(KeepError::Random)?, asked_for: request }, "rotation")
+            (
+                ReadyChange::Promote {
+                    fresh: fresh_key().ok_or(KeepError::Random)?,
+                    asked_for: request,
+                },
+                "rotation",
+            )
         }
         Change::Tidy => (ReadyChange::Tidy, "tidy"),
     };
@@ -178,7 +226,10 @@ async fn write(
     replaces: Option<&StoredObject>,
     label: &'static str,
 ) -> Result<Next, KeepError> {
-    let outcome = parts.store.write(target, &own_issuer::write(set), replaces).await;
+    let outcome = parts
+        .store
+        .write(target, &own_issuer::write(set), replaces)
+        .await;
     parts.metrics.own_keys_written(label, outcome.is_ok());
     match outcome {
         Ok(()) | Err(HubError::Conflict(_)) => Ok(Next::Again),

@@ -1,4 +1,5 @@
-//! A token of an own issuer: the hub consents, the signer signs, and the result is compared like any minted token.
+//! A token of an own issuer: the hub consents, the signer signs, and the result is compared like
+//! any minted token.
 
 use std::sync::Arc;
 
@@ -23,12 +24,18 @@ pub struct OwnMint {
 impl OwnMint {
     /// A mint of these issuers.
     pub fn new(issuers: OwnIssuers, signer: Arc<dyn Signer>) -> OwnMint {
-        OwnMint { issuers, signer: Some(signer) }
+        OwnMint {
+            issuers,
+            signer: Some(signer),
+        }
     }
 
     /// Where own issuers are not enabled.
     pub fn none() -> OwnMint {
-        OwnMint { issuers: OwnIssuers::default(), signer: None }
+        OwnMint {
+            issuers: OwnIssuers::default(),
+            signer: None,
+        }
     }
 
     /// The issuer of a target and the stored object of its keys, by which its tokens are held.
@@ -37,8 +44,15 @@ impl OwnMint {
     /// The reason why there is none yet.
     pub fn holding_key(&self, target: &ObjectName) -> Result<(Issuer, Arc<str>), Reason> {
         let own = self.issuers.get(target).ok_or(Reason::IssuerKeysSettling)?;
-        let OwnIssuer { issuer, origin, fault, .. } = &*own;
-        let origin = origin.clone().ok_or(fault.unwrap_or(Reason::IssuerKeysSettling))?;
+        let OwnIssuer {
+            issuer,
+            origin,
+            fault,
+            ..
+        } = &*own;
+        let origin = origin
+            .clone()
+            .ok_or(fault.unwrap_or(Reason::IssuerKeysSettling))?;
         Ok((issuer.clone(), origin))
     }
 
@@ -46,16 +60,29 @@ impl OwnMint {
     ///
     /// # Errors
     /// A reason of the hub, of the key set, or of the comparison.
-    pub async fn mint(&self, parts: &MintParts, grant: &Grant) -> Result<(BoundToken, i64), Reason> {
+    pub async fn mint(
+        &self,
+        parts: &MintParts,
+        grant: &Grant,
+    ) -> Result<(BoundToken, i64), Reason> {
         let pair = grant.pair();
         let signer = self.signer.as_ref().ok_or(Reason::IssuerKeysSettling)?;
         // Before the hub is asked: keys that cannot sign must cost it nothing.
-        self.issuers.get(pair.target()).ok_or(Reason::IssuerKeysSettling)?.signing_key(parts.clock.now())?;
-        parts.guard.check(&inert_audience().map_err(|_| Reason::MintFailed)?).await?;
+        self.issuers
+            .get(pair.target())
+            .ok_or(Reason::IssuerKeysSettling)?
+            .signing_key(parts.clock.now())?;
+        parts
+            .guard
+            .check(&inert_audience().map_err(|_| Reason::MintFailed)?)
+            .await?;
         let consent = HubsConsent::ask(&*parts.hub, &parts.publisher, &*parts.clock, grant).await?;
         let skew = consent.skew_seconds();
         let answer = signer.sign(grant, consent).await?;
-        let own = self.issuers.get(pair.target()).ok_or(Reason::IssuerKeysSettling)?;
+        let own = self
+            .issuers
+            .get(pair.target())
+            .ok_or(Reason::IssuerKeysSettling)?;
         let documents = own.documents.as_ref().ok_or(Reason::IssuerKeysSettling)?;
         let expected = MintExpectation {
             issuer: &own.issuer,

@@ -27,7 +27,11 @@ pub struct LocalSigner {
 impl LocalSigner {
     /// A signer for these issuers.
     pub fn new(issuers: OwnIssuers, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> LocalSigner {
-        LocalSigner { issuers, clock, random }
+        LocalSigner {
+            issuers,
+            clock,
+            random,
+        }
     }
 
     fn sign_now(&self, grant: &Grant, consent: &HubsConsent) -> Result<MintAnswer, Reason> {
@@ -35,7 +39,10 @@ impl LocalSigner {
         if !consent.covers(pair.service_account(), now) {
             return Err(Reason::ServiceAccountChanged);
         }
-        let issuer = self.issuers.get(pair.target()).ok_or(Reason::IssuerKeysSettling)?;
+        let issuer = self
+            .issuers
+            .get(pair.target())
+            .ok_or(Reason::IssuerKeysSettling)?;
         let key = issuer.signing_key(now)?;
         // The key set's own audience is what is signed; a grant for another one is for another set.
         if key.binding().audience != *pair.audience() || key.binding().target != *pair.target() {
@@ -45,17 +52,30 @@ impl LocalSigner {
         if !self.random.fill(&mut id) {
             return Err(Reason::MintFailed);
         }
-        let token = ClaimsOfToken { identity: pair.service_account(), issued_at: now.wall, lifetime: pair.lifetime(), id };
+        let token = ClaimsOfToken {
+            identity: pair.service_account(),
+            issued_at: now.wall,
+            lifetime: pair.lifetime(),
+            id,
+        };
         let input = signing_input(key.binding(), key.kid(), &token);
         let signature = key.sign(input.as_bytes()).ok_or(Reason::MintFailed)?;
-        let expires_at = Timestamp::from_second(now.wall.as_second()).and_then(|from| from.checked_add(pair.lifetime()));
+        let expires_at = Timestamp::from_second(now.wall.as_second())
+            .and_then(|from| from.checked_add(pair.lifetime()));
         let token = SecretString::from(format!("{input}.{}", URL_SAFE_NO_PAD.encode(signature)));
-        Ok(MintAnswer { token, expires_at: expires_at.map_err(|_| Reason::MintFailed)? })
+        Ok(MintAnswer {
+            token,
+            expires_at: expires_at.map_err(|_| Reason::MintFailed)?,
+        })
     }
 }
 
 impl Signer for LocalSigner {
-    fn sign<'a>(&'a self, grant: &'a Grant, consent: HubsConsent) -> BoxFuture<'a, Result<MintAnswer, Reason>> {
+    fn sign<'a>(
+        &'a self,
+        grant: &'a Grant,
+        consent: HubsConsent,
+    ) -> BoxFuture<'a, Result<MintAnswer, Reason>> {
         Box::pin(async move { self.sign_now(grant, &consent) })
     }
 }

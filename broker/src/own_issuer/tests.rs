@@ -63,7 +63,13 @@ impl FakeStore {
     }
 
     fn document(&self) -> String {
-        self.object.lock().unwrap().as_ref().unwrap().document.clone()
+        self.object
+            .lock()
+            .unwrap()
+            .as_ref()
+            .unwrap()
+            .document
+            .clone()
     }
 
     fn set(&self) -> KeySet {
@@ -71,21 +77,36 @@ impl FakeStore {
     }
 
     fn counts(&self) -> (u64, u64) {
-        (*self.written.lock().unwrap(), *self.conflicts.lock().unwrap())
+        (
+            *self.written.lock().unwrap(),
+            *self.conflicts.lock().unwrap(),
+        )
     }
 }
 
 impl IssuerKeyStore for FakeStore {
-    fn read<'a>(&'a self, _: &'a ObjectName) -> BoxFuture<'a, Result<Option<StoredKeys>, HubError>> {
+    fn read<'a>(
+        &'a self,
+        _: &'a ObjectName,
+    ) -> BoxFuture<'a, Result<Option<StoredKeys>, HubError>> {
         Box::pin(async move {
             if let Some(error) = self.failure.lock().unwrap().clone() {
                 return Err(error);
             }
-            let found = self.object.lock().unwrap().clone().map(|object| StoredKeys {
-                object: StoredObject { uid: object.uid.to_string(), rest: object.version.into() },
-                document: (!object.document.is_empty()).then(|| Zeroizing::new(object.document.into_bytes())),
-                rotation_request: object.request,
-            });
+            let found = self
+                .object
+                .lock()
+                .unwrap()
+                .clone()
+                .map(|object| StoredKeys {
+                    object: StoredObject {
+                        uid: object.uid.to_string(),
+                        rest: object.version.into(),
+                    },
+                    document: (!object.document.is_empty())
+                        .then(|| Zeroizing::new(object.document.into_bytes())),
+                    rotation_request: object.request,
+                });
             // Another replica may come between this answer and the write that follows from it.
             tokio::task::yield_now().await;
             Ok(found)
@@ -103,8 +124,11 @@ impl IssuerKeyStore for FakeStore {
                 return Err(HubError::Forbidden("update".to_owned()));
             }
             let mut object = self.object.lock().unwrap();
-            let present = object.as_ref().map(|object| (object.uid.to_string(), object.version));
-            let expected = replaces.map(|object| (object.uid.clone(), object.rest.as_u64().unwrap()));
+            let present = object
+                .as_ref()
+                .map(|object| (object.uid.to_string(), object.version));
+            let expected =
+                replaces.map(|object| (object.uid.clone(), object.rest.as_u64().unwrap()));
             if present != expected {
                 *self.conflicts.lock().unwrap() += 1;
                 return Err(HubError::Conflict("another was first".to_owned()));
@@ -117,7 +141,12 @@ impl IssuerKeyStore for FakeStore {
                     (*self.made.lock().unwrap(), None)
                 }
             };
-            *object = Some(Object { uid, version: present.map_or(1, |(_, version)| version + 1), document: document.to_owned(), request });
+            *object = Some(Object {
+                uid,
+                version: present.map_or(1, |(_, version)| version + 1),
+                document: document.to_owned(),
+                request,
+            });
             Ok(())
         })
     }
@@ -139,10 +168,17 @@ impl Replica {
             clock,
             metrics: Metrics::default(),
             public_url: PublicUrl::new("https://keyferry.example.test").unwrap(),
-            rotation: RotationPolicy { settles_after: WAIT, every: MONTH },
+            rotation: RotationPolicy {
+                settles_after: WAIT,
+                every: MONTH,
+            },
             may_write: Arc::clone(&may_write),
         });
-        Replica { keeper, issuers, may_write }
+        Replica {
+            keeper,
+            issuers,
+            may_write,
+        }
     }
 
     fn issuer(&self) -> Arc<OwnIssuer> {
@@ -154,11 +190,19 @@ impl Replica {
     }
 
     fn publishes(&self, kid: &str) -> bool {
-        self.issuer().documents.as_ref().unwrap().keys.get(kid).is_some()
+        self.issuer()
+            .documents
+            .as_ref()
+            .unwrap()
+            .keys
+            .get(kid)
+            .is_some()
     }
 
     fn signs(&self, clock: &dyn Clock) -> Result<String, Reason> {
-        self.issuer().signing_key(clock.now()).map(|key| key.kid().to_owned())
+        self.issuer()
+            .signing_key(clock.now())
+            .map(|key| key.kid().to_owned())
     }
 }
 
@@ -167,10 +211,16 @@ async fn world() -> (SmallWorld, Arc<FakeStore>, Replica) {
     let mut world = SmallWorld::start().await;
     make_own(&mut world.policy);
     let store = Arc::new(FakeStore::default());
-    let replica = Replica::new(&store, Arc::<crate::testing::FakeClock>::clone(&world.clock));
+    let replica = Replica::new(
+        &store,
+        Arc::<crate::testing::FakeClock>::clone(&world.clock),
+    );
     (world, store, replica)
 }
 
 fn make_own(policy: &mut Policy) {
-    policy.targets.values_mut().for_each(|target| target.issuer = TokenIssuer::Keyferry);
+    policy
+        .targets
+        .values_mut()
+        .for_each(|target| target.issuer = TokenIssuer::Keyferry);
 }

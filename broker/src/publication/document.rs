@@ -11,7 +11,8 @@ pub struct Document {
     pub bytes: Bytes,
     /// Quoted, from the SHA-256 of the bytes: the same bytes have the same ETag on every replica.
     pub etag: String,
-    /// `sha256:` and the hex digest of the bytes, as kube-apiserver's metrics name a key set that it fetched.
+    /// `sha256:` and the hex digest of the bytes, as kube-apiserver's metrics name a key set that
+    /// it fetched.
     pub sha256: String,
 }
 
@@ -20,7 +21,15 @@ impl Document {
     pub fn new(bytes: Vec<u8>) -> Document {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &bytes);
         let etag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(digest.as_ref()));
-        let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        Document { bytes: bytes.into(), etag, sha256: format!("sha256:{hex}") }
+        let hex: String = digest
+            .as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        Document {
+            bytes: bytes.into(),
+            etag,
+            sha256: format!("sha256:{hex}"),
+        }
     }
 }

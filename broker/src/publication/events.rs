@@ -6,7 +6,10 @@ use keyferry_core::reason::Reason;
 /// What no rotation makes.
 pub(super) fn alarm(event: &KeyEvent) -> Option<Reason> {
     match event {
-        KeyEvent::Published(_) | KeyEvent::Withdrawn(_) | KeyEvent::Retired(_) | KeyEvent::Revoked(_) => None,
+        KeyEvent::Published(_)
+        | KeyEvent::Withdrawn(_)
+        | KeyEvent::Retired(_)
+        | KeyEvent::Revoked(_) => None,
         KeyEvent::RevokedListed(_) => Some(Reason::KeyRevoked),
         KeyEvent::Replaced(_) => Some(Reason::HubKeyReplaced),
         KeyEvent::RecordTampered(_) | KeyEvent::RecordRolledBack => Some(Reason::KeyRecordTampered),
@@ -17,20 +20,29 @@ pub(super) fn alarm(event: &KeyEvent) -> Option<Reason> {
 pub(super) fn to_log(event: &KeyEvent) {
     match event {
         KeyEvent::Published(kid) => tracing::info!(?kid, "a key is published from now on"),
-        KeyEvent::Withdrawn(kid) => tracing::info!(?kid, "the hub no longer lists a key; it is held while a token that it signed may live"),
+        KeyEvent::Withdrawn(kid) => tracing::info!(
+            ?kid,
+            "the hub no longer lists a key; it is held while a token that it signed may live"
+        ),
         KeyEvent::Retired(kid) => tracing::info!(?kid, "a key is published no longer"),
-        KeyEvent::Revoked(kid) => tracing::warn!(?kid, reason = %Reason::KeyRevoked, "a key was revoked"),
+        KeyEvent::Revoked(kid) => {
+            tracing::warn!(?kid, reason = %Reason::KeyRevoked, "a key was revoked")
+        }
         KeyEvent::RevokedListed(kid) => {
-            tracing::error!(?kid, reason = %Reason::KeyRevoked, "the hub still lists a revoked key; it is not published");
+            tracing::error!(?kid, reason = %Reason::KeyRevoked, "the hub still lists a revoked \
+                key; it is not published");
         }
         KeyEvent::Replaced(kid) => {
-            tracing::error!(?kid, reason = %Reason::HubKeyReplaced, "the hub lists another key under a known kid; it is not published");
+            tracing::error!(?kid, reason = %Reason::HubKeyReplaced, "the hub lists another key \
+                under a known kid; it is not published");
         }
         KeyEvent::RecordTampered(what) => {
-            tracing::error!(what, reason = %Reason::KeyRecordTampered, "the record of the hub's keys is not believed; it is written anew");
+            tracing::error!(what, reason = %Reason::KeyRecordTampered, "the record of the hub's \
+                keys is not believed; it is written anew");
         }
         KeyEvent::RecordRolledBack => {
-            tracing::error!(reason = %Reason::KeyRecordTampered, "the record of the hub's keys is an older one; it is written anew");
+            tracing::error!(reason = %Reason::KeyRecordTampered, "the record of the hub's keys is \
+                an older one; it is written anew");
         }
     }
 }

@@ -33,8 +33,11 @@ impl PublishError {
     /// The stable code.
     pub fn reason(&self) -> Reason {
         match self {
-            PublishError::Hub(HubError::Forbidden(_) | HubError::Unauthenticated(_)) => Reason::HubDiscoveryForbidden,
-            PublishError::Hub(HubError::Unreachable(_) | HubError::Unwell(_)) | PublishError::Lost => Reason::HubUnreachable,
+            PublishError::Hub(HubError::Forbidden(_) | HubError::Unauthenticated(_)) => {
+                Reason::HubDiscoveryForbidden
+            }
+            PublishError::Hub(HubError::Unreachable(_) | HubError::Unwell(_))
+            | PublishError::Lost => Reason::HubUnreachable,
             _ => Reason::HubDiscoveryInvalid,
         }
     }

@@ -25,14 +25,17 @@ pub struct Published {
     pub metadata: Document,
     /// The key set document.
     pub jwks: Document,
-    /// From when on, on the monotonic clock, tokens of a key may leave; nothing while its publication is not recorded.
+    /// From when on, on the monotonic clock, tokens of a key may leave; nothing while its
+    /// publication is not recorded.
     pub(super) settles: BTreeMap<String, Option<Duration>>,
 }
 
 impl Published {
     /// Whether tokens signed by `kid` may leave.
     pub fn is_settled(&self, kid: &str, now: Moment) -> bool {
-        self.settles.get(kid).is_some_and(|from| from.is_some_and(|from| now.mono >= from))
+        self.settles
+            .get(kid)
+            .is_some_and(|from| from.is_some_and(|from| now.mono >= from))
     }
 }
 
@@ -51,7 +54,8 @@ impl PublicationReader {
         self.current.load_full()
     }
 
-    /// The same for a look that ends at once: it is not counted among those who hold it, so looks do not hinder each other.
+    /// The same for a look that ends at once: it is not counted among those who hold it, so looks
+    /// do not hinder each other.
     pub fn look(&self) -> Guard<Option<Arc<Published>>> {
         self.current.load()
     }
@@ -64,7 +68,8 @@ impl PublicationReader {
     /// For tests: a reader of these revocations.
     #[cfg(test)]
     pub(crate) fn set_revoked(&self, kids: &[&str]) {
-        self.revoked.store(Arc::new(kids.iter().map(|&kid| kid.to_owned()).collect()));
+        self.revoked
+            .store(Arc::new(kids.iter().map(|&kid| kid.to_owned()).collect()));
     }
 
     /// Whether the last reading found nobody at the hub.

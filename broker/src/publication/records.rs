@@ -26,7 +26,10 @@ impl KeyRecords {
     /// A record that replicas share.
     #[must_use]
     pub fn shared(store: KeyRecordStore) -> KeyRecords {
-        KeyRecords { shared: Some(store), state: None }
+        KeyRecords {
+            shared: Some(store),
+            state: None,
+        }
     }
 
     /// Also a directory of this process's own.
@@ -43,19 +46,31 @@ impl KeyRecords {
 }
 
 impl Publisher {
-    /// Takes in what the state directory holds, so that the last good documents are served before the hub is heard.
+    /// Takes in what the state directory holds, so that the last good documents are served before
+    /// the hub is heard.
     pub fn restore(&self) {
-        let Some(state) = &self.parts.records.state else { return };
+        let Some(state) = &self.parts.records.state else {
+            return;
+        };
         let Some(ledger) = state.read() else { return };
-        if self.parts.pinned.as_ref().is_some_and(|pinned| *pinned != ledger.issuer) {
-            tracing::warn!(reason = %Reason::KeyRecordTampered, "the state directory holds keys of another issuer; they are not used");
+        if self
+            .parts
+            .pinned
+            .as_ref()
+            .is_some_and(|pinned| *pinned != ledger.issuer)
+        {
+            tracing::warn!(reason = %Reason::KeyRecordTampered, "the state directory holds keys of \
+                another issuer; they are not used");
             return;
         }
         self.open_book(ledger.issuer.clone());
-        self.change(Place::Record, |book, now| book.adopt(&ledger, Origin::StateDirectory, now));
+        self.change(Place::Record, |book, now| {
+            book.adopt(&ledger, Origin::StateDirectory, now)
+        });
     }
 
-    /// Reads the shared record, takes in what is new, and writes what it lacks, as often as somebody else is faster.
+    /// Reads the shared record, takes in what is new, and writes what it lacks, as often as
+    /// somebody else is faster.
     ///
     /// # Errors
     /// [`RecordError`]; then new keys do not settle, and half a minute later nothing is minted.
@@ -70,13 +85,15 @@ impl Publisher {
         outcome
     }
 
-    /// As [`Publisher::sync`], where a new key waits for it: every second until then is one more that it takes to settle.
+    /// As [`Publisher::sync`], where a new key waits for it: every second until then is one more
+    /// that it takes to settle.
     pub async fn sync_if_changed(&self) {
         let is_new = self.lock().as_ref().is_some_and(KeyBook::has_unrecorded);
         if !is_new {
             self.keep_state();
         } else if let Err(error) = self.sync().await {
-            tracing::warn!(reason = %error.reason(), %error, "a new key is published but does not settle until that is recorded");
+            tracing::warn!(reason = %error.reason(), %error, "a new key is published but does not \
+                settle until that is recorded");
         }
     }
 
@@ -90,7 +107,9 @@ impl Publisher {
                 return Ok(());
             }
             self.adopt(found.as_ref());
-            let Some(draft) = self.draft(found.as_ref().and_then(Found::believed)) else { return Ok(()) };
+            let Some(draft) = self.draft(found.as_ref().and_then(Found::believed)) else {
+                return Ok(());
+            };
             if store.write(found.as_ref(), draft.ledger()).await? {
                 self.change(Place::Record, |book, now| {
                     book.written(&draft, now);
@@ -105,30 +124,49 @@ impl Publisher {
     fn adopt(&self, found: Option<&Found>) {
         // Before the hub stated its issuer there is no book; a sealed record names it just as well.
         if let Some(ledger) = found.and_then(Found::believed)
-            && self.parts.pinned.as_ref().is_none_or(|pinned| *pinned == ledger.issuer)
+            && self
+                .parts
+                .pinned
+                .as_ref()
+                .is_none_or(|pinned| *pinned == ledger.issuer)
         {
             self.open_book(ledger.issuer.clone());
         }
         self.change(Place::Record, |book, now| match found {
             None => book.adopt_none(now),
-            Some(Found { ledger: Ok(ledger), sealed, .. }) => {
-                book.adopt(ledger, if *sealed { Origin::Sealed } else { Origin::Unsealed }, now)
-            }
+            Some(Found {
+                ledger: Ok(ledger),
+                sealed,
+                ..
+            }) => book.adopt(
+                ledger,
+                if *sealed {
+                    Origin::Sealed
+                } else {
+                    Origin::Unsealed
+                },
+                now,
+            ),
             Some(Found { ledger: Err(_), .. }) => book.adopt_unreadable(now),
         });
     }
 
     fn draft(&self, stored: Option<&KeyLedger>) -> Option<Draft> {
-        self.lock().as_ref().and_then(|book| book.draft(stored, self.parts.clock.now()))
+        self.lock()
+            .as_ref()
+            .and_then(|book| book.draft(stored, self.parts.clock.now()))
     }
 
     fn keep_state(&self) {
-        let Some(state) = &self.parts.records.state else { return };
+        let Some(state) = &self.parts.records.state else {
+            return;
+        };
         let snapshot = self.lock().as_ref().map(KeyBook::snapshot);
         if let Some(ledger) = snapshot
             && let Err(error) = state.write(&ledger)
         {
-            tracing::error!(%error, "the state directory cannot be written; after a restart nothing is published until the hub is heard");
+            tracing::error!(%error, "the state directory cannot be written; after a restart \
+                nothing is published until the hub is heard");
         }
     }
 }

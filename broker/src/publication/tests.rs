@@ -26,8 +26,18 @@ struct Copied(Mutex<Option<UpstreamDocuments>>);
 
 impl IssuerDocuments for Copied {
     fn fetch(&self) -> BoxFuture<'_, Vec<EndpointAnswer>> {
-        let documents = self.0.lock().unwrap().clone().ok_or_else(|| HubError::Unreachable("stopped".to_owned()));
-        Box::pin(async move { vec![EndpointAnswer { endpoint: "hub".to_owned(), documents }] })
+        let documents = self
+            .0
+            .lock()
+            .unwrap()
+            .clone()
+            .ok_or_else(|| HubError::Unreachable("stopped".to_owned()));
+        Box::pin(async move {
+            vec![EndpointAnswer {
+                endpoint: "hub".to_owned(),
+                documents,
+            }]
+        })
     }
 }
 
@@ -40,8 +50,18 @@ struct World {
 
 impl World {
     async fn start() -> World {
-        let hub = EmbeddedHub::start(HubOptions { issuer: Some(ISSUER.to_owned()), ..HubOptions::default() }).await.unwrap();
-        let world = World { hub, documents: Arc::default(), secrets: Arc::default(), clock: FakeClock::start() };
+        let hub = EmbeddedHub::start(HubOptions {
+            issuer: Some(ISSUER.to_owned()),
+            ..HubOptions::default()
+        })
+        .await
+        .unwrap();
+        let world = World {
+            hub,
+            documents: Arc::default(),
+            secrets: Arc::default(),
+            clock: FakeClock::start(),
+        };
         world.copy().await;
         world
     }
@@ -49,10 +69,26 @@ impl World {
     /// From here on readings give what the hub serves now.
     async fn copy(&self) {
         let ca = reqwest::Certificate::from_pem(self.hub.ca_pem().as_bytes()).unwrap();
-        let client = reqwest::Client::builder().tls_certs_only([ca]).no_proxy().build().unwrap();
-        let read = async |path: &str| client.get(format!("{}{path}", self.hub.url())).send().await.unwrap().bytes().await.unwrap().to_vec();
-        let documents =
-            UpstreamDocuments { metadata: read("/.well-known/openid-configuration").await, jwks: read("/openid/v1/jwks").await };
+        let client = reqwest::Client::builder()
+            .tls_certs_only([ca])
+            .no_proxy()
+            .build()
+            .unwrap();
+        let read = async |path: &str| {
+            client
+                .get(format!("{}{path}", self.hub.url()))
+                .send()
+                .await
+                .unwrap()
+                .bytes()
+                .await
+                .unwrap()
+                .to_vec()
+        };
+        let documents = UpstreamDocuments {
+            metadata: read("/.well-known/openid-configuration").await,
+            jwks: read("/openid/v1/jwks").await,
+        };
         *self.documents.0.lock().unwrap() = Some(documents);
     }
 
@@ -77,7 +113,10 @@ impl World {
 }
 
 fn jwks(publisher: &Publisher) -> Option<Vec<u8>> {
-    publisher.reader().current().map(|published| published.jwks.bytes.to_vec())
+    publisher
+        .reader()
+        .current()
+        .map(|published| published.jwks.bytes.to_vec())
 }
 
 #[tokio::test]
@@ -96,7 +135,13 @@ async fn replicas_that_start_together_agree_on_one_record() {
     for replica in &replicas {
         assert_eq!(jwks(replica), jwks(&replicas[0]));
         assert_eq!(replica.settling(&kid), Settling::Settled);
-        assert!(replica.reader().current().unwrap().is_settled(&kid, world.clock.now()));
+        assert!(
+            replica
+                .reader()
+                .current()
+                .unwrap()
+                .is_settled(&kid, world.clock.now())
+        );
     }
 }
 
@@ -117,9 +162,17 @@ async fn without_the_record_nothing_new_is_minted_and_all_else_goes_on() {
     let kid = world.hub.rotate_key().unwrap();
     world.copy().await;
     replica.vouch(&kid).await;
-    assert!(String::from_utf8(jwks(&replica).unwrap()).unwrap().contains(&kid), "published");
+    assert!(
+        String::from_utf8(jwks(&replica).unwrap())
+            .unwrap()
+            .contains(&kid),
+        "published"
+    );
     world.clock.advance(Duration::from_secs(1000));
-    assert!(matches!(replica.settling(&kid), Settling::After(_)), "but no other replica can know it");
+    assert!(
+        matches!(replica.settling(&kid), Settling::After(_)),
+        "but no other replica can know it"
+    );
     world.secrets.be_away(false);
     replica.sync().await.unwrap();
     world.clock.advance(Duration::from_secs(120));
@@ -162,7 +215,10 @@ async fn a_process_that_starts_while_the_hub_is_away_serves_what_it_kept() {
     after.restore();
     assert_eq!(jwks(&after), bytes, "the same bytes");
     assert_eq!(after.unconfirmed(), 1);
-    assert!(after.reader().current().unwrap().authenticating.is_empty(), "nobody is believed by them");
+    assert!(
+        after.reader().current().unwrap().authenticating.is_empty(),
+        "nobody is believed by them"
+    );
     assert!(!after.is_current());
     let without = world.replica(None);
     without.restore();
@@ -185,19 +241,41 @@ async fn a_revocation_reaches_every_replica_and_outlives_all_of_them() {
         replica.refresh().await.unwrap();
         replica.sync().await.unwrap();
     }
-    let store = KeyRecordStore::new(Arc::<MemorySecrets>::clone(&world.secrets), Arc::new(SystemRandomness::default()));
+    let store = KeyRecordStore::new(
+        Arc::<MemorySecrets>::clone(&world.secrets),
+        Arc::new(SystemRandomness::default()),
+    );
     let found = store.read().await.unwrap();
-    let revoked = found.as_ref().unwrap().believed().unwrap().with_revoked(&kid, world.clock.now().wall).unwrap();
+    let revoked = found
+        .as_ref()
+        .unwrap()
+        .believed()
+        .unwrap()
+        .with_revoked(&kid, world.clock.now().wall)
+        .unwrap();
     assert!(store.write(found.as_ref(), &revoked).await.unwrap());
     for replica in &replicas {
         replica.sync().await.unwrap();
-        assert!(!String::from_utf8(jwks(replica).unwrap()).unwrap().contains(&kid));
+        assert!(
+            !String::from_utf8(jwks(replica).unwrap())
+                .unwrap()
+                .contains(&kid)
+        );
         assert_eq!(replica.settling(&kid), Settling::Revoked);
         replica.vouch(&kid).await;
-        assert_eq!(replica.settling(&kid), Settling::Revoked, "the hub still signs with it");
+        assert_eq!(
+            replica.settling(&kid),
+            Settling::Revoked,
+            "the hub still signs with it"
+        );
     }
     let next = world.replica(Some(state.path()));
     next.restore();
     next.refresh().await.unwrap();
-    assert!(!String::from_utf8(jwks(&next).unwrap()).unwrap().contains(&kid), "the state directory knows of it too");
+    assert!(
+        !String::from_utf8(jwks(&next).unwrap())
+            .unwrap()
+            .contains(&kid),
+        "the state directory knows of it too"
+    );
 }

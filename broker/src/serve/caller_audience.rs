@@ -26,10 +26,17 @@ pub(super) async fn check(
                 Ok(()) => return Ok(()),
                 Err(Reason::HubUnreachable) => {}
                 // The token API stays closed; the published documents need none of this.
-                Err(reason @ (Reason::KeyNotPublished | Reason::KeyRevoked | Reason::ClockSkew)) => {
-                    tracing::warn!(%reason, "the token API waits: the hub's token for the canary cannot be used");
+                Err(
+                    reason @ (Reason::KeyNotPublished | Reason::KeyRevoked | Reason::ClockSkew),
+                ) => {
+                    tracing::warn!(%reason, "the token API waits: the hub's token for the canary \
+                        cannot be used");
                 }
-                Err(Reason::AudienceIsHubs) => return Err(ServeError::CallerAudienceIsHubs(server.caller_audience.to_string())),
+                Err(Reason::AudienceIsHubs) => {
+                    return Err(ServeError::CallerAudienceIsHubs(
+                        server.caller_audience.to_string(),
+                    ));
+                }
                 Err(reason) => return Err(ServeError::CallerAudienceUnchecked(reason)),
             }
         }

@@ -10,17 +10,30 @@ const OTHERS: u64 = 256;
 /// What the listeners need when all that they admit is there.
 pub(super) fn needed() -> u64 {
     let listeners = [Bounds::TOKENS, Bounds::DOCUMENTS, Bounds::HEALTH];
-    OTHERS + listeners.iter().map(|bounds| u64::from(bounds.descriptors())).sum::<u64>()
+    OTHERS
+        + listeners
+            .iter()
+            .map(|bounds| u64::from(bounds.descriptors()))
+            .sum::<u64>()
 }
 
-/// Raises the soft limit of open files to the hard one, and warns where that is not enough: a listener
-/// whose process can open no more files serves nobody, whatever its own bounds are.
+/// Raises the soft limit of open files to the hard one, and warns where that is not enough: a
+/// listener whose process can open no more files serves nobody, whatever its own bounds are.
 pub(super) fn raise() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     // Some systems say that there is no hard limit, and still take no soft one that is unlimited.
     for wanted in [maximum, Some(needed())] {
         let below = current.is_some_and(|current| wanted.is_none_or(|wanted| current < wanted));
-        if below && setrlimit(Resource::Nofile, Rlimit { current: wanted, maximum }).is_ok() {
+        if below
+            && setrlimit(
+                Resource::Nofile,
+                Rlimit {
+                    current: wanted,
+                    maximum,
+                },
+            )
+            .is_ok()
+        {
             break;
         }
     }
@@ -48,13 +61,19 @@ mod tests {
     #[test]
     fn every_connection_that_is_admitted_has_a_descriptor() {
         assert!(needed() >= 4096 + 1024 + 2048 + 1024 + 256 + 256);
-        assert_eq!((too_few(Some(1024)), too_few(Some(needed())), too_few(None)), (Some(1024), None, None));
+        assert_eq!(
+            (too_few(Some(1024)), too_few(Some(needed())), too_few(None)),
+            (Some(1024), None, None)
+        );
     }
 
     #[test]
     fn the_soft_limit_becomes_the_hard_one() {
         raise();
         let limit = getrlimit(Resource::Nofile);
-        assert!(limit.current == limit.maximum || limit.current >= Some(needed()), "{limit:?}");
+        assert!(
+            limit.current == limit.maximum || limit.current >= Some(needed()),
+            "{limit:?}"
+        );
     }
 }

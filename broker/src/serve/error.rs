@@ -33,12 +33,14 @@ pub enum ServeError {
     Random,
     /// Tokens for Keyferry would open the hub.
     #[error(
-        "checking callerAudience {0}: the hub's own apiserver accepts it, so every caller's token would be a credential of the hub; choose another"
+        "checking callerAudience {0}: the hub's own apiserver accepts it, so every caller's token \
+         would be a credential of the hub; choose another"
     )]
     CallerAudienceIsHubs(String),
     /// It could not be found out.
     #[error(
-        "checking callerAudience: {0}; the canary ServiceAccount must exist and Keyferry must be allowed to mint for it and to review tokens"
+        "checking callerAudience: {0}; the canary ServiceAccount must exist and Keyferry must be \
+         allowed to mint for it and to review tokens"
     )]
     CallerAudienceUnchecked(Reason),
     /// What keeps the state current ended by itself; without it nothing may be decided.

@@ -20,7 +20,9 @@ use crate::authenticate::Authenticator;
 use crate::broker::{Broker, BrokerParts};
 use crate::clock::{Clock, SystemClock};
 use crate::controller::objects as controller_objects;
-use crate::controller::{canary, certificates, config_file, issuer_keys, key_records, lead, publish, renew, self_check};
+use crate::controller::{
+    canary, certificates, config_file, issuer_keys, key_records, lead, publish, renew, self_check,
+};
 use crate::delegate::Delegations;
 use crate::key_record_store::KeyRecordStore;
 use crate::kube::certificate_secret::KubeCertificateSecrets;
@@ -98,7 +100,10 @@ impl Shared {
         let secrets = Arc::new(KubeSecretStore::new(client.clone(), namespace.clone()));
         let records = KeyRecords::shared(KeyRecordStore::new(secrets, Arc::clone(&random)));
         let publisher = Publisher::new(PublisherParts {
-            source: Arc::new(KubeIssuerDocuments::new(options.hub.clone(), server.hub_endpoints.clone())),
+            source: Arc::new(KubeIssuerDocuments::new(
+                options.hub.clone(),
+                server.hub_endpoints.clone(),
+            )),
             public_url: server.public_url.clone(),
             pinned: server.hub_issuer.clone(),
             settle: lifetime::settle(server.max_age),
@@ -108,20 +113,56 @@ impl Shared {
         });
         publisher.restore();
         let lease = Lease::new(client.clone(), namespace, random.request_id().to_string());
-        let secrets = Arc::new(KubeCertificateSecrets::new(client.clone(), server.cluster_resource_namespace.clone()));
+        let secrets = Arc::new(KubeCertificateSecrets::new(
+            client.clone(),
+            server.cluster_resource_namespace.clone(),
+        ));
 
         let mut background = JoinSet::new();
         let read_again = || options.read_again.clone();
-        background.spawn(watch::service_accounts(watches.clone(), Arc::clone(&live), Arc::clone(&clock)));
+        background.spawn(watch::service_accounts(
+            watches.clone(),
+            Arc::clone(&live),
+            Arc::clone(&clock),
+        ));
         let object_watches = watches.clone();
-        background.spawn(watch::namespaces(watches, Arc::clone(&live), Arc::clone(&clock)));
+        background.spawn(watch::namespaces(
+            watches,
+            Arc::clone(&live),
+            Arc::clone(&clock),
+        ));
         background.spawn(key_records::follow(publisher.clone()));
         let leadership = LeadershipWriter::default();
         let leadership_reader = leadership.reader();
-        background.spawn(lead::follow(lease, publisher.clone(), leadership, Arc::clone(&clock), metrics.clone()));
-        background.spawn(publish::follow(publisher.clone(), Arc::clone(&clock), metrics.clone(), read_again()));
-        background.spawn(certificates::follow(policy_reader.clone(), secrets, targets, Arc::clone(&clock), read_again()));
-        let file = |policy| config_file::follow(options.config.clone(), server.clone(), policy, metrics.clone(), read_again());
+        background.spawn(lead::follow(
+            lease,
+            publisher.clone(),
+            leadership,
+            Arc::clone(&clock),
+            metrics.clone(),
+        ));
+        background.spawn(publish::follow(
+            publisher.clone(),
+            Arc::clone(&clock),
+            metrics.clone(),
+            read_again(),
+        ));
+        background.spawn(certificates::follow(
+            policy_reader.clone(),
+            secrets,
+            targets,
+            Arc::clone(&clock),
+            read_again(),
+        ));
+        let file = |policy| {
+            config_file::follow(
+                options.config.clone(),
+                server.clone(),
+                policy,
+                metrics.clone(),
+                read_again(),
+            )
+        };
         let mut objects = None;
         match server.objects {
             ObjectSource::File => {
@@ -130,34 +171,78 @@ impl Shared {
             }
             ObjectSource::CustomResources => {
                 background.spawn(file(None));
-                let known = OnHub { store: Arc::new(ObjectStore::new(server.clone())), faults: Faults::default() };
-                let (store, live, clock) = (|| Arc::clone(&known.store), || Arc::clone(&live), || Arc::clone(&clock));
-                background.spawn(watch::target_clusters(object_watches.clone(), store(), live(), clock()));
-                background.spawn(watch::target_accesses(object_watches, store(), live(), clock()));
-                background.spawn(controller_objects::follow(store(), policy, known.faults.clone()));
+                let known = OnHub {
+                    store: Arc::new(ObjectStore::new(server.clone())),
+                    faults: Faults::default(),
+                };
+                let (store, live, clock) = (
+                    || Arc::clone(&known.store),
+                    || Arc::clone(&live),
+                    || Arc::clone(&clock),
+                );
+                background.spawn(watch::target_clusters(
+                    object_watches.clone(),
+                    store(),
+                    live(),
+                    clock(),
+                ));
+                background.spawn(watch::target_accesses(
+                    object_watches,
+                    store(),
+                    live(),
+                    clock(),
+                ));
+                background.spawn(controller_objects::follow(
+                    store(),
+                    policy,
+                    known.faults.clone(),
+                ));
                 objects = Some(known);
             }
         }
         let own_issuers = OwnIssuers::default();
-        let mut own_keys = OwnKeys { may_write: Arc::default(), first_round: None };
+        let mut own_keys = OwnKeys {
+            may_write: Arc::default(),
+            first_round: None,
+        };
         if server.own_issuers.enabled {
             let keeper = Keeper::new(KeeperParts {
-                store: Arc::new(KubeIssuerKeys::new(client.clone(), server.cluster_resource_namespace.clone())),
+                store: Arc::new(KubeIssuerKeys::new(
+                    client.clone(),
+                    server.cluster_resource_namespace.clone(),
+                )),
                 issuers: own_issuers.clone(),
                 clock: Arc::clone(&clock),
                 metrics: metrics.clone(),
                 public_url: server.public_url.clone(),
-                rotation: RotationPolicy { settles_after: lifetime::settle(server.max_age), every: server.own_issuers.rotate_every },
+                rotation: RotationPolicy {
+                    settles_after: lifetime::settle(server.max_age),
+                    every: server.own_issuers.rotate_every,
+                },
                 may_write: Arc::clone(&own_keys.may_write),
             });
             let (first, done) = watch_channel::channel(false);
             own_keys.first_round = Some(done);
-            background.spawn(issuer_keys::follow(keeper, policy_reader.clone(), first, read_again()));
+            background.spawn(issuer_keys::follow(
+                keeper,
+                policy_reader.clone(),
+                first,
+                read_again(),
+            ));
         }
         let hub: Arc<dyn Hub> = Arc::new(KubeHub::new(client.clone(), Arc::clone(&clock)));
         let hub: Arc<dyn Hub> = Arc::new(TimedHub::new(hub, Arc::clone(&clock), metrics.clone()));
-        let canary = ServiceAccount { namespace: server.cluster_resource_namespace.clone(), name: server.canary_service_account.clone() };
-        let guard = AudienceGuard::new(Arc::clone(&hub), Arc::clone(&clock), Arc::clone(&live), publisher.clone(), canary);
+        let canary = ServiceAccount {
+            namespace: server.cluster_resource_namespace.clone(),
+            name: server.canary_service_account.clone(),
+        };
+        let guard = AudienceGuard::new(
+            Arc::clone(&hub),
+            Arc::clone(&clock),
+            Arc::clone(&live),
+            publisher.clone(),
+            canary,
+        );
         Ok(Shared {
             guard,
             leadership: leadership_reader,
@@ -177,8 +262,9 @@ impl Shared {
         })
     }
 
-    /// Lets key sets be made and rotated, now that the start's checks have found the clock and the hub to be right; and waits for a
-    /// first look at all of them, so that a replica that is ready serves what the others do.
+    /// Lets key sets be made and rotated, now that the start's checks have found the clock and the
+    /// hub to be right; and waits for a first look at all of them, so that a replica that is ready
+    /// serves what the others do.
     pub(super) async fn own_keys_may_be_written(&mut self) {
         self.own_keys.may_write.store(true, Ordering::Relaxed);
         if let Some(first_round) = &mut self.own_keys.first_round {
@@ -192,14 +278,22 @@ impl Shared {
     }
 
     /// The broker, and the renewal of what it holds.
-    pub(super) fn broker(&mut self, guard: AudienceGuard, audit: Arc<dyn AuditSink>) -> Result<Broker, ServeError> {
+    pub(super) fn broker(
+        &mut self,
+        guard: AudienceGuard,
+        audit: Arc<dyn AuditSink>,
+    ) -> Result<Broker, ServeError> {
         let random: Arc<dyn Random> = Arc::new(SystemRandomness::default());
         let mut hash_key = [0; 32];
         if !random.fill(&mut hash_key) {
             return Err(ServeError::Random);
         }
-        let (hub, clock, metrics, publisher) =
-            (|| Arc::clone(&self.hub), || Arc::clone(&self.clock), || self.metrics.clone(), &self.publisher);
+        let (hub, clock, metrics, publisher) = (
+            || Arc::clone(&self.hub),
+            || Arc::clone(&self.clock),
+            || self.metrics.clone(),
+            &self.publisher,
+        );
         let callers = CallerSettings {
             audience: self.server.caller_audience.clone(),
             require_pod_bound: self.server.require_pod_bound,
@@ -222,7 +316,14 @@ impl Shared {
             live: Arc::clone(&self.live),
             published: publisher.reader(),
             targets: self.targets.clone(),
-            authenticator: Authenticator::new(hub(), publisher.clone(), clock(), metrics(), hash_key, callers.clone()),
+            authenticator: Authenticator::new(
+                hub(),
+                publisher.clone(),
+                clock(),
+                metrics(),
+                hash_key,
+                callers.clone(),
+            ),
             delegations: Delegations::new(hub(), clock(), metrics(), callers.max_stale),
             mint: mint.clone(),
             audit: Arc::clone(&audit),
@@ -236,7 +337,11 @@ impl Shared {
             None => self.watch_installed_policies(),
         }
         self.background.spawn(canary::follow(self.guard()));
-        self.background.spawn(renew::follow(mint, self.policy.clone(), Arc::clone(&self.live)));
+        self.background.spawn(renew::follow(
+            mint,
+            self.policy.clone(),
+            Arc::clone(&self.live),
+        ));
         Ok(broker)
     }
 }

@@ -1,5 +1,5 @@
-//! The objects of a hub in memory: UIDs, resourceVersions, managedFields and preconditions as the API has them, and calls that fail when a
-//! test wants it.
+//! The objects of a hub in memory: UIDs, resourceVersions, managedFields and preconditions as the
+//! API has them, and calls that fail when a test wants it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -70,7 +70,9 @@ impl FakeObjects {
     /// Changes an object as its owner does.
     pub(crate) fn edit(&self, path: &str, change: impl FnOnce(&mut Value)) {
         let mut shelf = self.shelf();
-        let Some(mut object) = shelf.objects.remove(path) else { return };
+        let Some(mut object) = shelf.objects.remove(path) else {
+            return;
+        };
         change(&mut object);
         shelf.renew(&mut object);
         shelf.objects.insert(path.to_owned(), object);
@@ -83,7 +85,12 @@ impl FakeObjects {
 
     /// Every object whose path contains the text.
     pub(crate) fn all(&self, contains: &str) -> Vec<Value> {
-        self.shelf().objects.iter().filter(|(path, _)| path.contains(contains)).map(|(_, object)| object.clone()).collect()
+        self.shelf()
+            .objects
+            .iter()
+            .filter(|(path, _)| path.contains(contains))
+            .map(|(_, object)| object.clone())
+            .collect()
     }
 
     /// Every version of every delivered object that ever stood there.
@@ -96,7 +103,12 @@ impl FakeObjects {
     }
 
     /// One call: it fails, or does its work on the shelf, or both.
-    async fn call<T>(&self, verb: &str, path: &str, work: impl FnOnce(&mut Shelf) -> Result<T, HubError>) -> Result<T, HubError> {
+    async fn call<T>(
+        &self,
+        verb: &str,
+        path: &str,
+        work: impl FnOnce(&mut Shelf) -> Result<T, HubError>,
+    ) -> Result<T, HubError> {
         // Others get a turn between any two calls.
         tokio::task::yield_now().await;
         let told = format!("{verb} {path}");
@@ -112,10 +124,18 @@ impl FakeObjects {
         match shelf.failing {
             Some(Failing::From(from) | Failing::LostFrom(from)) if index > from => Err(away()),
             Some(Failing::From(from)) if index == from => Err(away()),
-            Some(Failing::LostFrom(from)) if index == from => work(&mut shelf).and_then(|_| Err(away())),
-            Some(Failing::ConflictAt(at)) if index == at && verb != "get" => Err(HubError::Conflict("another was first".to_owned())),
-            Some(Failing::Forbidden(one, text)) if one == verb && path.contains(text) => Err(HubError::Forbidden("no right".to_owned())),
-            Some(Failing::Unreachable(one, text)) if one == verb && path.contains(text) => Err(away()),
+            Some(Failing::LostFrom(from)) if index == from => {
+                work(&mut shelf).and_then(|_| Err(away()))
+            }
+            Some(Failing::ConflictAt(at)) if index == at && verb != "get" => {
+                Err(HubError::Conflict("another was first".to_owned()))
+            }
+            Some(Failing::Forbidden(one, text)) if one == verb && path.contains(text) => {
+                Err(HubError::Forbidden("no right".to_owned()))
+            }
+            Some(Failing::Unreachable(one, text)) if one == verb && path.contains(text) => {
+                Err(away())
+            }
             _ => work(&mut shelf),
         }
     }
@@ -133,7 +153,9 @@ impl Shelf {
 
     /// What the API adds to an object that it takes in.
     fn stamp(&mut self, object: &mut Value, uid: Option<&Value>, manager: Option<&str>) {
-        let uid = uid.cloned().unwrap_or_else(|| json!(format!("uid-{}", self.next())));
+        let uid = uid
+            .cloned()
+            .unwrap_or_else(|| json!(format!("uid-{}", self.next())));
         object["metadata"]["uid"] = uid;
         object["metadata"]["managedFields"] = match manager {
             Some(manager) => json!([{ "manager": manager, "operation": "Update" }]),
@@ -149,9 +171,16 @@ impl Shelf {
 
     /// The object at a path, if UID and resourceVersion are those that the write names.
     fn meet(&self, path: &str, names: &Value) -> Result<Value, HubError> {
-        let object = self.objects.get(path).cloned().ok_or_else(|| HubError::NotFound("none".to_owned()))?;
+        let object = self
+            .objects
+            .get(path)
+            .cloned()
+            .ok_or_else(|| HubError::NotFound("none".to_owned()))?;
         for field in ["uid", "resourceVersion"] {
-            if let Some(named) = names.get(field).filter(|named| *named != &object["metadata"][field]) {
+            if let Some(named) = names
+                .get(field)
+                .filter(|named| *named != &object["metadata"][field])
+            {
                 return Err(HubError::Conflict(format!("{field} is not {named}")));
             }
         }
@@ -172,7 +201,11 @@ impl Shelf {
 
     fn replace(&mut self, path: &str, mut object: Value) -> Result<String, HubError> {
         let held = self.meet(path, &object["metadata"])?;
-        self.stamp(&mut object, Some(&held["metadata"]["uid"]), Some(FIELD_MANAGER));
+        self.stamp(
+            &mut object,
+            Some(&held["metadata"]["uid"]),
+            Some(FIELD_MANAGER),
+        );
         let version = version(&object);
         self.keep(path.to_owned(), object);
         Ok(version)
@@ -188,7 +221,9 @@ impl Shelf {
         }
         self.renew(&mut object);
         let going = object["metadata"]["deletionTimestamp"].is_string();
-        let held = object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty());
+        let held = object["metadata"]["finalizers"]
+            .as_array()
+            .is_some_and(|finalizers| !finalizers.is_empty());
         if going && !held {
             self.objects.remove(place);
         } else {
@@ -199,7 +234,10 @@ impl Shelf {
 }
 
 fn version(object: &Value) -> String {
-    object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned()
+    object["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// RFC 7396.
@@ -222,42 +260,81 @@ fn merge(into: &mut Value, change: &Value) {
 
 impl HubObjects for FakeObjects {
     fn get<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<ReadObject>, HubError>> {
-        Box::pin(self.call("get", path, move |shelf| Ok(shelf.objects.get(path).cloned().map(ReadObject::new))))
-    }
-
-    fn create<'a>(&'a self, collection: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<String, HubError>> {
-        Box::pin(self.call("create", collection, move |shelf| shelf.create(collection, json!(object))))
-    }
-
-    fn replace<'a>(&'a self, path: &'a str, object: &'a ObjectBody) -> BoxFuture<'a, Result<String, HubError>> {
-        Box::pin(self.call("replace", path, move |shelf| shelf.replace(path, json!(object))))
-    }
-
-    fn delete<'a>(&'a self, path: &'a str, uid: &'a str, version: &'a str) -> BoxFuture<'a, Result<(), HubError>> {
-        Box::pin(self.call("delete", path, move |shelf| match shelf.meet(path, &json!({ "uid": uid, "resourceVersion": version })) {
-            Ok(_) => {
-                shelf.objects.remove(path);
-                Ok(())
-            }
-            Err(HubError::NotFound(_)) => Ok(()),
-            Err(error) => Err(error),
+        Box::pin(self.call("get", path, move |shelf| {
+            Ok(shelf.objects.get(path).cloned().map(ReadObject::new))
         }))
     }
 
-    fn post<'a>(&'a self, collection: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
-        Box::pin(self.call("post", collection, move |shelf| shelf.create(collection, object.clone()).map(drop)))
+    fn create<'a>(
+        &'a self,
+        collection: &'a str,
+        object: &'a ObjectBody,
+    ) -> BoxFuture<'a, Result<String, HubError>> {
+        Box::pin(self.call("create", collection, move |shelf| {
+            shelf.create(collection, json!(object))
+        }))
+    }
+
+    fn replace<'a>(
+        &'a self,
+        path: &'a str,
+        object: &'a ObjectBody,
+    ) -> BoxFuture<'a, Result<String, HubError>> {
+        Box::pin(self.call("replace", path, move |shelf| {
+            shelf.replace(path, json!(object))
+        }))
+    }
+
+    fn delete<'a>(
+        &'a self,
+        path: &'a str,
+        uid: &'a str,
+        version: &'a str,
+    ) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(self.call("delete", path, move |shelf| {
+            match shelf.meet(path, &json!({ "uid": uid, "resourceVersion": version })) {
+                Ok(_) => {
+                    shelf.objects.remove(path);
+                    Ok(())
+                }
+                Err(HubError::NotFound(_)) => Ok(()),
+                Err(error) => Err(error),
+            }
+        }))
+    }
+
+    fn post<'a>(
+        &'a self,
+        collection: &'a str,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<(), HubError>> {
+        Box::pin(self.call("post", collection, move |shelf| {
+            shelf.create(collection, object.clone()).map(drop)
+        }))
     }
 
     fn put<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
-        Box::pin(self.call("put", path, move |shelf| shelf.replace(path, object.clone()).map(drop)))
+        Box::pin(self.call("put", path, move |shelf| {
+            shelf.replace(path, object.clone()).map(drop)
+        }))
     }
 
-    fn patch<'a>(&'a self, path: &'a str, change: &'a Value) -> BoxFuture<'a, Result<Value, HubError>> {
+    fn patch<'a>(
+        &'a self,
+        path: &'a str,
+        change: &'a Value,
+    ) -> BoxFuture<'a, Result<Value, HubError>> {
         // What the object is by then comes by the watch, as it does where an answer is lost.
-        Box::pin(self.call("patch", path, move |shelf| shelf.patch(path, change).map(|()| Value::Null)))
+        Box::pin(self.call("patch", path, move |shelf| {
+            shelf.patch(path, change).map(|()| Value::Null)
+        }))
     }
 
-    fn apply_status<'a>(&'a self, path: &'a str, object: &'a Value) -> BoxFuture<'a, Result<(), HubError>> {
+    fn apply_status<'a>(
+        &'a self,
+        path: &'a str,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<(), HubError>> {
         Box::pin(self.call("apply", path, move |shelf| {
             // By way of a status the hub looks at no other metadata, the UID included.
             let names = json!({ "resourceVersion": object["metadata"]["resourceVersion"] });

@@ -29,15 +29,27 @@ async fn an_answer_that_is_no_token_is_refused() {
         answer
     };
     let cases: [(Value, &str); 9] = [
-        (good(&jwt(&json!({ "exp": now - 10 })), 540), "less than 10 s to go"),
+        (
+            good(&jwt(&json!({ "exp": now - 10 })), 540),
+            "less than 10 s to go",
+        ),
         (good(&jwt(&json!({})), 540), "or no expiry"),
         (good(&token(600), 0), "less than 10 s to go"),
         (good("not-a-token", 540), "no bearer token"),
         (good(&token(600), 10_000_000), "sensible life"),
         (with("token_type", json!("DPoP")), "no bearer token"),
         (without("expires_in"), "its answer is no token"),
-        (without("keyferry_cluster"), "does not say where the target is"),
-        (with("keyferry_cluster", json!({ "name": "prod", "server": "http://prod.example.com" })), "does not say where the target is"),
+        (
+            without("keyferry_cluster"),
+            "does not say where the target is",
+        ),
+        (
+            with(
+                "keyferry_cluster",
+                json!({ "name": "prod", "server": "http://prod.example.com" }),
+            ),
+            "does not say where the target is",
+        ),
     ];
     for (answer, problem) in cases {
         setup.answer(move || axum::Json(answer.clone()).into_response());
@@ -60,14 +72,26 @@ async fn the_callers_token_goes_to_no_other_host() {
         count.fetch_add(1, Ordering::SeqCst);
         async { axum::Json(good(&token(600), 540)) }
     });
-    let other = HttpsServer::start(&ca.serving("other", &[]).unwrap(), routes).await.unwrap();
+    let other = HttpsServer::start(&ca.serving("other", &[]).unwrap(), routes)
+        .await
+        .unwrap();
     let elsewhere = format!("{}/v1/token", other.url());
     setup.answer(move || Redirect::temporary(&elsewhere).into_response());
     let env = [("HTTPS_PROXY", other.url()), ("ALL_PROXY", other.url())];
-    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let said = failed(setup.run_with(&[], Some(&info("v1", setup.cluster())), &env).await);
+    let env: Vec<(&str, &str)> = env
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
+    let said = failed(
+        setup
+            .run_with(&[], Some(&info("v1", setup.cluster())), &env)
+            .await,
+    );
     assert!(said.contains("307"), "{said}");
-    assert_eq!((setup.asked_for().len(), reached.load(Ordering::SeqCst)), (1, 0));
+    assert_eq!(
+        (setup.asked_for().len(), reached.load(Ordering::SeqCst)),
+        (1, 0)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,7 +109,14 @@ async fn nothing_secret_is_logged_and_a_closed_output_is_a_failure() {
     let (reader, closed) = std::io::pipe().unwrap();
     drop(reader);
     let mut command = setup.command(&["--client-config", &file], Some(&exec_info));
-    let output = command.stdout(closed).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().await.unwrap();
+    let output = command
+        .stdout(closed)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+        .wait_with_output()
+        .await
+        .unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(!String::from_utf8_lossy(&output.stderr).contains("panicked"));
 }

@@ -48,13 +48,25 @@ async fn a_spoilt_cache_costs_a_call_and_nothing_else() {
     let setup = Setup::start().await;
     let exec_info = info("v1", setup.cluster());
     succeeded(&setup.run(&[], &exec_info).await);
-    let entry = || std::fs::read_dir(setup.cache()).unwrap().map(|it| it.unwrap().path()).find(|it| it.extension().is_none()).unwrap();
+    let entry = || {
+        std::fs::read_dir(setup.cache())
+            .unwrap()
+            .map(|it| it.unwrap().path())
+            .find(|it| it.extension().is_none())
+            .unwrap()
+    };
     let path = entry();
     let good = std::fs::read(&path).unwrap();
     let spoil: [(&str, &dyn Fn()); 5] = [
-        ("mode", &|| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap()),
-        ("half", &|| std::fs::write(&path, &good[..good.len() / 2]).unwrap()),
-        ("junk", &|| std::fs::write(&path, "[".repeat(10_000)).unwrap()),
+        ("mode", &|| {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap()
+        }),
+        ("half", &|| {
+            std::fs::write(&path, &good[..good.len() / 2]).unwrap()
+        }),
+        ("junk", &|| {
+            std::fs::write(&path, "[".repeat(10_000)).unwrap()
+        }),
         ("gone", &|| std::fs::remove_file(&path).unwrap()),
         ("link", &|| {
             std::fs::rename(&path, path.with_extension("elsewhere")).unwrap();
@@ -70,7 +82,10 @@ async fn a_spoilt_cache_costs_a_call_and_nothing_else() {
     }
     let asked = setup.asked_for().len();
     // Where nothing can be written, and where others can enter.
-    for (cache, why) in [("/proc/keyferry", "is not used"), (setup.folder().to_str().unwrap(), "is not used")] {
+    for (cache, why) in [
+        ("/proc/keyferry", "is not used"),
+        (setup.folder().to_str().unwrap(), "is not used"),
+    ] {
         std::fs::set_permissions(setup.folder(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let said = setup.run(&["--cache-dir", cache], &exec_info).await;
         succeeded(&said);

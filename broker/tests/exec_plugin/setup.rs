@@ -39,7 +39,8 @@ pub(crate) struct Said {
     pub(crate) stderr: String,
 }
 
-/// A token that ends after so many seconds. Its signature is what must not be found where no token belongs.
+/// A token that ends after so many seconds. Its signature is what must not be found where no token
+/// belongs.
 pub(crate) fn token(seconds: i64) -> String {
     jwt(&json!({ "aud": ["https://prod.example.com"], "exp": ends(seconds) }))
 }
@@ -53,12 +54,20 @@ pub(crate) fn ends(seconds: i64) -> i64 {
 
 pub(crate) fn jwt(claims: &Value) -> String {
     let part = |text: String| URL_SAFE_NO_PAD.encode(text);
-    format!("{}.{}.{}", part(r#"{"alg":"ES256"}"#.to_owned()), part(claims.to_string()), part("canary-signature".to_owned()))
+    format!(
+        "{}.{}.{}",
+        part(r#"{"alg":"ES256"}"#.to_owned()),
+        part(claims.to_string()),
+        part("canary-signature".to_owned())
+    )
 }
 
 /// base64 of PEM of something that stands for a certificate.
 pub(crate) fn authority(name: &str) -> String {
-    STANDARD.encode(format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", STANDARD.encode(name)))
+    STANDARD.encode(format!(
+        "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
+        STANDARD.encode(name)
+    ))
 }
 
 /// `KUBERNETES_EXEC_INFO` as client-go writes it.
@@ -81,7 +90,12 @@ pub(crate) fn good(token: &str, expires_in: u64) -> Value {
 
 async fn exchange(State(shelf): State<Shelf>, body: Bytes) -> Response {
     let form: Vec<(String, String)> = url::form_urlencoded::parse(&body).into_owned().collect();
-    let value = |name: &str| form.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone()).unwrap_or_default();
+    let value = |name: &str| {
+        form.iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.clone())
+            .unwrap_or_default()
+    };
     assert_eq!(value("keyferry_cluster"), "true");
     shelf.asked.lock().unwrap().push(value("audience"));
     // Long enough for every process of a crowd to be there.
@@ -98,11 +112,22 @@ impl Setup {
         let folder = tempfile::tempdir().unwrap();
         let ca = TestCa::create("keyferry", folder.path()).unwrap();
         let shelf = Shelf::default();
-        let routes = Router::new().route("/v1/token", axum::routing::post(exchange)).with_state(shelf.clone());
-        let server = HttpsServer::start(&ca.serving("server", &[]).unwrap(), routes).await.unwrap();
-        let caller = jwt(&json!({ "iss": "https://hub", "aud": ["keyferry.dev"], "sub": "system:serviceaccount:tenant-a:reconciler" }));
+        let routes = Router::new()
+            .route("/v1/token", axum::routing::post(exchange))
+            .with_state(shelf.clone());
+        let server = HttpsServer::start(&ca.serving("server", &[]).unwrap(), routes)
+            .await
+            .unwrap();
+        let caller = jwt(
+            &json!({ "iss": "https://hub", "aud": ["keyferry.dev"], "sub": "system:serviceaccount:tenant-a:reconciler" }),
+        );
         std::fs::write(folder.path().join("caller"), caller).unwrap();
-        Setup { ca: ca.cert_path().to_owned(), folder, server, shelf }
+        Setup {
+            ca: ca.cert_path().to_owned(),
+            folder,
+            server,
+            shelf,
+        }
     }
 
     pub(crate) fn answer(&self, answer: impl Fn() -> Response + Send + Sync + 'static) {
@@ -137,7 +162,8 @@ impl Setup {
     pub(crate) fn client_file(&self, further: &str) -> String {
         let path = self.folder.path().join("client.yaml");
         let text = format!(
-            "apiVersion: config.keyferry.dev/v1alpha1\nkind: ClientConfiguration\nserver: {}\ncertificateAuthority: {}\ntokenFile: caller\n{further}",
+            "apiVersion: config.keyferry.dev/v1alpha1\nkind: ClientConfiguration\nserver: \
+             {}\ncertificateAuthority: {}\ntokenFile: caller\n{further}",
             self.server.url(),
             self.ca.display(),
         );
@@ -150,10 +176,27 @@ impl Setup {
         self.run_with(further, Some(exec_info), &[]).await
     }
 
-    pub(crate) async fn run_with(&self, further: &[&str], exec_info: Option<&str>, env: &[(&str, &str)]) -> Said {
-        let (url, ca, caller) = (self.server.url(), self.ca.display().to_string(), self.token_file().display().to_string());
-        let flags = ["--server", &url, "--certificate-authority", &ca, "--token-file", &caller];
-        self.call(&[&flags[..], further].concat(), exec_info, env).await
+    pub(crate) async fn run_with(
+        &self,
+        further: &[&str],
+        exec_info: Option<&str>,
+        env: &[(&str, &str)],
+    ) -> Said {
+        let (url, ca, caller) = (
+            self.server.url(),
+            self.ca.display().to_string(),
+            self.token_file().display().to_string(),
+        );
+        let flags = [
+            "--server",
+            &url,
+            "--certificate-authority",
+            &ca,
+            "--token-file",
+            &caller,
+        ];
+        self.call(&[&flags[..], further].concat(), exec_info, env)
+            .await
     }
 
     /// Runs the plugin with these arguments alone.
@@ -163,37 +206,89 @@ impl Setup {
 
     /// Runs the plugin with the user's own file and without an ACCESS.
     pub(crate) async fn run_unnamed(&self, client_file: &str, exec_info: Option<&str>) -> Said {
-        let output = self.bare(&["credential", "--client-config", client_file], exec_info).output();
-        said(tokio::time::timeout(Duration::from_secs(60), output).await.unwrap().unwrap())
+        let output = self
+            .bare(&["credential", "--client-config", client_file], exec_info)
+            .output();
+        said(
+            tokio::time::timeout(Duration::from_secs(60), output)
+                .await
+                .unwrap()
+                .unwrap(),
+        )
     }
 
-    pub(crate) fn command(&self, arguments: &[&str], exec_info: Option<&str>) -> tokio::process::Command {
-        self.bare(&[&["credential", "tenant-a/prod"], arguments].concat(), exec_info)
+    pub(crate) fn command(
+        &self,
+        arguments: &[&str],
+        exec_info: Option<&str>,
+    ) -> tokio::process::Command {
+        self.bare(
+            &[&["credential", "tenant-a/prod"], arguments].concat(),
+            exec_info,
+        )
     }
 
     fn bare(&self, arguments: &[&str], exec_info: Option<&str>) -> tokio::process::Command {
         let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_keyferry"));
-        command.args(arguments).env_clear().stdin(Stdio::null()).kill_on_drop(true);
-        command.env("HOME", self.folder.path()).env("XDG_CACHE_HOME", self.folder.path().join("cache"));
+        command
+            .args(arguments)
+            .env_clear()
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command
+            .env("HOME", self.folder.path())
+            .env("XDG_CACHE_HOME", self.folder.path().join("cache"));
         command.envs(exec_info.map(|text| ("KUBERNETES_EXEC_INFO", text)));
         command
     }
 
-    async fn call(&self, arguments: &[&str], exec_info: Option<&str>, env: &[(&str, &str)]) -> Said {
-        let output = self.command(arguments, exec_info).envs(env.iter().copied()).output();
-        said(tokio::time::timeout(Duration::from_secs(60), output).await.unwrap().unwrap())
+    async fn call(
+        &self,
+        arguments: &[&str],
+        exec_info: Option<&str>,
+        env: &[(&str, &str)],
+    ) -> Said {
+        let output = self
+            .command(arguments, exec_info)
+            .envs(env.iter().copied())
+            .output();
+        said(
+            tokio::time::timeout(Duration::from_secs(60), output)
+                .await
+                .unwrap()
+                .unwrap(),
+        )
     }
 }
 
 fn said(output: std::process::Output) -> Said {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Said { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    Said {
+        code: output.status.code(),
+        stdout: text(output.stdout),
+        stderr: text(output.stderr),
+    }
 }
 
 /// What must have failed: nothing on standard output, one error and no token on the other.
 pub(crate) fn failed(said: Said) -> String {
-    assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""), "{}", said.stderr);
-    assert!(said.stderr.contains("error: ") && !said.stderr.contains("panicked"), "{}", said.stderr);
-    assert!(!said.stderr.contains(&URL_SAFE_NO_PAD.encode("canary-signature")), "{}", said.stderr);
+    assert_eq!(
+        (said.code, said.stdout.as_str()),
+        (Some(1), ""),
+        "{}",
+        said.stderr
+    );
+    assert!(
+        said.stderr.contains("error: ") && !said.stderr.contains("panicked"),
+        "{}",
+        said.stderr
+    );
+    assert!(
+        !said
+            .stderr
+            .contains(&URL_SAFE_NO_PAD.encode("canary-signature")),
+        "{}",
+        said.stderr
+    );
     said.stderr
 }

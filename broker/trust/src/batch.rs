@@ -76,24 +76,32 @@ impl Batch {
         Self::default()
     }
 
-    /// The report of one line, as a line without its end. A line that is no case gives a report of that.
+    /// The report of one line, as a line without its end. A line that is no case gives a report of
+    /// that.
     #[must_use]
     pub fn line(&mut self, line: &str) -> String {
         let wrong = |id: Value, reason: String| {
             let reason = json!({"code": Code::NotACase, "message": reason, "exact": false, "mend": Code::NotACase.mend()});
-            json!({"id": id, "schema": SCHEMA, "verdict": "Undetermined", "reason": reason}).to_string()
+            json!({"id": id, "schema": SCHEMA, "verdict": "Undetermined", "reason": reason})
+                .to_string()
         };
         let case: Case = match serde_json::from_str(line) {
             Ok(case) => case,
             Err(error) => return wrong(Value::Null, error.to_string()),
         };
-        let (minor, now) = match (case.minor.parse::<Minor>(), Timestamp::from_second(case.now)) {
+        let (minor, now) = match (
+            case.minor.parse::<Minor>(),
+            Timestamp::from_second(case.now),
+        ) {
             (Ok(minor), Ok(now)) => (minor, now),
             (Err(error), _) => return wrong(case.id, error.to_string()),
             (_, Err(error)) => return wrong(case.id, error.to_string()),
         };
         if case.token.is_some() == case.service_account.is_some() {
-            return wrong(case.id, "a case has either token or serviceAccount".to_owned());
+            return wrong(
+                case.id,
+                "a case has either token or serviceAccount".to_owned(),
+            );
         }
         let mut report = serde_json::to_value(self.report(&case, minor, now)).unwrap_or_default();
         if let Some(members) = report.as_object_mut() {
@@ -112,21 +120,39 @@ impl Batch {
                 let account = account.token(case.now);
                 (Token::imagine(&account), account.assumed())
             }
-            (None, None) => return Report::of_undetermined(minor, &config::Undetermined::new(Code::NotACase, "there is no token")),
+            (None, None) => {
+                return Report::of_undetermined(
+                    minor,
+                    &config::Undetermined::new(Code::NotACase, "there is no token"),
+                );
+            }
         };
         let compiled = match self.compiled(case, minor) {
             Ok(compiled) => compiled,
             Err(report) => return *report,
         };
-        let keys = case.keys.as_ref().map_or_else(Keys::none, |body| Keys::for_all(body.as_bytes()));
-        let keys = case.keys_by_issuer.iter().fold(keys, |keys, (issuer, body)| keys.with(issuer, body.as_bytes()));
+        let keys = case
+            .keys
+            .as_ref()
+            .map_or_else(Keys::none, |body| Keys::for_all(body.as_bytes()));
+        let keys = case
+            .keys_by_issuer
+            .iter()
+            .fold(keys, |keys, (issuer, body)| {
+                keys.with(issuer, body.as_bytes())
+            });
         Report::of_verdict(compiled, &verify(compiled, &token, &keys, now), assumed)
     }
 
     fn compiled(&mut self, case: &Case, minor: Minor) -> Result<&Compiled, Box<Report>> {
-        let known = self.last.as_ref().is_some_and(|(last_minor, config, disallowed, _)| {
-            *last_minor == minor && *config == case.config && *disallowed == case.disallowed_issuers
-        });
+        let known = self
+            .last
+            .as_ref()
+            .is_some_and(|(last_minor, config, disallowed, _)| {
+                *last_minor == minor
+                    && *config == case.config
+                    && *disallowed == case.disallowed_issuers
+            });
         if !known {
             self.last = None;
         }
@@ -134,7 +160,12 @@ impl Batch {
             Some((.., compiled)) => Ok(compiled),
             none @ None => {
                 let compiled = compile(&case.config, minor, &case.disallowed_issuers)?;
-                let (.., compiled) = none.insert((minor, case.config.clone(), case.disallowed_issuers.clone(), compiled));
+                let (.., compiled) = none.insert((
+                    minor,
+                    case.config.clone(),
+                    case.disallowed_issuers.clone(),
+                    compiled,
+                ));
                 Ok(compiled)
             }
         }
@@ -142,8 +173,10 @@ impl Batch {
 }
 
 fn compile(text: &str, minor: Minor, disallowed: &[String]) -> Result<Compiled, Box<Report>> {
-    let loaded = config::load(text.as_bytes(), minor).map_err(|fault| Report::of_load_fault(minor, &fault))?;
-    validate::validate(&loaded.configuration, minor, disallowed).map_err(|invalid| Box::new(Report::of_invalid(minor, &invalid)))
+    let loaded = config::load(text.as_bytes(), minor)
+        .map_err(|fault| Report::of_load_fault(minor, &fault))?;
+    validate::validate(&loaded.configuration, minor, disallowed)
+        .map_err(|invalid| Box::new(Report::of_invalid(minor, &invalid)))
 }
 
 impl CaseServiceAccount {

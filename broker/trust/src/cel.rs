@@ -1,8 +1,9 @@
 //! The Common Expression Language as kube-apiserver's structured authentication runs it.
 //!
-//! An [`Environment`] knows what one Kubernetes minor release declares. It compiles a text into an [`Expression`] or says why the API
-//! server refuses it; an expression is evaluated on claims or on a user. What is not known to be the same as in the API server is
-//! [`Undetermined`]. Texts, trees, work and recursion are bounded.
+//! An [`Environment`] knows what one Kubernetes minor release declares. It compiles a text into an
+//! [`Expression`] or says why the API server refuses it; an expression is evaluated on claims or on
+//! a user. What is not known to be the same as in the API server is [`Undetermined`]. Texts, trees,
+//! work and recursion are bounded.
 
 mod ast;
 mod check;
@@ -75,7 +76,10 @@ impl Environment {
     /// The environment of a release.
     #[must_use]
     pub fn new(minor: Minor) -> Self {
-        Self { minor, functions: Arc::new(Functions::of(minor)) }
+        Self {
+            minor,
+            functions: Arc::new(Functions::of(minor)),
+        }
     }
 
     /// Compiles an expression, as the API server does when it loads its configuration.
@@ -89,32 +93,51 @@ impl Environment {
             return Err(beyond("the expression is longer than 16 KiB"));
         }
         let chars: Vec<char> = text.chars().collect();
-        let refused = |issues: Vec<check::Issue>| CompileFault::Refused { message: source::report(&chars, &issues) };
+        let refused = |issues: Vec<check::Issue>| CompileFault::Refused {
+            message: source::report(&chars, &issues),
+        };
         let parsed = parser::parse(&chars, self.minor).map_err(|fault| match fault {
             parser::Unparsed::Beyond(reason) => beyond(reason),
             parser::Unparsed::Refused(issues) => refused(issues),
         })?;
-        if parsed.root.walk().iter().any(|e| matches!(&e.kind, Kind::Ident(name) if name.contains("__result__"))) {
+        if parsed
+            .root
+            .walk()
+            .iter()
+            .any(|e| matches!(&e.kind, Kind::Ident(name) if name.contains("__result__")))
+        {
             return Err(beyond("the name __result__"));
         }
         let variable = match scope {
             Scope::Claims => Type::map(Type::String, Type::Any),
             Scope::User => Type::Object("kubernetes.UserInfo"),
         };
-        let checked = match check::check(&parsed.root, &self.functions, (scope.variable(), variable), self.minor) {
+        let checked = match check::check(
+            &parsed.root,
+            &self.functions,
+            (scope.variable(), variable),
+            self.minor,
+        ) {
             Outcome::Fine(checked) => checked,
             Outcome::Refused(issues) => return Err(refused(issues)),
             Outcome::Beyond(reason) => return Err(beyond(&reason)),
         };
-        let issues = validate::validate(&parsed.root, &checked, self.minor).map_err(|reason| beyond(&reason))?;
+        let issues = validate::validate(&parsed.root, &checked, self.minor)
+            .map_err(|reason| beyond(&reason))?;
         if !issues.is_empty() {
             return Err(refused(issues));
         }
         let plan = plan::plan(&parsed.root, &checked).map_err(|fault| match fault {
-            plan::PlanFault::Refused(message) => CompileFault::Refused { message: format!("program instantiation failed: {message}") },
+            plan::PlanFault::Refused(message) => CompileFault::Refused {
+                message: format!("program instantiation failed: {message}"),
+            },
             plan::PlanFault::Beyond(reason) => beyond(&reason),
         })?;
-        let output = checked.types.get(&parsed.root.id).cloned().unwrap_or(Type::Dyn);
+        let output = checked
+            .types
+            .get(&parsed.root.id)
+            .cloned()
+            .unwrap_or(Type::Dyn);
         Ok(Expression {
             text: text.to_owned(),
             scope,
@@ -156,25 +179,40 @@ impl Expression {
     #[must_use]
     pub fn output_type(&self) -> String {
         let shown = self.output.to_string();
-        if self.minor == Minor::V1_30 { shown.replace("optional_type", "optional") } else { shown }
+        if self.minor == Minor::V1_30 {
+            shown.replace("optional_type", "optional")
+        } else {
+            shown
+        }
     }
 
-    /// Whether it selects a field of a variable, as the rule on `claims.email` looks for it: with a dot, also in `has()`, `.?`,
-    /// calls, lists and macros, but not by index.
+    /// Whether it selects a field of a variable, as the rule on `claims.email` looks for it: with a
+    /// dot, also in `has()`, `.?`, calls, lists and macros, but not by index.
     #[must_use]
     pub fn selects(&self, operand: &str, field: &str) -> bool {
         let is_operand = |e: &Expr| matches!(&e.kind, Kind::Ident(name) if name.trim_start_matches('.') == operand);
         self.root.walk().into_iter().any(|e| match &e.kind {
-            Kind::Select { operand, field: name, .. } => name == field && is_operand(operand),
+            Kind::Select {
+                operand,
+                field: name,
+                ..
+            } => name == field && is_operand(operand),
             Kind::Call { function, args, .. } if function == "_?._" => match args.as_slice() {
-                [object, Expr { kind: Kind::Literal(value::Val::Str(name)), .. }] => **name == *field && is_operand(object),
+                [
+                    object,
+                    Expr {
+                        kind: Kind::Literal(value::Val::Str(name)),
+                        ..
+                    },
+                ] => **name == *field && is_operand(object),
                 _ => false,
             },
             _ => false,
         })
     }
 
-    /// Whether an evaluation may look at a field of a variable. False only where every use of the variable names another field.
+    /// Whether an evaluation may look at a field of a variable. False only where every use of the
+    /// variable names another field.
     #[must_use]
     pub fn may_use(&self, operand: &str, field: &str) -> bool {
         let is_operand = |e: &Expr| matches!(&e.kind, Kind::Ident(name) if name.trim_start_matches('.') == operand);
@@ -185,7 +223,11 @@ impl Expression {
         for e in &nodes {
             named += usize::from(match &e.kind {
                 Kind::Select { operand, field, .. } => is_operand(operand) && other(field),
-                Kind::Call { target: None, function, args } if matches!(function.as_str(), "_?._" | "_[_]" | "_[?_]") => {
+                Kind::Call {
+                    target: None,
+                    function,
+                    args,
+                } if matches!(function.as_str(), "_?._" | "_[_]" | "_[?_]") => {
                     let constant = |e: &Expr| matches!(&e.kind, Kind::Literal(value::Val::Str(name)) if other(name));
                     matches!(args.as_slice(), [object, name] if is_operand(object) && constant(name))
                 }
@@ -199,14 +241,17 @@ impl Expression {
     ///
     /// # Errors
     ///
-    /// When the evaluation fails in the API server, exceeds its cost limit, or when that is not decided.
+    /// When the evaluation fails in the API server, exceeds its cost limit, or when that is not
+    /// decided.
     pub fn evaluate(&self, input: Input<'_>) -> Result<Value, EvaluateFault> {
         self.evaluate_with_cost(input).0
     }
 
-    /// Evaluates it, and says what the run cost in the units of the API server, whose limit is 1,000,000.
+    /// Evaluates it, and says what the run cost in the units of the API server, whose limit is
+    /// 1,000,000.
     pub fn evaluate_with_cost(&self, input: Input<'_>) -> (Result<Value, EvaluateFault>, u64) {
-        let beyond = |reason: &str| EvaluateFault::Undetermined(Undetermined::new(&self.text, reason));
+        let beyond =
+            |reason: &str| EvaluateFault::Undetermined(Undetermined::new(&self.text, reason));
         let variable = match input::variable(input, self.scope, self.minor) {
             Ok(variable) => variable,
             Err(reason) => return (Err(beyond(reason)), 0),
@@ -216,24 +261,44 @@ impl Expression {
             for order in 1..ORDERS.min(2 * u32::try_from(entries).unwrap_or(ORDERS)) {
                 let (other, _, _) = self.run((self.scope.variable(), variable.clone()), order);
                 if !outcome::alike(&first, &other) {
-                    return (Err(beyond("the result depends on the order of a map, which is random")), cost);
+                    return (
+                        Err(beyond(
+                            "the result depends on the order of a map, which is random",
+                        )),
+                        cost,
+                    );
                 }
             }
         }
         (first, cost)
     }
 
-    fn run(&self, variable: (&'static str, value::Val), order: u32) -> (Result<Value, EvaluateFault>, usize, u64) {
+    fn run(
+        &self,
+        variable: (&'static str, value::Val),
+        order: u32,
+    ) -> (Result<Value, EvaluateFault>, usize, u64) {
         let mut runner = Runner::new(self.minor, &self.functions, variable, order);
         let result = runner.run(&self.plan);
-        let beyond = |reason: &str| EvaluateFault::Undetermined(Undetermined::new(&self.text, reason));
+        let beyond =
+            |reason: &str| EvaluateFault::Undetermined(Undetermined::new(&self.text, reason));
         let result = match result {
             Err(Stop::Cost) => Err(EvaluateFault::CostLimit),
-            Err(Stop::Panic(message)) => Err(EvaluateFault::Failed { message, certain: runner.unordered <= 1 }),
+            Err(Stop::Panic(message)) => Err(EvaluateFault::Failed {
+                message,
+                certain: runner.unordered <= 1,
+            }),
             Err(Stop::Beyond(reason)) => Err(beyond(&reason)),
-            Ok(value::Val::Err(message)) if message.contains(TOO_DEEP) => Err(beyond(TOO_DEEP_HERE)),
-            Ok(value::Val::Err(message)) => Err(EvaluateFault::Failed { message: message.to_string(), certain: runner.unordered <= 1 }),
-            Ok(value) => Value::from_val(&value, 0).ok_or_else(|| beyond("the result nests too deeply")),
+            Ok(value::Val::Err(message)) if message.contains(TOO_DEEP) => {
+                Err(beyond(TOO_DEEP_HERE))
+            }
+            Ok(value::Val::Err(message)) => Err(EvaluateFault::Failed {
+                message: message.to_string(),
+                certain: runner.unordered <= 1,
+            }),
+            Ok(value) => {
+                Value::from_val(&value, 0).ok_or_else(|| beyond("the result nests too deeply"))
+            }
         };
         (result, runner.unordered, runner.tracker.cost())
     }

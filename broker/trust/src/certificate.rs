@@ -1,7 +1,8 @@
 //! Whether Go's `x509.ParseCertificate` takes a certificate, and the key in it.
 
 use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ECDSA_P521_SHA512_ASN1, ParsedPublicKey, VerificationAlgorithm,
+    ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ECDSA_P521_SHA512_ASN1, ParsedPublicKey,
+    VerificationAlgorithm,
 };
 use x509_parser::asn1_rs::Tag;
 use x509_parser::extensions::ParsedExtension;
@@ -35,7 +36,9 @@ pub(crate) enum CertificateKey {
 
 /// Judges DER.
 pub(crate) fn judge(der: &[u8]) -> Certificate {
-    let Ok((rest, certificate)) = X509Certificate::from_der(der) else { return Certificate::Refused };
+    let Ok((rest, certificate)) = X509Certificate::from_der(der) else {
+        return Certificate::Refused;
+    };
     if !rest.is_empty() {
         return Certificate::Refused;
     }
@@ -44,13 +47,25 @@ pub(crate) fn judge(der: &[u8]) -> Certificate {
     if serial.first().is_none_or(|byte| byte & 0x80 != 0) || serial.len() > 20 {
         return Certificate::Unsure;
     }
-    if !matches!(certificate.version(), X509Version::V1 | X509Version::V2 | X509Version::V3) {
+    if !matches!(
+        certificate.version(),
+        X509Version::V1 | X509Version::V2 | X509Version::V3
+    ) {
         return Certificate::Refused;
     }
     // Extensions belong to version 3. Those that Go knows must be well formed.
-    let odd = |extension: &X509Extension<'_>| matches!(extension.parsed_extension(), ParsedExtension::ParseError { .. });
+    let odd = |extension: &X509Extension<'_>| {
+        matches!(
+            extension.parsed_extension(),
+            ParsedExtension::ParseError { .. }
+        )
+    };
     let version_3 = certificate.version() == X509Version::V3;
-    if certificate.extensions().iter().any(|extension| !version_3 || odd(extension)) {
+    if certificate
+        .extensions()
+        .iter()
+        .any(|extension| !version_3 || odd(extension))
+    {
         return Certificate::Unsure;
     }
     key(certificate.public_key())
@@ -62,29 +77,39 @@ fn key(public: &SubjectPublicKeyInfo<'_>) -> Certificate {
     match public.algorithm.algorithm.to_id_string().as_str() {
         oid::RSA => match public.parsed() {
             _ if parameters.is_none_or(|any| any.tag() != Tag::Null) => Certificate::Refused,
-            Ok(PublicKey::RSA(key)) => Certificate::Taken(Some(CertificateKey::Rsa(strip(key.modulus), strip(key.exponent)))),
+            Ok(PublicKey::RSA(key)) => Certificate::Taken(Some(CertificateKey::Rsa(
+                strip(key.modulus),
+                strip(key.exponent),
+            ))),
             _ => Certificate::Unsure,
         },
         oid::EC => {
-            let curve: Option<&'static dyn VerificationAlgorithm> = match parameters.and_then(|any| any.as_oid().ok()) {
-                Some(curve) => match curve.to_id_string().as_str() {
-                    oid::P256 => Some(&ECDSA_P256_SHA256_ASN1),
-                    oid::P384 => Some(&ECDSA_P384_SHA384_ASN1),
-                    oid::P521 => Some(&ECDSA_P521_SHA512_ASN1),
-                    oid::P224 => return Certificate::Unsure,
-                    _ => None,
-                },
-                None => None,
-            };
+            let curve: Option<&'static dyn VerificationAlgorithm> =
+                match parameters.and_then(|any| any.as_oid().ok()) {
+                    Some(curve) => match curve.to_id_string().as_str() {
+                        oid::P256 => Some(&ECDSA_P256_SHA256_ASN1),
+                        oid::P384 => Some(&ECDSA_P384_SHA384_ASN1),
+                        oid::P521 => Some(&ECDSA_P521_SHA512_ASN1),
+                        oid::P224 => return Certificate::Unsure,
+                        _ => None,
+                    },
+                    None => None,
+                };
             match curve {
-                Some(curve) if bytes.first() == Some(&4) && ParsedPublicKey::new(curve, bytes).is_ok() => {
+                Some(curve)
+                    if bytes.first() == Some(&4) && ParsedPublicKey::new(curve, bytes).is_ok() =>
+                {
                     Certificate::Taken(Some(CertificateKey::Ec(bytes.to_vec())))
                 }
                 _ => Certificate::Refused,
             }
         }
-        oid::ED25519 if parameters.is_none() && bytes.len() == 32 => Certificate::Taken(Some(CertificateKey::Edwards(bytes.to_vec()))),
-        oid::X25519 if parameters.is_none() && bytes.len() == 32 => Certificate::Taken(Some(CertificateKey::Other)),
+        oid::ED25519 if parameters.is_none() && bytes.len() == 32 => {
+            Certificate::Taken(Some(CertificateKey::Edwards(bytes.to_vec())))
+        }
+        oid::X25519 if parameters.is_none() && bytes.len() == 32 => {
+            Certificate::Taken(Some(CertificateKey::Other))
+        }
         oid::ED25519 | oid::X25519 => Certificate::Refused,
         oid::DSA => Certificate::Unsure,
         // Go takes the certificate, and has no key of it.
@@ -93,7 +118,11 @@ fn key(public: &SubjectPublicKeyInfo<'_>) -> Certificate {
 }
 
 fn strip(number: &[u8]) -> Vec<u8> {
-    number.iter().copied().skip_while(|byte| *byte == 0).collect()
+    number
+        .iter()
+        .copied()
+        .skip_while(|byte| *byte == 0)
+        .collect()
 }
 
 mod oid {

@@ -4,7 +4,8 @@ use serde::Serialize;
 
 macro_rules! codes {
     ($($(#[doc = $doc:literal])* $name:ident => $mend:literal,)*) => {
-        /// A reason, in PascalCase. The doc comment of each says the cause; [`Code::mend`] says what to do.
+        /// A reason, in PascalCase. The doc comment of each says the cause; [`Code::mend`] says
+        /// what to do.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         pub enum Code {
             $($(#[doc = $doc])* $name,)*
@@ -51,11 +52,14 @@ codes! {
     /// The file has no `kind`.
     KindMissing => "write `kind: AuthenticationConfiguration`",
     /// The file has no `apiVersion`.
-    ApiVersionMissing => "write `apiVersion: apiserver.config.k8s.io/v1beta1`, or v1 from Kubernetes 1.34",
+    ApiVersionMissing => "write `apiVersion: apiserver.config.k8s.io/v1beta1`, or v1 from \
+        Kubernetes 1.34",
     /// The `apiVersion` has more than one slash.
-    ApiVersionMalformed => "write `apiVersion: apiserver.config.k8s.io/v1beta1`, or v1 from Kubernetes 1.34",
+    ApiVersionMalformed => "write `apiVersion: apiserver.config.k8s.io/v1beta1`, or v1 from \
+        Kubernetes 1.34",
     /// The target's release does not know this kind in this version.
-    KindNotRegistered => "use a version that the target's release knows: v1beta1 from 1.30, v1 from 1.34",
+    KindNotRegistered => "use a version that the target's release knows: v1beta1 from 1.30, v1 \
+        from 1.34",
     /// A field holds a value of another type, like a number where a string is wanted.
     WrongFieldType => "put the value in quotes, or give the type the field has",
     /// A field that the target's release does not know; names are case-sensitive.
@@ -72,7 +76,8 @@ codes! {
     /// A URL cannot be parsed.
     UrlNotParsed => "write an absolute https URL",
     /// A URL is not https.
-    UrlNotHttps => "serve the issuer by https; its discovery document may be fetched from discoveryURL",
+    UrlNotHttps => "serve the issuer by https; its discovery document may be fetched from \
+        discoveryURL",
     /// A URL holds a username or a password.
     UrlHasUser => "remove the part before the @",
     /// A URL holds a query.
@@ -80,7 +85,8 @@ codes! {
     /// A URL holds a fragment.
     UrlHasFragment => "remove the part after the hash sign",
     /// The issuer is one that the target uses for its own ServiceAccount tokens.
-    IssuerIsTargets => "one of the two clusters must change its issuer; Keyferry can publish one of its own (issuer Keyferry)",
+    IssuerIsTargets => "one of the two clusters must change its issuer; Keyferry can publish one \
+        of its own (issuer Keyferry)",
     /// Two authenticators have the same issuer URL.
     DuplicateIssuer => "join the two entries; one issuer has one entry",
     /// Two authenticators have the same discovery URL.
@@ -110,7 +116,8 @@ codes! {
     /// A rule by expression has a required value.
     RequiredValueWithExpression => "compare inside of the expression",
     /// An expression does not compile.
-    ExpressionNotCompiled => "mend the expression at the place the message marks; `dyn(...)` helps where the type is `any`",
+    ExpressionNotCompiled => "mend the expression at the place the message marks; `dyn(...)` helps \
+        where the type is `any`",
     /// A rule's expression is not a bool.
     ExpressionNotBool => "compare with a value, like `claims.x == true`",
     /// A rule or value has no expression.
@@ -134,7 +141,8 @@ codes! {
     /// Conditions are given for anonymous requests that are not enabled.
     ConditionsWithoutAnonymous => "set anonymous.enabled to true, or remove the conditions",
 
-    /// The token starts with a brace: it is no compact JWT, and this authenticator leaves it to others.
+    /// The token starts with a brace: it is no compact JWT, and this authenticator leaves it to
+    /// others.
     NotCompact => "send the token in its compact form, three parts joined by dots",
     /// The token has not three parts.
     NotThreeParts => "send a signed JWT, whole",
@@ -143,21 +151,25 @@ codes! {
     /// The token's payload is no JSON object, or its `iss` is no string.
     PayloadNotJson => "send the token as it was issued",
     /// The token is from another issuer than this authenticator's.
-    IssuerDiffers => "compare issuer.url with the token's iss, byte by byte; a slash at the end counts",
+    IssuerDiffers => "compare issuer.url with the token's iss, byte by byte; a slash at the end \
+        counts",
     /// The token is no JWS in compact form, or its header is broken.
     MalformedJwt => "send the token as it was issued",
     /// The token's `alg` is not one of RS, ES and PS with 256, 384 or 512.
     AlgorithmUnsupported => "have the issuer sign with RS256 or ES256",
     /// No key of the issuer's key set with the token's `kid` signed it.
-    SignatureInvalid => "compare the token's kid with the published key set; a target keeps an old set until its cache ends or its file changes",
+    SignatureInvalid => "compare the token's kid with the published key set; a target keeps an old \
+        set until its cache ends or its file changes",
     /// The issuer's key set cannot be read; one odd key spoils it whole.
     KeySetUndecodable => "publish only RSA and EC keys, without x5u and without broken x5c",
     /// A registered claim has a wrong type.
-    ClaimsMalformed => "have the issuer write aud as string or list, exp, iat and nbf as numbers, the others as strings",
+    ClaimsMalformed => "have the issuer write aud as string or list, exp, iat and nbf as numbers, \
+        the others as strings",
     /// `_claim_names` names no source, or one that `_claim_sources` lacks.
     ClaimSourceMissing => "have the issuer leave out _claim_names",
     /// The token is for other audiences.
-    AudienceDiffers => "make issuer.audiences at the target and the TargetCluster's audience one text; which of the two is wrong, the message shows",
+    AudienceDiffers => "make issuer.audiences at the target and the TargetCluster's audience one \
+        text; which of the two is wrong, the message shows",
     /// The token has expired, or has no `exp`.
     TokenExpired => "request a new token; compare the clocks: a target gives no leeway",
     /// The token's `nbf` is more than a minute ahead.
@@ -201,7 +213,8 @@ codes! {
     /// A required claim is missing.
     RequiredClaimMissing => "have the issuer add the claim, or remove the rule",
     /// A required claim is no string.
-    RequiredClaimNotString => "write the rule as an expression; claim and requiredValue compare strings only",
+    RequiredClaimNotString => "write the rule as an expression; claim and requiredValue compare \
+        strings only",
     /// A required claim has another value.
     RequiredClaimDiffers => "compare the claim with requiredValue, byte by byte",
     /// A claim rule's expression fails; all are evaluated before any result counts.
@@ -229,8 +242,10 @@ codes! {
     ExpressionUndetermined => "ask the target itself, or write the expression more simply",
     /// The groups are at another place, which the target would ask.
     NeedsNetwork => "have the issuer put the groups into the token",
-    /// The issuer's discovery document or key set could not be read from here, or is not what the target could use.
-    IssuerNotRead => "look at the address and the cause that the message names; the target may see another network than you",
+    /// The issuer's discovery document or key set could not be read from here, or is not what the
+    /// target could use.
+    IssuerNotRead => "look at the address and the cause that the message names; the target may see \
+        another network than you",
 
     /// A prefix is empty, so that the issuer can name any user or group, system ones too.
     EmptyPrefix => "write a prefix of the hub, like `hub:`",
@@ -240,7 +255,8 @@ codes! {
     EmailByIndex => "write claims.email, and check claims.email_verified",
     /// No rule bounds how long a token lives.
     NoLifetimeBound => "add the rule `claims.exp - claims.iat <= 3600`",
-    /// An expression gives system:masters, whatever the token says: RBAC cannot take that right back.
+    /// An expression gives system:masters, whatever the token says: RBAC cannot take that right
+    /// back.
     ConstantSystemMasters => "grant rights by RBAC to a group with a prefix",
     /// An expression names system:masters, and may give it to the user.
     NamesSystemMasters => "grant rights by RBAC to a group with a prefix",
@@ -256,41 +272,54 @@ codes! {
     ManyIssuers => "know that a dead issuer keeps the old file in force for all",
     /// More than one audience is accepted.
     ManyAudiences => "name one audience, which only this target accepts",
-    /// No rule asks that a ServiceAccount token is for one audience only, so that others who get it can use it here.
+    /// No rule asks that a ServiceAccount token is for one audience only, so that others who get it
+    /// can use it here.
     NoAudienceCount => "add the rule `claims.aud.size() == 1`",
 
     /// What was named to start from is not there, or may not be read.
-    StartUnread => "check the kind, the name and the namespace, and your own rights to get it on the hub",
+    StartUnread => "check the kind, the name and the namespace, and your own rights to get it on \
+        the hub",
     /// The kubeconfig holds what its reader drops or refuses, or lacks an address or a token.
-    KubeconfigUnusable => "write one cluster, one user with an inline token, one context and certificate-authority-data",
+    KubeconfigUnusable => "write one cluster, one user with an inline token, one context and \
+        certificate-authority-data",
     /// Flux does not use this reference as it stands.
-    FluxReferenceUnusable => "write provider generic, address, ca.crt, audiences and serviceAccountName into the ConfigMap",
-    /// A target that a tenant can have written is none of the listed TargetClusters, so no token is sent there.
-    TargetNotListed => "compare what differs with the TargetCluster; give --config FILE if targets are listed in a file; --allow-unlisted-target only if you know the target",
+    FluxReferenceUnusable => "write provider generic, address, ca.crt, audiences and \
+        serviceAccountName into the ConfigMap",
+    /// A target that a tenant can have written is none of the listed TargetClusters, so no token is
+    /// sent there.
+    TargetNotListed => "compare what differs with the TargetCluster; give --config FILE if targets \
+        are listed in a file; --allow-unlisted-target only if you know the target",
     /// Flux was started without its feature gate for identities of objects.
-    FluxGateOff => "start Flux's controllers with --feature-gates=ObjectLevelWorkloadIdentity=true, or use Flux 2.10",
+    FluxGateOff => "start Flux's controllers with \
+        --feature-gates=ObjectLevelWorkloadIdentity=true, or use Flux 2.10",
     /// The token cannot be read as a JWT.
     TokenUnreadable => "give the token as it was issued, alone in its file",
     /// Nothing answers where the discovery document should be.
-    DiscoveryUnreachable => "publish the document where the target's apiserver can reach it, and open the way there",
+    DiscoveryUnreachable => "publish the document where the target's apiserver can reach it, and \
+        open the way there",
     /// The certificate of the discovery document's server is not from the given authority.
     DiscoveryUntrusted => "write the CA of that server into issuer.certificateAuthority",
-    /// The discovery document is only given to those who say who they are; a target's apiserver never does.
-    DiscoveryForbidden => "let anybody read it, or have Keyferry publish it: discoveryURL is Keyferry, not the hub",
+    /// The discovery document is only given to those who say who they are; a target's apiserver
+    /// never does.
+    DiscoveryForbidden => "let anybody read it, or have Keyferry publish it: discoveryURL is \
+        Keyferry, not the hub",
     /// The server has no discovery document at this path.
     DiscoveryNotServed => "compare discoveryURL with the publicURL of Keyferry, byte by byte",
     /// What is served as discovery document is none.
     DiscoveryMalformed => "serve the issuer's JSON document, with issuer and jwks_uri",
     /// The discovery document is of another issuer than the token.
-    DiscoveryIssuerDiffers => "the document's issuer, issuer.url and the token's iss must be one text, byte by byte; a slash at the end counts",
+    DiscoveryIssuerDiffers => "the document's issuer, issuer.url and the token's iss must be one \
+        text, byte by byte; a slash at the end counts",
     /// Nothing answers where the discovery document says the keys are.
     KeysUnreachable => "make jwks_uri an address that the target's apiserver can reach",
     /// The certificate of the keys' server is not from the given authority.
     KeysUntrusted => "serve the keys under the same CA as the discovery document",
     /// The server does not give the keys at jwks_uri to anybody who asks.
     KeysNotServed => "serve the key set at jwks_uri, anonymously, with status 200",
-    /// The discovery document says that the keys are at an address without https: whoever is on the way can put keys of their own there.
-    KeysNotHttps => "have the issuer write an https address as jwks_uri, or have Keyferry publish its keys",
+    /// The discovery document says that the keys are at an address without https: whoever is on the
+    /// way can put keys of their own there.
+    KeysNotHttps => "have the issuer write an https address as jwks_uri, or have Keyferry publish \
+        its keys",
     /// The key set is empty, so that every token of the issuer is refused.
     KeysEmpty => "have the issuer publish its keys before the target trusts it",
     /// Nothing answers at the target's address.
@@ -298,23 +327,32 @@ codes! {
     /// The target's certificate is not from the given authority.
     TargetUntrusted => "take the CA of the target's apiserver, and no other",
     /// The target does not run with the file that was given.
-    ConfigurationNotInForce => "start kube-apiserver with --authentication-config and this file, or look in its log why the file was not loaded; a changed file is loaded within about 10 s",
+    ConfigurationNotInForce => "start kube-apiserver with --authentication-config and this file, \
+        or look in its log why the file was not loaded; a changed file is loaded within about 10 s",
     /// The target never got the issuer's discovery document, so it refuses every token of it.
-    AuthenticatorNotInitialized => "from the target's own network, read the discovery document with the configured CA; it tries again every 10 s",
+    AuthenticatorNotInitialized => "from the target's own network, read the discovery document \
+        with the configured CA; it tries again every 10 s",
     /// The target does not get the issuer's keys.
     TargetCannotReadKeys => "from the target's own network, read jwks_uri with the configured CA",
     /// The target refuses the token, and says no more to its bearer.
-    TokenRefused => "give --auth-config with the target's file, or --target-kubeconfig of somebody who may create tokenreviews there",
+    TokenRefused => "give --auth-config with the target's file, or --target-kubeconfig of somebody \
+        who may create tokenreviews there",
     /// The user may not impersonate the ServiceAccount that the object names.
-    ImpersonationDenied => "on the target, grant the user the verb impersonate on that ServiceAccount, or leave out serviceAccountName",
-    /// The target answers as the user itself where the user impersonates another one: something on the way drops the Impersonate headers.
-    ImpersonationIgnored => "let every proxy between here and the target pass the Impersonate-User header; without it the rights of the wrong user are used",
+    ImpersonationDenied => "on the target, grant the user the verb impersonate on that \
+        ServiceAccount, or leave out serviceAccountName",
+    /// The target answers as the user itself where the user impersonates another one: something on
+    /// the way drops the Impersonate headers.
+    ImpersonationIgnored => "let every proxy between here and the target pass the Impersonate-User \
+        header; without it the rights of the wrong user are used",
     /// The user is known to the target, and may do nothing there.
-    NoRights => "on the target, bind a Role or ClusterRole to a subject of kind User with exactly this name; kind ServiceAccount names the target's own accounts",
-    /// The target does not let the user probe for flow control, so that client-go slows itself down.
+    NoRights => "on the target, bind a Role or ClusterRole to a subject of kind User with exactly \
+        this name; kind ServiceAccount names the target's own accounts",
+    /// The target does not let the user probe for flow control, so that client-go slows itself
+    /// down.
     FlowControlForbidden => "on the target, grant the verb head on the nonResourceURL /livez/ping",
     /// Flux itself reports that the object is not ready.
-    FluxNotReady => "read Flux's message; where every hop before it holds, the cause is not the way to the target: its source, its manifests or its own settings",
+    FluxNotReady => "read Flux's message; where every hop before it holds, the cause is not the \
+        way to the target: its source, its manifests or its own settings",
 }
 
 impl Code {
@@ -343,7 +381,12 @@ mod tests {
     #[test]
     fn every_code_says_its_cause_and_its_mend() {
         for code in Code::ALL {
-            assert!(code.cause().ends_with('.') && !code.mend().is_empty() && !code.mend().ends_with('.'), "{code}");
+            assert!(
+                code.cause().ends_with('.')
+                    && !code.mend().is_empty()
+                    && !code.mend().ends_with('.'),
+                "{code}"
+            );
         }
     }
 }

@@ -8,8 +8,9 @@ mod version;
 
 pub use fault::{LoadFault, Refusal, Undetermined};
 pub use schema::{
-    Anonymous, AnonymousCondition, AuthenticationConfiguration, ClaimMappings, ClaimOrExpression, ClaimValidationRule, ExtraMapping,
-    Issuer, JwtAuthenticator, PrefixedClaimOrExpression, UserValidationRule,
+    Anonymous, AnonymousCondition, AuthenticationConfiguration, ClaimMappings, ClaimOrExpression,
+    ClaimValidationRule, ExtraMapping, Issuer, JwtAuthenticator, PrefixedClaimOrExpression,
+    UserValidationRule,
 };
 pub use version::ApiVersion;
 
@@ -41,12 +42,25 @@ pub fn load(bytes: &[u8], minor: Minor) -> Result<Loaded, LoadFault> {
     let document = document::read(bytes, minor)?;
     let version = version::find(&document.value, bytes, minor)?;
     let typed = typed::read(&document.value, version, minor)?;
-    let strict: Vec<(crate::Code, String)> = document.duplicates.into_iter().chain(typed.strict).collect();
+    let strict: Vec<(crate::Code, String)> = document
+        .duplicates
+        .into_iter()
+        .chain(typed.strict)
+        .collect();
     if let Some((code, _)) = strict.first() {
         let texts: Vec<&str> = strict.iter().map(|(_, text)| text.as_str()).collect();
-        return Err(Refusal::exact(*code, format!("strict decoding error: {}", texts.join(", "))).into());
+        return Err(Refusal::exact(
+            *code,
+            format!("strict decoding error: {}", texts.join(", ")),
+        )
+        .into());
     }
-    Ok(Loaded { configuration: typed.configuration, version, lines: document.lines, second_document: document.second_document })
+    Ok(Loaded {
+        configuration: typed.configuration,
+        version,
+        lines: document.lines,
+        second_document: document.second_document,
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
-//! Where the way of a token to a target is broken: from what was seen to the first broken hop, its cause and its mend.
+//! Where the way of a token to a target is broken: from what was seen to the first broken hop, its
+//! cause and its mend.
 //!
-//! Nothing is asked here: [`Evidence`] holds what was found, and what was not found is undetermined, never guessed.
+//! Nothing is asked here: [`Evidence`] holds what was found, and what was not found is
+//! undetermined, never guessed.
 
 mod documents;
 mod evidence;
@@ -12,7 +14,8 @@ mod target;
 mod token;
 
 pub use evidence::{
-    Answer, Asked, ConfigurationFile, Evidence, Fetched, FluxReady, Held, Identity, MistakenBinding, Problem, Review, Target,
+    Answer, Asked, ConfigurationFile, Evidence, Fetched, FluxReady, Held, Identity,
+    MistakenBinding, Problem, Review, Target,
 };
 pub use name::name_fault;
 pub(crate) use prediction::well_known;
@@ -135,25 +138,51 @@ pub fn examine(evidence: &Evidence) -> Diagnosis {
         token::claims(evidence, &seen),
     ];
     let (configuration, target_keys) = target::trust(evidence, &seen);
-    findings.extend([configuration, target_keys, token::clock(evidence, &seen), target::connection(evidence)]);
-    findings.extend([target::authentication(evidence, &seen), target::impersonation(evidence), target::rights(evidence)]);
+    findings.extend([
+        configuration,
+        target_keys,
+        token::clock(evidence, &seen),
+        target::connection(evidence),
+    ]);
+    findings.extend([
+        target::authentication(evidence, &seen),
+        target::impersonation(evidence),
+        target::rights(evidence),
+    ]);
     findings.extend([target::flow_control(evidence), target::flux(evidence)]);
     conclude(findings)
 }
 
 fn conclude(findings: Vec<Finding>) -> Diagnosis {
-    let first = findings.iter().find(|finding| finding.status == Status::Broken);
+    let first = findings
+        .iter()
+        .find(|finding| finding.status == Status::Broken);
     let broken = first.map(|finding| finding.hop);
     let refused = first.is_some_and(|finding| finding.cause == Some(Code::TokenRefused.into()));
-    let unknown_before = |hop: Hop| findings.iter().any(|finding| finding.hop < hop && finding.status == Status::Undetermined);
+    let unknown_before = |hop: Hop| {
+        findings
+            .iter()
+            .any(|finding| finding.hop < hop && finding.status == Status::Undetermined)
+    };
     let verdict = match broken {
         // A refusal is an effect: while a cause before it is open, the broken hop is not known.
-        Some(Hop::Authentication) if refused && unknown_before(Hop::Authentication) => Verdict::Undetermined,
+        Some(Hop::Authentication) if refused && unknown_before(Hop::Authentication) => {
+            Verdict::Undetermined
+        }
         Some(_) => Verdict::Broken,
-        None if findings.iter().any(|finding| finding.status == Status::Undetermined) => Verdict::Undetermined,
+        None if findings
+            .iter()
+            .any(|finding| finding.status == Status::Undetermined) =>
+        {
+            Verdict::Undetermined
+        }
         None => Verdict::Well,
     };
-    Diagnosis { verdict, broken: broken.filter(|_| verdict == Verdict::Broken), findings }
+    Diagnosis {
+        verdict,
+        broken: broken.filter(|_| verdict == Verdict::Broken),
+        findings,
+    }
 }
 
 impl Cause {
@@ -171,14 +200,23 @@ impl Cause {
     pub fn mend(self) -> &'static str {
         match self {
             Self::Code(code) => code.mend(),
-            Self::Reason(Reason::KeyNotPublished) => "publish the key with this kid; Keyferry does so by itself within 10 s of the hub",
+            Self::Reason(Reason::KeyNotPublished) => {
+                "publish the key with this kid; Keyferry does so by itself within 10 s of the hub"
+            }
             Self::Reason(Reason::ClockSkew) => "set both clocks by the same time server",
             Self::Reason(Reason::IdentityUnexpected) => {
-                "at the target, set claimMappings.username.prefix to the hub's name and a colon, as keyferry trust prints it"
+                "at the target, set claimMappings.username.prefix to the hub's name and a colon, \
+                 as keyferry trust prints it"
             }
-            Self::Reason(Reason::AudienceIsHubs) => "give the target an audience of its own, in its TargetCluster and at the target",
-            Self::Reason(Reason::MintForbidden) => "on the hub, grant create on serviceaccounts/token for this ServiceAccount",
-            Self::Reason(Reason::ServiceAccountChanged) => "make the ServiceAccount on the hub, or name the one that is there",
+            Self::Reason(Reason::AudienceIsHubs) => {
+                "give the target an audience of its own, in its TargetCluster and at the target"
+            }
+            Self::Reason(Reason::MintForbidden) => {
+                "on the hub, grant create on serviceaccounts/token for this ServiceAccount"
+            }
+            Self::Reason(Reason::ServiceAccountChanged) => {
+                "make the ServiceAccount on the hub, or name the one that is there"
+            }
             Self::Reason(_) => "see the section of this name in docs/troubleshooting.md",
         }
     }
@@ -204,7 +242,12 @@ impl Serialize for Cause {
 
 impl Finding {
     fn new(hop: Hop, status: Status, cause: Option<Cause>, detail: impl Into<String>) -> Self {
-        Self { hop, status, cause, detail: detail.into() }
+        Self {
+            hop,
+            status,
+            cause,
+            detail: detail.into(),
+        }
     }
 
     fn well(hop: Hop, detail: impl Into<String>) -> Self {

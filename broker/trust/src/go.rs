@@ -1,4 +1,5 @@
-//! What Go's libraries do, where an apiserver's answer depends on it: JSON, YAML, base64, quoting, URLs, PEM.
+//! What Go's libraries do, where an apiserver's answer depends on it: JSON, YAML, base64, quoting,
+//! URLs, PEM.
 //!
 //! The behaviour was read from Go 1.26 and tried against it; the code is ours.
 

@@ -1,4 +1,5 @@
-//! A key set as go-oidc and go-jose v2 read it: one odd key spoils the whole, `alg` and `use` are not compared.
+//! A key set as go-oidc and go-jose v2 read it: one odd key spoils the whole, `alg` and `use` are
+//! not compared.
 
 mod jwk;
 mod modular;
@@ -40,20 +41,40 @@ impl KeySet {
     /// [`KeySetFault`] where it is not decoded, or where that cannot be said.
     pub fn read(bytes: &[u8]) -> Result<Self, KeySetFault> {
         if bytes.len() > MAX_BYTES {
-            return Err(Undetermined::new(Code::TooLarge, format!("the key set is longer than {MAX_BYTES} bytes")).into());
+            return Err(Undetermined::new(
+                Code::TooLarge,
+                format!("the key set is longer than {MAX_BYTES} bytes"),
+            )
+            .into());
         }
         let value = Json::parse(bytes).map_err(|fault| match fault {
             JsonFault::Syntax(reason) => KeySetFault::Undecodable(reason),
         })?;
         if !matches!(value, Json::Object(_) | Json::Null) {
-            return Err(KeySetFault::Undecodable(value.mismatch("jose.JSONWebKeySet")));
+            return Err(KeySetFault::Undecodable(
+                value.mismatch("jose.JSONWebKeySet"),
+            ));
         }
         let (mut keys, mut fault) = (Vec::new(), None);
-        for (name, member) in value.members().iter().filter(|(name, _)| folds_to(name, "keys")) {
+        for (name, member) in value
+            .members()
+            .iter()
+            .filter(|(name, _)| folds_to(name, "keys"))
+        {
             match member {
                 Json::Null => keys.clear(),
-                Json::List(items) => keys = items.iter().map(Jwk::read).collect::<Result<_, _>>().map_err(KeySetFault::from)?,
-                other => fault = fault.or_else(|| Some(format!("{} ({name})", other.mismatch("[]jose.JSONWebKey")))),
+                Json::List(items) => {
+                    keys = items
+                        .iter()
+                        .map(Jwk::read)
+                        .collect::<Result<_, _>>()
+                        .map_err(KeySetFault::from)?
+                }
+                other => {
+                    fault = fault.or_else(|| {
+                        Some(format!("{} ({name})", other.mismatch("[]jose.JSONWebKey")))
+                    })
+                }
             }
         }
         match fault {
@@ -80,7 +101,13 @@ impl KeySet {
     }
 
     /// Whether a key with that `kid`, or any key where the token names none, signed the input.
-    pub(crate) fn verifies(&self, kid: &str, algorithm: Algorithm, input: &[u8], signature: &[u8]) -> bool {
+    pub(crate) fn verifies(
+        &self,
+        kid: &str,
+        algorithm: Algorithm,
+        input: &[u8],
+        signature: &[u8],
+    ) -> bool {
         self.keys
             .iter()
             .filter(|jwk| kid.is_empty() || jwk.kid == kid)

@@ -1,7 +1,8 @@
-//! What a target's kube-apiserver makes of an AuthenticationConfiguration and a token, decided offline.
+//! What a target's kube-apiserver makes of an AuthenticationConfiguration and a token, decided
+//! offline.
 //!
-//! Everything here is a pure function: `now` and bytes go in, values or named errors come out. What cannot be decided is said to be
-//! undetermined, never guessed.
+//! Everything here is a pure function: `now` and bytes go in, values or named errors come out. What
+//! cannot be decided is said to be undetermined, never guessed.
 
 pub mod batch;
 pub mod cel;

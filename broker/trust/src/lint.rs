@@ -1,4 +1,5 @@
-//! What is wrong or dangerous in a configuration: every error of the apiserver, and the traps that it does not see.
+//! What is wrong or dangerous in a configuration: every error of the apiserver, and the traps that
+//! it does not see.
 
 mod expressions;
 mod published;
@@ -49,7 +50,8 @@ pub struct Finding {
     pub mend: &'static str,
 }
 
-/// Looks through a file for a target of that minor. `own_issuers` are the target's own ServiceAccount issuers.
+/// Looks through a file for a target of that minor. `own_issuers` are the target's own
+/// ServiceAccount issuers.
 #[must_use]
 pub fn lint(bytes: &[u8], minor: Minor, own_issuers: &[String]) -> Vec<Finding> {
     lint_published(bytes, minor, own_issuers, &[])
@@ -57,59 +59,112 @@ pub fn lint(bytes: &[u8], minor: Minor, own_issuers: &[String]) -> Vec<Finding> 
 
 /// The same, with what was fetched from the [`places`] of the file, in their order.
 #[must_use]
-pub fn lint_published(bytes: &[u8], minor: Minor, own_issuers: &[String], published: &[Published]) -> Vec<Finding> {
+pub fn lint_published(
+    bytes: &[u8],
+    minor: Minor,
+    own_issuers: &[String],
+    published: &[Published],
+) -> Vec<Finding> {
     let loaded = match config::load(bytes, minor) {
         Ok(loaded) => loaded,
         Err(LoadFault::Refused(refusal)) => {
             let line = refusal.line;
-            return vec![Finding { line, ..finding(refusal.code, Severity::Error, "", refusal.message) }];
+            return vec![Finding {
+                line,
+                ..finding(refusal.code, Severity::Error, "", refusal.message)
+            }];
         }
         Err(LoadFault::Undetermined(undetermined)) => {
-            return vec![finding(undetermined.code, Severity::Warning, "", undetermined.to_string())];
+            return vec![finding(
+                undetermined.code,
+                Severity::Warning,
+                "",
+                undetermined.to_string(),
+            )];
         }
     };
     let mut findings = Vec::new();
     let compiled = validate(&loaded.configuration, minor, own_issuers);
     if let Err(invalid) = &compiled {
-        findings.extend(invalid.errors.iter().map(|error| finding(error.code, Severity::Error, &error.path, error.to_string())));
+        findings.extend(
+            invalid
+                .errors
+                .iter()
+                .map(|error| finding(error.code, Severity::Error, &error.path, error.to_string())),
+        );
         findings.extend(invalid.undetermined.iter().map(|undetermined| {
-            let path = undetermined.reason.split(": ").next().unwrap_or_default().to_owned();
-            finding(undetermined.code, Severity::Warning, &path, undetermined.to_string())
+            let path = undetermined
+                .reason
+                .split(": ")
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            finding(
+                undetermined.code,
+                Severity::Warning,
+                &path,
+                undetermined.to_string(),
+            )
         }));
     }
     for (index, jwt) in loaded.configuration.jwt.iter().enumerate() {
         if is_placeholder(&jwt.issuer.certificate_authority) {
             let path = format!("jwt[{index}].issuer.certificateAuthority");
-            findings.iter_mut().filter(|finding| finding.path == path).for_each(|finding| finding.mend = PLACEHOLDER);
+            findings
+                .iter_mut()
+                .filter(|finding| finding.path == path)
+                .for_each(|finding| finding.mend = PLACEHOLDER);
         }
     }
     if loaded.second_document {
-        findings.push(finding(Code::SecondDocument, Severity::Warning, "", Code::SecondDocument.cause()));
+        findings.push(finding(
+            Code::SecondDocument,
+            Severity::Warning,
+            "",
+            Code::SecondDocument.cause(),
+        ));
     }
     traps::find(&loaded.configuration, &mut findings);
     if let Ok(compiled) = &compiled {
         traps::find_constants(compiled, &mut findings);
     }
     for ((index, jwt), published) in loaded.configuration.jwt.iter().enumerate().zip(published) {
-        published::find(&jwt.issuer, published, &format!("jwt[{index}]"), &mut findings);
+        published::find(
+            &jwt.issuer,
+            published,
+            &format!("jwt[{index}]"),
+            &mut findings,
+        );
     }
     for finding in &mut findings {
         finding.line = line_of(&loaded.lines, &finding.path);
     }
-    findings.sort_by(|a, b| (a.line, a.severity, &a.path, a.code).cmp(&(b.line, b.severity, &b.path, b.code)));
+    findings.sort_by(|a, b| {
+        (a.line, a.severity, &a.path, a.code).cmp(&(b.line, b.severity, &b.path, b.code))
+    });
     findings
 }
 
 /// What to do about a certificate that was never filled in.
 const PLACEHOLDER: &str = "the placeholder is still there: put the PEM of the CA in its place";
 
-/// Whether the text between the PEM lines is words in parentheses or angle brackets, as in an example.
+/// Whether the text between the PEM lines is words in parentheses or angle brackets, as in an
+/// example.
 fn is_placeholder(pem: &str) -> bool {
-    pem.lines().map(str::trim).any(|line| line.starts_with(['(', '<']) && line.ends_with([')', '>']))
+    pem.lines()
+        .map(str::trim)
+        .any(|line| line.starts_with(['(', '<']) && line.ends_with([')', '>']))
 }
 
 fn finding(code: Code, severity: Severity, path: &str, message: impl Into<String>) -> Finding {
-    Finding { code, severity, path: path.to_owned(), line: None, message: message.into(), mend: code.mend() }
+    Finding {
+        code,
+        severity,
+        path: path.to_owned(),
+        line: None,
+        message: message.into(),
+        mend: code.mend(),
+    }
 }
 
 /// The line of a field, or of the nearest one above it.
@@ -119,7 +174,10 @@ fn line_of(lines: &BTreeMap<String, u64>, path: &str) -> Option<u64> {
         if let Some(line) = lines.get(path) {
             return Some(*line);
         }
-        path = path.rfind(['.', '[']).and_then(|end| path.get(..end)).unwrap_or_default();
+        path = path
+            .rfind(['.', '['])
+            .and_then(|end| path.get(..end))
+            .unwrap_or_default();
     }
     None
 }

@@ -1,4 +1,5 @@
-//! The Kubernetes minor release of a target, because the semantics of its AuthenticationConfiguration depend on it.
+//! The Kubernetes minor release of a target, because the semantics of its
+//! AuthenticationConfiguration depend on it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,14 +27,26 @@ pub enum Minor {
 
 /// A version that is not one of the minors known here.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the Kubernetes version {given:?} is not one of 1.30 to 1.37: give the target's minor, like 1.33")]
+#[error(
+    "the Kubernetes version {given:?} is not one of 1.30 to 1.37: give the target's minor, like \
+     1.33"
+)]
 pub struct UnknownMinor {
     given: String,
 }
 
 impl Minor {
     /// Every minor known here, oldest first.
-    pub const ALL: [Self; 8] = [Self::V1_30, Self::V1_31, Self::V1_32, Self::V1_33, Self::V1_34, Self::V1_35, Self::V1_36, Self::V1_37];
+    pub const ALL: [Self; 8] = [
+        Self::V1_30,
+        Self::V1_31,
+        Self::V1_32,
+        Self::V1_33,
+        Self::V1_34,
+        Self::V1_35,
+        Self::V1_36,
+        Self::V1_37,
+    ];
 
     /// The number after `1.`.
     #[must_use]
@@ -62,14 +75,19 @@ impl FromStr for Minor {
     type Err = UnknownMinor;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let unknown = || UnknownMinor { given: text.chars().take(32).collect() };
+        let unknown = || UnknownMinor {
+            given: text.chars().take(32).collect(),
+        };
         let mut parts = text.strip_prefix('v').unwrap_or(text).split('.');
         let (major, minor) = (parts.next(), parts.next());
         let number: u8 = match (major, minor) {
             (Some("1"), Some(minor)) => minor.parse().map_err(|_| unknown())?,
             _ => return Err(unknown()),
         };
-        Self::ALL.into_iter().find(|known| known.number() == number).ok_or_else(unknown)
+        Self::ALL
+            .into_iter()
+            .find(|known| known.number() == number)
+            .ok_or_else(unknown)
     }
 }
 

@@ -37,7 +37,8 @@ pub struct Report {
     pub errors: Vec<ConfigurationError>,
     /// What each entry of `jwt` says, in the order of the file.
     pub authenticators: Vec<AuthenticatorReport>,
-    /// What is dangerous though the target takes it: errors of lint, and a user name that is not the hub's. Not part of a batch.
+    /// What is dangerous though the target takes it: errors of lint, and a user name that is not
+    /// the hub's. Not part of a batch.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<Danger>,
 }
@@ -130,7 +131,14 @@ pub struct AuthenticatorReport {
 
 impl Reason {
     fn own(code: Code, message: impl Into<String>) -> Self {
-        Self { code, stage: None, message: message.into(), exact: false, alternatives: Vec::new(), mend: code.mend() }
+        Self {
+            code,
+            stage: None,
+            message: message.into(),
+            exact: false,
+            alternatives: Vec::new(),
+            mend: code.mend(),
+        }
     }
 }
 
@@ -155,9 +163,23 @@ impl Report {
     pub fn of_load_fault(minor: Minor, fault: &LoadFault) -> Self {
         match fault {
             LoadFault::Undetermined(undetermined) => Self::of_undetermined(minor, undetermined),
-            LoadFault::Refused(Refusal { code, message, exact, .. }) => Self {
-                reason: Some(Reason { exact: *exact, ..Reason::own(*code, message) }),
-                errors: vec![ConfigurationError { code: *code, field: String::new(), kind: "", message: message.clone(), exact: *exact }],
+            LoadFault::Refused(Refusal {
+                code,
+                message,
+                exact,
+                ..
+            }) => Self {
+                reason: Some(Reason {
+                    exact: *exact,
+                    ..Reason::own(*code, message)
+                }),
+                errors: vec![ConfigurationError {
+                    code: *code,
+                    field: String::new(),
+                    kind: "",
+                    message: message.clone(),
+                    exact: *exact,
+                }],
                 ..Self::new(minor, Answer::ConfigurationRefused)
             },
         }
@@ -167,19 +189,36 @@ impl Report {
     #[must_use]
     pub fn of_undetermined(minor: Minor, undetermined: &Undetermined) -> Self {
         let reason = Some(Reason::own(undetermined.code, &undetermined.reason));
-        Self { reason, ..Self::new(minor, Answer::Undetermined) }
+        Self {
+            reason,
+            ..Self::new(minor, Answer::Undetermined)
+        }
     }
 
     /// Of a configuration that is not valid.
     #[must_use]
     pub fn of_invalid(minor: Minor, invalid: &Invalid) -> Self {
-        if let ([], [undetermined, ..]) = (invalid.errors.as_slice(), invalid.undetermined.as_slice()) {
+        if let ([], [undetermined, ..]) =
+            (invalid.errors.as_slice(), invalid.undetermined.as_slice())
+        {
             return Self::of_undetermined(minor, undetermined);
         }
-        let exact = invalid.undetermined.is_empty() && invalid.errors.iter().all(FieldError::is_exact);
-        let reason = Some(Reason { exact, ..Reason::own(Code::ConfigurationRefused, invalid.message()) });
-        let errors = invalid.errors.iter().map(ConfigurationError::from).collect();
-        Self { reason, errors, ..Self::new(minor, Answer::ConfigurationRefused) }
+        let exact =
+            invalid.undetermined.is_empty() && invalid.errors.iter().all(FieldError::is_exact);
+        let reason = Some(Reason {
+            exact,
+            ..Reason::own(Code::ConfigurationRefused, invalid.message())
+        });
+        let errors = invalid
+            .errors
+            .iter()
+            .map(ConfigurationError::from)
+            .collect();
+        Self {
+            reason,
+            errors,
+            ..Self::new(minor, Answer::ConfigurationRefused)
+        }
     }
 
     /// Of a token that was verified.
@@ -190,7 +229,12 @@ impl Report {
             .zip(&verdict.outcomes)
             .map(|(issuer, outcome)| {
                 let (answer, reason, user) = split(outcome);
-                AuthenticatorReport { issuer: issuer.to_owned(), verdict: answer, reason, user }
+                AuthenticatorReport {
+                    issuer: issuer.to_owned(),
+                    verdict: answer,
+                    reason,
+                    user,
+                }
             })
             .collect();
         let (answer, reason, user) = match verdict.union() {
@@ -199,14 +243,27 @@ impl Report {
                     Outcome::Skipped(code) => Some(*code),
                     _ => None,
                 });
-                (Answer::Skipped, Some(skipped(code.unwrap_or(Code::IssuerDiffers))), None)
+                (
+                    Answer::Skipped,
+                    Some(skipped(code.unwrap_or(Code::IssuerDiffers))),
+                    None,
+                )
             }
             Union::Accepted(user) => (Answer::Accepted, None, Some(user.clone())),
             Union::Rejected(rejection) => split(&Outcome::Rejected(rejection.clone())),
-            Union::Undetermined(undetermined) => split(&Outcome::Undetermined(undetermined.clone())),
+            Union::Undetermined(undetermined) => {
+                split(&Outcome::Undetermined(undetermined.clone()))
+            }
         };
         let signature = verdict.signature;
-        Self { reason, user, signature, assumed, authenticators, ..Self::new(compiled.minor(), answer) }
+        Self {
+            reason,
+            user,
+            signature,
+            assumed,
+            authenticators,
+            ..Self::new(compiled.minor(), answer)
+        }
     }
 }
 
@@ -219,10 +276,20 @@ fn split(outcome: &Outcome) -> (Answer, Option<Reason>, Option<User>) {
     match outcome {
         Outcome::Skipped(code) => (Answer::Skipped, Some(skipped(*code)), None),
         Outcome::Accepted(user) => (Answer::Accepted, None, Some(user.clone())),
-        Outcome::Undetermined(undetermined) => (Answer::Undetermined, Some(Reason::own(undetermined.code, &undetermined.reason)), None),
+        Outcome::Undetermined(undetermined) => (
+            Answer::Undetermined,
+            Some(Reason::own(undetermined.code, &undetermined.reason)),
+            None,
+        ),
         Outcome::Rejected(rejection) => {
-            let alternatives =
-                rejection.others.iter().map(|(code, message)| Alternative { code: *code, message: message.clone() }).collect();
+            let alternatives = rejection
+                .others
+                .iter()
+                .map(|(code, message)| Alternative {
+                    code: *code,
+                    message: message.clone(),
+                })
+                .collect();
             let reason = Reason {
                 stage: Some(rejection.stage),
                 exact: rejection.exact,
@@ -236,6 +303,12 @@ fn split(outcome: &Outcome) -> (Answer, Option<Reason>, Option<User>) {
 
 impl From<&FieldError> for ConfigurationError {
     fn from(error: &FieldError) -> Self {
-        Self { code: error.code, field: error.path.clone(), kind: error.kind.name(), message: error.to_string(), exact: error.is_exact() }
+        Self {
+            code: error.code,
+            field: error.path.clone(),
+            kind: error.kind.name(),
+            message: error.to_string(),
+            exact: error.is_exact(),
+        }
     }
 }

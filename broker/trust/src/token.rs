@@ -1,4 +1,5 @@
-//! A token as the apiserver reads it: first a glance at its issuer, then go-jose's parse, then the registered claims.
+//! A token as the apiserver reads it: first a glance at its issuer, then go-jose's parse, then the
+//! registered claims.
 
 mod header;
 mod number;
@@ -69,22 +70,39 @@ impl Token {
     /// [`Undetermined`] where it is too large.
     pub fn read(bytes: &[u8]) -> Result<Self, Undetermined> {
         if bytes.len() > MAX_BYTES {
-            return Err(Undetermined::new(Code::TooLarge, format!("the token is longer than {MAX_BYTES} bytes")));
+            return Err(Undetermined::new(
+                Code::TooLarge,
+                format!("the token is longer than {MAX_BYTES} bytes"),
+            ));
         }
         let text = String::from_utf8_lossy(bytes);
-        let skipped = |code| Ok(Self { form: Form::Imagined, issuer: Err(code), payload: Json::Null });
+        let skipped = |code| {
+            Ok(Self {
+                form: Form::Imagined,
+                issuer: Err(code),
+                payload: Json::Null,
+            })
+        };
         if text.trim_start().starts_with('{') {
             return skipped(Code::NotCompact);
         }
         let parts: Vec<&[u8]> = bytes.split(|byte| *byte == b'.').collect();
-        let [_, payload, _] = parts.as_slice() else { return skipped(Code::NotThreeParts) };
-        let Ok(payload) = decode_raw_url(payload) else { return skipped(Code::PayloadNotBase64) };
+        let [_, payload, _] = parts.as_slice() else {
+            return skipped(Code::NotThreeParts);
+        };
+        let Ok(payload) = decode_raw_url(payload) else {
+            return skipped(Code::PayloadNotBase64);
+        };
         let payload = match Json::parse(&payload) {
             Ok(payload) => payload,
             Err(JsonFault::Syntax(_)) => return skipped(Code::PayloadNotJson),
         };
         match issuer(&payload) {
-            Some(issuer) => Ok(Self { form: Form::Signed(Signed::parse(&text)), issuer: Ok(issuer), payload }),
+            Some(issuer) => Ok(Self {
+                form: Form::Signed(Signed::parse(&text)),
+                issuer: Ok(issuer),
+                payload,
+            }),
             None => skipped(Code::PayloadNotJson),
         }
     }
@@ -92,7 +110,11 @@ impl Token {
     /// The token that a hub would mint.
     #[must_use]
     pub fn imagine(token: &ServiceAccountToken) -> Self {
-        Self { form: Form::Imagined, issuer: Ok(token.issuer.clone()), payload: token.claims() }
+        Self {
+            form: Form::Imagined,
+            issuer: Ok(token.issuer.clone()),
+            payload: token.claims(),
+        }
     }
 
     /// Whether there is a signature that keys could verify.
@@ -102,20 +124,29 @@ impl Token {
     }
 }
 
-/// The issuer as the glance finds it: whatever the case of the name, the last one counts, null changes nothing.
+/// The issuer as the glance finds it: whatever the case of the name, the last one counts, null
+/// changes nothing.
 fn issuer(payload: &Json) -> Option<String> {
     if !matches!(payload, Json::Object(_) | Json::Null) {
         return None;
     }
     let mut issuer = String::new();
-    for (_, value) in payload.members().iter().filter(|(name, _)| folds_to(name, "iss")) {
+    for (_, value) in payload
+        .members()
+        .iter()
+        .filter(|(name, _)| folds_to(name, "iss"))
+    {
         match value {
             Json::Null => {}
             Json::Text(text) => issuer.clone_from(text),
             _ => return None,
         }
     }
-    Some(if issuer == "accounts.google.com" { "https://accounts.google.com".to_owned() } else { issuer })
+    Some(if issuer == "accounts.google.com" {
+        "https://accounts.google.com".to_owned()
+    } else {
+        issuer
+    })
 }
 
 #[cfg(test)]

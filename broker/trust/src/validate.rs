@@ -1,4 +1,5 @@
-//! Whether an apiserver takes a loaded configuration: every rule, every error at once, in its own words for that minor.
+//! Whether an apiserver takes a loaded configuration: every rule, every error at once, in its own
+//! words for that minor.
 
 mod authenticator;
 mod expression;
@@ -18,7 +19,8 @@ use crate::{Code, Minor};
 
 pub(crate) use authenticator::Authenticator;
 
-/// A configuration that the apiserver takes, with its expressions compiled. Compile once, verify many tokens.
+/// A configuration that the apiserver takes, with its expressions compiled. Compile once, verify
+/// many tokens.
 #[derive(Debug)]
 pub struct Compiled {
     pub(crate) minor: Minor,
@@ -34,11 +36,14 @@ impl Compiled {
 
     /// The issuer URLs, in the order of the file.
     pub fn issuers(&self) -> impl Iterator<Item = &str> {
-        self.authenticators.iter().map(|authenticator| authenticator.config.issuer.url.as_str())
+        self.authenticators
+            .iter()
+            .map(|authenticator| authenticator.config.issuer.url.as_str())
     }
 }
 
-/// Why a configuration is not taken. With an error it is surely refused; with only undetermined parts it cannot be said.
+/// Why a configuration is not taken. With an error it is surely refused; with only undetermined
+/// parts it cannot be said.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Invalid {
     /// In the apiserver's order.
@@ -65,16 +70,31 @@ impl Invalid {
     }
 }
 
-/// Validates a configuration as a reload does. `disallowed` are the target's own ServiceAccount issuers.
+/// Validates a configuration as a reload does. `disallowed` are the target's own ServiceAccount
+/// issuers.
 ///
 /// # Errors
 /// [`Invalid`] with every error.
-pub fn validate(configuration: &AuthenticationConfiguration, minor: Minor, disallowed: &[String]) -> Result<Compiled, Invalid> {
-    let mut check =
-        Check { minor, disallowed: disallowed.iter().cloned().collect(), environment: Environment::new(minor), found: Invalid::default() };
+pub fn validate(
+    configuration: &AuthenticationConfiguration,
+    minor: Minor,
+    disallowed: &[String],
+) -> Result<Compiled, Invalid> {
+    let mut check = Check {
+        minor,
+        disallowed: disallowed.iter().cloned().collect(),
+        environment: Environment::new(minor),
+        found: Invalid::default(),
+    };
     if configuration.jwt.len() > 64 {
         let detail = "must have at most 64 items".to_owned();
-        check.push(Code::TooManyAuthenticators, ErrorType::TooMany, "jwt", Some(configuration.jwt.len().to_string()), &detail);
+        check.push(
+            Code::TooManyAuthenticators,
+            ErrorType::TooMany,
+            "jwt",
+            Some(configuration.jwt.len().to_string()),
+            &detail,
+        );
         return Err(check.found);
     }
     let (mut issuers, mut discovery) = (BTreeSet::new(), BTreeSet::new());
@@ -84,36 +104,72 @@ pub fn validate(configuration: &AuthenticationConfiguration, minor: Minor, disal
         authenticators.extend(authenticator::check(&mut check, authenticator, &path));
         let issuer = &authenticator.issuer;
         if !issuers.insert(issuer.url.as_str()) {
-            check.duplicate(Code::DuplicateIssuer, &format!("{path}.issuer.url"), &issuer.url);
+            check.duplicate(
+                Code::DuplicateIssuer,
+                &format!("{path}.issuer.url"),
+                &issuer.url,
+            );
         }
         if !issuer.discovery_url.is_empty() && !discovery.insert(issuer.discovery_url.as_str()) {
-            check.duplicate(Code::DuplicateDiscoveryUrl, &format!("{path}.issuer.discoveryURL"), &issuer.discovery_url);
+            check.duplicate(
+                Code::DuplicateDiscoveryUrl,
+                &format!("{path}.issuer.discoveryURL"),
+                &issuer.discovery_url,
+            );
         }
     }
     check_anonymous(&mut check, configuration);
     if check.found.errors.is_empty() && check.found.undetermined.is_empty() {
-        return Ok(Compiled { minor, authenticators });
+        return Ok(Compiled {
+            minor,
+            authenticators,
+        });
     }
     Err(check.found)
 }
 
 fn check_anonymous(check: &mut Check, configuration: &AuthenticationConfiguration) {
-    let Some(anonymous) = &configuration.anonymous else { return };
+    let Some(anonymous) = &configuration.anonymous else {
+        return;
+    };
     if check.minor == Minor::V1_31 {
-        let detail = "anonymous is not supported when AnonymousAuthConfigurableEnpoints feature gate is disabled";
-        check.push(Code::UnknownField, ErrorType::Forbidden, "anonymous", None, detail);
+        let detail = "anonymous is not supported when AnonymousAuthConfigurableEnpoints feature \
+            gate is disabled";
+        check.push(
+            Code::UnknownField,
+            ErrorType::Forbidden,
+            "anonymous",
+            None,
+            detail,
+        );
     }
     if !anonymous.enabled && !anonymous.conditions.is_empty() {
-        let paths: Vec<String> = anonymous.conditions.iter().map(|condition| crate::go::quote::quote(&condition.path)).collect();
+        let paths: Vec<String> = anonymous
+            .conditions
+            .iter()
+            .map(|condition| crate::go::quote::quote(&condition.path))
+            .collect();
         let value = if check.minor <= Minor::V1_33 {
-            let items: Vec<String> = paths.iter().map(|path| format!("apiserver.AnonymousAuthCondition{{Path:{path}}}")).collect();
+            let items: Vec<String> = paths
+                .iter()
+                .map(|path| format!("apiserver.AnonymousAuthCondition{{Path:{path}}}"))
+                .collect();
             format!("[]apiserver.AnonymousAuthCondition{{{}}}", items.join(", "))
         } else {
-            let items: Vec<String> = paths.iter().map(|path| format!("{{\"Path\":{path}}}")).collect();
+            let items: Vec<String> = paths
+                .iter()
+                .map(|path| format!("{{\"Path\":{path}}}"))
+                .collect();
             format!("[{}]", items.join(","))
         };
         let detail = "enabled should be set to true when conditions are defined";
-        check.push(Code::ConditionsWithoutAnonymous, ErrorType::Invalid, "anonymous.conditions", Some(value), detail);
+        check.push(
+            Code::ConditionsWithoutAnonymous,
+            ErrorType::Invalid,
+            "anonymous.conditions",
+            Some(value),
+            detail,
+        );
     }
 }
 
@@ -131,8 +187,21 @@ impl Check {
         self.minor >= Minor::V1_34
     }
 
-    fn push(&mut self, code: Code, kind: ErrorType, path: &str, value: Option<String>, detail: &str) {
-        self.found.errors.push(FieldError { code, kind, path: path.to_owned(), value, detail: detail.to_owned() });
+    fn push(
+        &mut self,
+        code: Code,
+        kind: ErrorType,
+        path: &str,
+        value: Option<String>,
+        detail: &str,
+    ) {
+        self.found.errors.push(FieldError {
+            code,
+            kind,
+            path: path.to_owned(),
+            value,
+            detail: detail.to_owned(),
+        });
     }
 
     fn required(&mut self, code: Code, path: &str, detail: &str) {
@@ -140,15 +209,29 @@ impl Check {
     }
 
     fn invalid(&mut self, code: Code, path: &str, value: &str, detail: &str) {
-        self.push(code, ErrorType::Invalid, path, Some(crate::go::quote::quote(value)), detail);
+        self.push(
+            code,
+            ErrorType::Invalid,
+            path,
+            Some(crate::go::quote::quote(value)),
+            detail,
+        );
     }
 
     fn duplicate(&mut self, code: Code, path: &str, value: &str) {
-        self.push(code, ErrorType::Duplicate, path, Some(crate::go::quote::quote(value)), "");
+        self.push(
+            code,
+            ErrorType::Duplicate,
+            path,
+            Some(crate::go::quote::quote(value)),
+            "",
+        );
     }
 
     fn unsure(&mut self, code: Code, path: &str, reason: &str) {
-        self.found.undetermined.push(Undetermined::new(code, format!("{path}: {reason}")));
+        self.found
+            .undetermined
+            .push(Undetermined::new(code, format!("{path}: {reason}")));
     }
 }
 

@@ -40,7 +40,10 @@ impl Keys {
     /// One key set, as the body of a `jwks_uri`, for whatever issuer.
     #[must_use]
     pub fn for_all(body: &[u8]) -> Self {
-        Self { by_issuer: BTreeMap::new(), fallback: Some(KeySet::read(body)) }
+        Self {
+            by_issuer: BTreeMap::new(),
+            fallback: Some(KeySet::read(body)),
+        }
     }
 
     /// Adds the key set of one issuer.
@@ -70,13 +73,31 @@ impl From<Undetermined> for End {
 /// Asks every authenticator, in the order of the file.
 #[must_use]
 pub fn verify(compiled: &Compiled, token: &Token, keys: &Keys, now: Timestamp) -> Verdict {
-    let case = |authenticator| Steps { minor: compiled.minor, authenticator, token, now, keys };
-    let outcomes: Vec<Outcome> = compiled.authenticators.iter().map(|authenticator| case(authenticator).outcome()).collect();
+    let case = |authenticator| Steps {
+        minor: compiled.minor,
+        authenticator,
+        token,
+        now,
+        keys,
+    };
+    let outcomes: Vec<Outcome> = compiled
+        .authenticators
+        .iter()
+        .map(|authenticator| case(authenticator).outcome())
+        .collect();
     let checked = compiled.authenticators.iter().any(|authenticator| {
-        token.issuer.as_ref() == Ok(&authenticator.config.issuer.url) && keys.get(&authenticator.config.issuer.url).is_some()
+        token.issuer.as_ref() == Ok(&authenticator.config.issuer.url)
+            && keys.get(&authenticator.config.issuer.url).is_some()
     });
-    let signature = if checked && token.is_signed() { SignatureCheck::Checked } else { SignatureCheck::NotChecked };
-    Verdict { outcomes, signature }
+    let signature = if checked && token.is_signed() {
+        SignatureCheck::Checked
+    } else {
+        SignatureCheck::NotChecked
+    };
+    Verdict {
+        outcomes,
+        signature,
+    }
 }
 
 struct Steps<'a> {
@@ -91,7 +112,9 @@ impl Steps<'_> {
     fn outcome(&self) -> Outcome {
         match &self.token.issuer {
             Err(code) => return Outcome::Skipped(*code),
-            Ok(issuer) if *issuer != self.authenticator.config.issuer.url => return Outcome::Skipped(Code::IssuerDiffers),
+            Ok(issuer) if *issuer != self.authenticator.config.issuer.url => {
+                return Outcome::Skipped(Code::IssuerDiffers);
+            }
             Ok(_) => {}
         }
         match self.user() {
@@ -103,8 +126,18 @@ impl Steps<'_> {
 
     fn user(&self) -> Result<User, End> {
         self.check_token()?;
-        if !self.authenticator.config.claim_mappings.groups.claim.is_empty() {
-            distributed::check(&self.token.payload, &self.authenticator.config.claim_mappings.groups.claim)?;
+        if !self
+            .authenticator
+            .config
+            .claim_mappings
+            .groups
+            .claim
+            .is_empty()
+        {
+            distributed::check(
+                &self.token.payload,
+                &self.authenticator.config.claim_mappings.groups.claim,
+            )?;
         }
         let view = ClaimsView::new(&self.token.payload, self.minor, self.authenticator)?;
         let user = mapping::map(self.authenticator, &view, self.minor)?;
@@ -120,11 +153,20 @@ impl Steps<'_> {
             Form::Signed(Ok(signed)) => Some(signed),
             Form::Signed(Err(TokenFault::Malformed(reason, exact))) => {
                 let reason = self.by_its_library(reason);
-                let rejection =
-                    Rejection::new(Stage::Parse, Code::MalformedJwt, format!("oidc: verify token: oidc: malformed jwt: {reason}"));
-                return Err(End::Rejected(if *exact { rejection } else { rejection.near() }));
+                let rejection = Rejection::new(
+                    Stage::Parse,
+                    Code::MalformedJwt,
+                    format!("oidc: verify token: oidc: malformed jwt: {reason}"),
+                );
+                return Err(End::Rejected(if *exact {
+                    rejection
+                } else {
+                    rejection.near()
+                }));
             }
-            Form::Signed(Err(TokenFault::Undetermined(undetermined))) => return Err(undetermined.clone().into()),
+            Form::Signed(Err(TokenFault::Undetermined(undetermined))) => {
+                return Err(undetermined.clone().into());
+            }
             Form::Imagined => None,
         };
         if self.minor >= Minor::V1_36 {
@@ -137,17 +179,27 @@ impl Steps<'_> {
         let audiences = &self.authenticator.audiences;
         if audiences.len() > 1 {
             let registered = self.registered()?;
-            if !registered.audience.iter().any(|audience| audiences.contains(audience)) {
-                return Err(claims::audience_differs(&format!("in {}", crate::go::quote::quote_list(audiences)), &registered.audience));
+            if !registered
+                .audience
+                .iter()
+                .any(|audience| audiences.contains(audience))
+            {
+                return Err(claims::audience_differs(
+                    &format!("in {}", crate::go::quote::quote_list(audiences)),
+                    &registered.audience,
+                ));
             }
         }
         Ok(())
     }
 
-    /// Up to 1.32 the library that reads tokens has another name, which stands first in its own texts.
+    /// Up to 1.32 the library that reads tokens has another name, which stands first in its own
+    /// texts.
     fn by_its_library(&self, reason: &str) -> String {
         match reason.split_once("go-jose/go-jose: ") {
-            Some((before, after)) if self.minor <= Minor::V1_32 => format!("{before}square/go-jose: {after}"),
+            Some((before, after)) if self.minor <= Minor::V1_32 => {
+                format!("{before}square/go-jose: {after}")
+            }
             _ => reason.to_owned(),
         }
     }
@@ -156,38 +208,67 @@ impl Steps<'_> {
         let Some(signed) = signed else { return Ok(()) };
         let Some(algorithm) = Algorithm::named(&signed.algorithm) else {
             let message = format!(
-                "oidc: verify token: oidc: id token signed with unsupported algorithm, expected {} got {}",
+                "oidc: verify token: oidc: id token signed with unsupported algorithm, expected {} \
+                 got {}",
                 crate::go::quote::quote_list(&Algorithm::NAMES),
                 crate::go::quote::quote(&signed.algorithm)
             );
-            return Err(End::Rejected(Rejection::new(Stage::Algorithm, Code::AlgorithmUnsupported, message)));
+            return Err(End::Rejected(Rejection::new(
+                Stage::Algorithm,
+                Code::AlgorithmUnsupported,
+                message,
+            )));
         };
         let keys = match self.keys.get(&self.authenticator.config.issuer.url) {
             None => return Ok(()),
             Some(Ok(keys)) => keys,
-            Some(Err(KeySetFault::Undetermined(undetermined))) => return Err(undetermined.clone().into()),
+            Some(Err(KeySetFault::Undetermined(undetermined))) => {
+                return Err(undetermined.clone().into());
+            }
             Some(Err(KeySetFault::Undecodable(reason))) => {
                 let message = format!(
-                    "oidc: verify token: failed to verify signature: fetching keys oidc: failed to decode keys: {}",
+                    "oidc: verify token: failed to verify signature: fetching keys oidc: failed to \
+                     decode keys: {}",
                     self.by_its_library(reason)
                 );
-                return Err(End::Rejected(Rejection::new(Stage::Signature, Code::KeySetUndecodable, message).near()));
+                return Err(End::Rejected(
+                    Rejection::new(Stage::Signature, Code::KeySetUndecodable, message).near(),
+                ));
             }
         };
-        if signed.critical_understood && keys.verifies(&signed.kid, algorithm, &signed.input, &signed.signature) {
+        if signed.critical_understood
+            && keys.verifies(&signed.kid, algorithm, &signed.input, &signed.signature)
+        {
             return Ok(());
         }
-        let message = "oidc: verify token: failed to verify signature: failed to verify id token signature";
-        Err(End::Rejected(Rejection::new(Stage::Signature, Code::SignatureInvalid, message)))
+        let message =
+            "oidc: verify token: failed to verify signature: failed to verify id token signature";
+        Err(End::Rejected(Rejection::new(
+            Stage::Signature,
+            Code::SignatureInvalid,
+            message,
+        )))
     }
 
     fn registered(&self) -> Result<Registered, End> {
         Registered::read(&self.token.payload).map_err(|fault| {
-            let others = fault.others.into_iter().map(|message| (fault.code, format!("oidc: verify token: {message}"))).collect();
-            let rejection = Rejection::new(Stage::Claims, fault.code, format!("oidc: verify token: {}", fault.message));
+            let others = fault
+                .others
+                .into_iter()
+                .map(|message| (fault.code, format!("oidc: verify token: {message}")))
+                .collect();
+            let rejection = Rejection::new(
+                Stage::Claims,
+                fault.code,
+                format!("oidc: verify token: {}", fault.message),
+            );
             // A text that is no number is quoted as it stands in the token, escapes and all.
             let exact = !fault.message.contains("invalid number literal");
-            End::Rejected(Rejection { others, exact, ..rejection })
+            End::Rejected(Rejection {
+                others,
+                exact,
+                ..rejection
+            })
         })
     }
 
@@ -196,7 +277,10 @@ impl Steps<'_> {
         if let [audience] = self.authenticator.audiences.as_slice()
             && !registered.audience.contains(audience)
         {
-            return Err(claims::audience_differs(&crate::go::quote::quote(audience), &registered.audience));
+            return Err(claims::audience_differs(
+                &crate::go::quote::quote(audience),
+                &registered.audience,
+            ));
         }
         claims::check_times(&registered, self.now)
     }

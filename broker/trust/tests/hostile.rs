@@ -15,8 +15,7 @@ use proptest::prelude::*;
 const CONFIG: &str = "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthenticationConfiguration\njwt:\n- issuer: {url: https://hub, audiences: \
                       [a]}\n  claimMappings:\n    username: {claim: sub, prefix: 'hub:'}\n    groups: {claim: g, prefix: ''}\n";
 const PAYLOAD: &str = r#"{"iss":"https://hub","aud":["a"],"exp":1790000000,"sub":"s","g":["x"],"nbf":1,"_claim_names":{"g":"s"}}"#;
-const KEYS: &str =
-    r#"{"keys":[{"kty":"EC","crv":"P-256","x":"AQ","y":"AQ","kid":"k"},{"kty":"RSA","n":"AQAB","e":"AQAB","x5c":["YWI="]}]}"#;
+const KEYS: &str = r#"{"keys":[{"kty":"EC","crv":"P-256","x":"AQ","y":"AQ","kid":"k"},{"kty":"RSA","n":"AQAB","e":"AQAB","x5c":["YWI="]}]}"#;
 
 /// What means something in YAML, to the scanner most of all.
 const PIECES: &[&str] = &[
@@ -70,14 +69,23 @@ const PIECES: &[&str] = &[
 
 /// A text with a few pieces put in, taken out or doubled.
 fn mutated(text: &'static str) -> impl Strategy<Value = Vec<u8>> {
-    let change = (0..text.len(), 0..40_usize, prop::collection::vec(any::<u8>(), 0..6), any::<bool>());
+    let change = (
+        0..text.len(),
+        0..40_usize,
+        prop::collection::vec(any::<u8>(), 0..6),
+        any::<bool>(),
+    );
     prop::collection::vec(change, 0..4).prop_map(move |changes| {
         let mut bytes = text.as_bytes().to_vec();
         for (at, length, insert, double) in changes {
             let at = at.min(bytes.len());
             let end = (at + length).min(bytes.len());
             let cut: Vec<u8> = bytes.get(at..end).unwrap().to_vec();
-            let middle = if double { [cut.clone(), cut].concat() } else { insert };
+            let middle = if double {
+                [cut.clone(), cut].concat()
+            } else {
+                insert
+            };
             bytes.splice(at..end, middle);
         }
         bytes

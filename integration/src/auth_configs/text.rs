@@ -1,4 +1,5 @@
-//! The text of a file with other places of the issuers' documents. Text, not YAML that is written anew: what is shipped is what is tried.
+//! The text of a file with other places of the issuers' documents. Text, not YAML that is written
+//! anew: what is shipped is what is tried.
 
 use serde_json::Value;
 
@@ -11,21 +12,39 @@ const AUTHORITY: &str = "      certificateAuthority: |";
 const BELOW: &str = "        ";
 
 pub(super) fn issuers(text: &str) -> Vec<String> {
-    text.lines().filter_map(|line| line.strip_prefix(URL)).map(|url| url.trim_matches('"').to_owned()).collect()
+    text.lines()
+        .filter_map(|line| line.strip_prefix(URL))
+        .map(|url| url.trim_matches('"').to_owned())
+        .collect()
 }
 
 pub(super) fn discovery_urls(text: &str) -> Result<Vec<Option<String>>, TestError> {
     let tree: Value = serde_saphyr::from_str(text)?;
     let entries = tree["jwt"].as_array().ok_or("the file has no jwt")?;
-    Ok(entries.iter().map(|entry| entry["issuer"]["discoveryURL"].as_str().map(str::to_owned)).collect())
+    Ok(entries
+        .iter()
+        .map(|entry| entry["issuer"]["discoveryURL"].as_str().map(str::to_owned))
+        .collect())
 }
 
 pub(super) fn with_certificate(text: &str, pem: &str) -> String {
     let mut lines = Lines { below: false };
-    text.lines().map(|line| if lines.is_authority(line) { authority(line, pem) } else { format!("{line}\n") }).collect()
+    text.lines()
+        .map(|line| {
+            if lines.is_authority(line) {
+                authority(line, pem)
+            } else {
+                format!("{line}\n")
+            }
+        })
+        .collect()
 }
 
-pub(super) fn served_at(text: &str, pem: &str, discovery_url: impl Fn(usize) -> String) -> Result<String, TestError> {
+pub(super) fn served_at(
+    text: &str,
+    pem: &str,
+    discovery_url: impl Fn(usize) -> String,
+) -> Result<String, TestError> {
     let (mut lines, mut entry, mut changed) = (Lines { below: false }, 0, String::new());
     for line in text.lines() {
         if lines.is_authority(line) || line.starts_with(DISCOVERY_URL) {
@@ -33,7 +52,11 @@ pub(super) fn served_at(text: &str, pem: &str, discovery_url: impl Fn(usize) -> 
         }
         changed.push_str(&format!("{line}\n"));
         if line.starts_with(URL) {
-            changed.push_str(&format!("{DISCOVERY_URL}{}\n{}", discovery_url(entry), authority(AUTHORITY, pem)));
+            changed.push_str(&format!(
+                "{DISCOVERY_URL}{}\n{}",
+                discovery_url(entry),
+                authority(AUTHORITY, pem)
+            ));
             entry += 1;
         }
     }
@@ -61,7 +84,11 @@ fn authority(line: &str, pem: &str) -> String {
     if line != AUTHORITY {
         return String::new();
     }
-    let below: String = pem.trim().lines().map(|line| format!("{BELOW}{line}\n")).collect();
+    let below: String = pem
+        .trim()
+        .lines()
+        .map(|line| format!("{BELOW}{line}\n"))
+        .collect();
     format!("{AUTHORITY}\n{below}")
 }
 
@@ -69,7 +96,9 @@ fn authority(line: &str, pem: &str) -> String {
 fn without_places(text: &str) -> Result<Value, TestError> {
     let mut tree: Value = serde_saphyr::from_str(text)?;
     for entry in tree["jwt"].as_array_mut().ok_or("the file has no jwt")? {
-        let issuer = entry["issuer"].as_object_mut().ok_or("an entry has no issuer")?;
+        let issuer = entry["issuer"]
+            .as_object_mut()
+            .ok_or("an entry has no issuer")?;
         issuer.remove("discoveryURL");
         issuer.remove("certificateAuthority");
     }
@@ -81,20 +110,30 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
 
-    const TEXT: &str =
-        "jwt:\n  - issuer:\n      url: \"https://a\"\n      certificateAuthority: |\n        x\n        y\n      audiences:\n        - b\n";
+    const TEXT: &str = "jwt:\n  - issuer:\n      url: \"https://a\"\n      certificateAuthority: \
+        |\n        x\n        y\n      audiences:\n        - b\n";
 
     #[test]
     fn only_the_places_are_replaced() {
         let changed = served_at(TEXT, "p\nq\n", |entry| format!("https://s/{entry}")).unwrap();
-        let expected = "jwt:\n  - issuer:\n      url: \"https://a\"\n      discoveryURL: https://s/0\n      certificateAuthority: |\n        p\n        q\n      audiences:\n        - b\n";
+        let expected = "jwt:\n  - issuer:\n      url: \"https://a\"\n      discoveryURL: \
+            https://s/0\n      certificateAuthority: \
+            |\n        p\n        q\n      audiences:\n        - b\n";
         assert_eq!(changed, expected);
         assert_eq!(issuers(TEXT), ["https://a"]);
-        assert_eq!(with_certificate(TEXT, "p"), TEXT.replace("        x\n        y\n", "        p\n"));
+        assert_eq!(
+            with_certificate(TEXT, "p"),
+            TEXT.replace("        x\n        y\n", "        p\n")
+        );
     }
 
     #[test]
     fn a_file_of_another_form_is_not_changed_in_part() {
-        assert!(served_at(&TEXT.replace("      url", "      \"url\""), "p", |_| String::new()).is_err());
+        assert!(
+            served_at(&TEXT.replace("      url", "      \"url\""), "p", |_| {
+                String::new()
+            })
+            .is_err()
+        );
     }
 }

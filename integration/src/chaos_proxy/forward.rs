@@ -16,18 +16,36 @@ use crate::https::Connection;
 
 const REQUEST_BODY_LIMIT: usize = 16 * 1024 * 1024;
 
-pub(super) async fn answer(State(state): State<ProxyState>, Extension(connection): Extension<Connection>, request: Request) -> Response {
+pub(super) async fn answer(
+    State(state): State<ProxyState>,
+    Extension(connection): Extension<Connection>,
+    request: Request,
+) -> Response {
     let (parts, body) = request.into_parts();
-    *state.counts().entry((parts.method.to_string(), parts.uri.path().to_owned())).or_default() += 1;
+    *state
+        .counts()
+        .entry((parts.method.to_string(), parts.uri.path().to_owned()))
+        .or_default() += 1;
     state.remember(&connection);
     // The sender lives in the state, so this ends only when nothing is paused.
     let _ = state.paused.subscribe().wait_for(|paused| !*paused).await;
-    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    let path = parts
+        .uri
+        .path_and_query()
+        .map_or("/", |path| path.as_str())
+        .to_owned();
     let fault = state.rules().fault_for(&parts.method, &path);
     let Ok(body) = to_bytes(body, REQUEST_BODY_LIMIT).await else {
         return StatusCode::PAYLOAD_TOO_LARGE.into_response();
     };
-    let passed_on = PassedOn { state, connection, method: parts.method, headers: parts.headers, path, body };
+    let passed_on = PassedOn {
+        state,
+        connection,
+        method: parts.method,
+        headers: parts.headers,
+        path,
+        body,
+    };
     passed_on.with_fault(fault).await
 }
 
@@ -52,7 +70,11 @@ impl PassedOn {
                 let _ = let_go.wait_for(|let_go| *let_go).await;
                 self.send().await
             }
-            Some(Fault::Status { status, headers, body }) => {
+            Some(Fault::Status {
+                status,
+                headers,
+                body,
+            }) => {
                 let mut response = (status, body).into_response();
                 response.headers_mut().extend(headers);
                 response
@@ -64,11 +86,14 @@ impl PassedOn {
                 self.send().await
             }
             Some(Fault::Drop) => self.cut(),
-            Some(Fault::ReplaceBody { body, content_type }) => replace_body(self.send().await, body, content_type),
+            Some(Fault::ReplaceBody { body, content_type }) => {
+                replace_body(self.send().await, body, content_type)
+            }
         }
     }
 
-    /// A server that cannot be reached looks like one that broke the connection, as it would without the proxy.
+    /// A server that cannot be reached looks like one that broke the connection, as it would
+    /// without the proxy.
     async fn send(self) -> Response {
         let url = format!("{}{}", self.state.upstream, self.path);
         let answer = self
@@ -99,25 +124,35 @@ impl PassedOn {
 
 fn slowly(response: Response) -> Response {
     let (parts, body) = response.into_parts();
-    let bytes = stream::unfold((body.into_data_stream(), Bytes::new()), |(mut body, mut rest)| async move {
-        use futures::StreamExt as _;
-        while rest.is_empty() {
-            rest = body.next().await?.ok()?;
-        }
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        let one = rest.split_to(1);
-        Some((Ok::<_, Infallible>(one), (body, rest)))
-    });
+    let bytes = stream::unfold(
+        (body.into_data_stream(), Bytes::new()),
+        |(mut body, mut rest)| async move {
+            use futures::StreamExt as _;
+            while rest.is_empty() {
+                rest = body.next().await?.ok()?;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let one = rest.split_to(1);
+            Some((Ok::<_, Infallible>(one), (body, rest)))
+        },
+    );
     Response::from_parts(parts, Body::from_stream(bytes))
 }
 
 /// Keeps the whole body's length in the header, so that the client can see that it broke off.
 async fn half(response: Response) -> Response {
     let (mut parts, body) = response.into_parts();
-    let Ok(whole) = to_bytes(body, REQUEST_BODY_LIMIT).await else { return StatusCode::BAD_GATEWAY.into_response() };
-    parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(whole.len()));
+    let Ok(whole) = to_bytes(body, REQUEST_BODY_LIMIT).await else {
+        return StatusCode::BAD_GATEWAY.into_response();
+    };
+    parts
+        .headers
+        .insert(header::CONTENT_LENGTH, HeaderValue::from(whole.len()));
     let first = whole.slice(..whole.len() / 2);
-    let broken = stream::iter([Ok(first), Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe))]);
+    let broken = stream::iter([
+        Ok(first),
+        Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe)),
+    ]);
     Response::from_parts(parts, Body::from_stream(broken))
 }
 

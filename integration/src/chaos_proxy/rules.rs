@@ -55,12 +55,22 @@ pub struct Rule {
 impl Rule {
     /// Requests with the method whose path and query contain the text.
     pub fn on(method: Method, path_contains: &str, fault: Fault) -> Self {
-        Self { method: Some(method), path_contains: path_contains.to_owned(), fault, left: None }
+        Self {
+            method: Some(method),
+            path_contains: path_contains.to_owned(),
+            fault,
+            left: None,
+        }
     }
 
     /// Requests with any method whose path and query contain the text; the empty text is in all.
     pub fn on_any(path_contains: &str, fault: Fault) -> Self {
-        Self { method: None, path_contains: path_contains.to_owned(), fault, left: None }
+        Self {
+            method: None,
+            path_contains: path_contains.to_owned(),
+            fault,
+            left: None,
+        }
     }
 
     /// Only the next so many of them.
@@ -70,7 +80,9 @@ impl Rule {
     }
 
     fn matches(&self, method: &Method, path: &str) -> bool {
-        self.left != Some(0) && self.method.as_ref().is_none_or(|one| one == method) && path.contains(&self.path_contains)
+        self.left != Some(0)
+            && self.method.as_ref().is_none_or(|one| one == method)
+            && path.contains(&self.path_contains)
     }
 }
 
@@ -103,7 +115,10 @@ impl Rules {
 
     /// The fault of the first rule that matches; uses up one of its times.
     pub(super) fn fault_for(&mut self, method: &Method, path: &str) -> Option<Fault> {
-        let (_, rule) = self.all.iter_mut().find(|(_, rule)| rule.matches(method, path))?;
+        let (_, rule) = self
+            .all
+            .iter_mut()
+            .find(|(_, rule)| rule.matches(method, path))?;
         rule.left = rule.left.map(|left| left.saturating_sub(1));
         Some(rule.fault.clone())
     }
@@ -119,9 +134,18 @@ mod tests {
         rules.add(Rule::on(Method::POST, "/token", Fault::Drop).times(1));
         let second = rules.add(Rule::on_any("/token", Fault::ByteASecond));
         assert!(rules.fault_for(&Method::POST, "/pods").is_none());
-        assert!(matches!(rules.fault_for(&Method::GET, "/a/token"), Some(Fault::ByteASecond)));
-        assert!(matches!(rules.fault_for(&Method::POST, "/a/token"), Some(Fault::Drop)));
-        assert!(matches!(rules.fault_for(&Method::POST, "/a/token"), Some(Fault::ByteASecond)));
+        assert!(matches!(
+            rules.fault_for(&Method::GET, "/a/token"),
+            Some(Fault::ByteASecond)
+        ));
+        assert!(matches!(
+            rules.fault_for(&Method::POST, "/a/token"),
+            Some(Fault::Drop)
+        ));
+        assert!(matches!(
+            rules.fault_for(&Method::POST, "/a/token"),
+            Some(Fault::ByteASecond)
+        ));
         rules.remove(second);
         assert!(rules.fault_for(&Method::POST, "/a/token").is_none());
     }

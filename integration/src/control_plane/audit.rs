@@ -8,11 +8,13 @@ use super::{ControlPlane, ControlPlaneError, ControlPlaneSpec};
 use crate::apiserver::AuditFiles;
 
 impl ControlPlane {
-    /// Every audit event so far (audit.k8s.io/v1 Event), oldest first. The log is written before a request is
-    /// answered, so what a client has seen is in it.
+    /// Every audit event so far (audit.k8s.io/v1 Event), oldest first. The log is written before a
+    /// request is answered, so what a client has seen is in it.
     pub fn audit_events(&self) -> Result<Vec<Value>, ControlPlaneError> {
         let Some(audit) = &self.audit else {
-            return Err(ControlPlaneError::NoAuditLog { name: self.spec.name.clone() });
+            return Err(ControlPlaneError::NoAuditLog {
+                name: self.spec.name.clone(),
+            });
         };
         let text = match std::fs::read_to_string(&audit.log) {
             Ok(text) => text,
@@ -29,11 +31,18 @@ impl ControlPlane {
     }
 }
 
-pub(super) fn write_policy(spec: &ControlPlaneSpec, folder: &Path) -> Result<Option<AuditFiles>, ControlPlaneError> {
+pub(super) fn write_policy(
+    spec: &ControlPlaneSpec,
+    folder: &Path,
+) -> Result<Option<AuditFiles>, ControlPlaneError> {
     if !spec.audit_log {
         return Ok(None);
     }
-    let files = AuditFiles { log: folder.join("audit.jsonl"), policy: folder.join("audit-policy.yaml") };
-    std::fs::write(&files.policy, AuditFiles::POLICY).map_err(|source| ControlPlaneError::file(&files.policy, source))?;
+    let files = AuditFiles {
+        log: folder.join("audit.jsonl"),
+        policy: folder.join("audit-policy.yaml"),
+    };
+    std::fs::write(&files.policy, AuditFiles::POLICY)
+        .map_err(|source| ControlPlaneError::file(&files.policy, source))?;
     Ok(Some(files))
 }

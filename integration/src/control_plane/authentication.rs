@@ -1,4 +1,5 @@
-//! Swapping the AuthenticationConfiguration of a running control plane, and waiting until it counts.
+//! Swapping the AuthenticationConfiguration of a running control plane, and waiting until it
+//! counts.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,9 +14,10 @@ const RELOAD_WITHIN: Duration = Duration::from_secs(90);
 const RELOADS: &str = "apiserver_authentication_config_controller_automatic_reloads_total{";
 
 impl ControlPlane {
-    /// Replaces the file in one step and waits until kube-apiserver has taken it, or has refused it.
-    /// Returns at once when the text is the one that is there. Takes about 10 s with an issuer in it: the new
-    /// authenticator is asked whether it has its discovery document once at once, and then every 10 s.
+    /// Replaces the file in one step and waits until kube-apiserver has taken it, or has refused
+    /// it. Returns at once when the text is the one that is there. Takes about 10 s with an issuer
+    /// in it: the new authenticator is asked whether it has its discovery document once at once,
+    /// and then every 10 s.
     pub async fn set_authentication_config(&self, text: &str) -> Result<(), ControlPlaneError> {
         let path = self.authentication_config_path()?;
         if std::fs::read_to_string(path).is_ok_and(|present| present == text) {
@@ -26,9 +28,12 @@ impl ControlPlane {
         self.wait_for_reload(before).await
     }
 
-    /// Replaces the file and restarts, which takes about 2 s; the first token may come before the issuer's discovery
-    /// document has been read, so ask again until a deadline.
-    pub async fn restart_with_authentication_config(&self, text: &str) -> Result<(), ControlPlaneError> {
+    /// Replaces the file and restarts, which takes about 2 s; the first token may come before the
+    /// issuer's discovery document has been read, so ask again until a deadline.
+    pub async fn restart_with_authentication_config(
+        &self,
+        text: &str,
+    ) -> Result<(), ControlPlaneError> {
         let path = self.authentication_config_path()?;
         self.stop().await?;
         swap(path, text)?;
@@ -36,7 +41,11 @@ impl ControlPlane {
     }
 
     fn authentication_config_path(&self) -> Result<&Path, ControlPlaneError> {
-        self.authentication_config.as_deref().ok_or_else(|| ControlPlaneError::NoAuthenticationConfig { name: self.spec.name.clone() })
+        self.authentication_config.as_deref().ok_or_else(|| {
+            ControlPlaneError::NoAuthenticationConfig {
+                name: self.spec.name.clone(),
+            }
+        })
     }
 
     async fn wait_for_reload(&self, before: Reloads) -> Result<(), ControlPlaneError> {
@@ -47,12 +56,18 @@ impl ControlPlane {
                 return Ok(());
             }
             if now.refused > before.refused {
-                return Err(ControlPlaneError::ReloadRefused { name: self.spec.name.clone(), log: self.lines_about_authentication() });
+                return Err(ControlPlaneError::ReloadRefused {
+                    name: self.spec.name.clone(),
+                    log: self.lines_about_authentication(),
+                });
             }
             // Every read of the metrics makes kube-apiserver open a connection to etcd and log it.
             tokio::time::sleep(Duration::from_millis(250)).await;
         }
-        Err(ControlPlaneError::ReloadLate { name: self.spec.name.clone(), seconds: RELOAD_WITHIN.as_secs() })
+        Err(ControlPlaneError::ReloadLate {
+            name: self.spec.name.clone(),
+            seconds: RELOAD_WITHIN.as_secs(),
+        })
     }
 
     async fn reloads(&self) -> Result<Reloads, ControlPlaneError> {
@@ -86,7 +101,10 @@ impl Reloads {
     fn read(metrics: &str) -> Self {
         let mut all = Self::default();
         for line in metrics.lines().filter(|line| line.starts_with(RELOADS)) {
-            let count = line.rsplit_once(' ').and_then(|(_, number)| number.parse::<f64>().ok()).unwrap_or_default();
+            let count = line
+                .rsplit_once(' ')
+                .and_then(|(_, number)| number.parse::<f64>().ok())
+                .unwrap_or_default();
             if line.contains("status=\"success\"") {
                 all.accepted += count;
             } else if line.contains("status=\"failure\"") {
@@ -97,7 +115,10 @@ impl Reloads {
     }
 }
 
-pub(super) fn write_first(spec: &ControlPlaneSpec, folder: &Path) -> Result<Option<PathBuf>, ControlPlaneError> {
+pub(super) fn write_first(
+    spec: &ControlPlaneSpec,
+    folder: &Path,
+) -> Result<Option<PathBuf>, ControlPlaneError> {
     let Some(text) = &spec.authentication_config else {
         return Ok(None);
     };
@@ -120,7 +141,13 @@ mod tests {
             "apiserver_authentication_config_controller_automatic_reloads_total{apiserver_id_hash=\"a\",status=\"failure\"} 2\n",
             "apiserver_authentication_config_controller_automatic_reloads_total{apiserver_id_hash=\"a\",status=\"success\"} 1\n",
         );
-        assert_eq!(Reloads::read(metrics), Reloads { accepted: 1.0, refused: 2.0 });
+        assert_eq!(
+            Reloads::read(metrics),
+            Reloads {
+                accepted: 1.0,
+                refused: 2.0
+            }
+        );
         assert_eq!(Reloads::read(""), Reloads::default());
     }
 }

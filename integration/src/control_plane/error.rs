@@ -61,7 +61,10 @@ pub enum ControlPlaneError {
         minor: &'static str,
     },
     /// The kube-controller-manager did nothing.
-    #[error("kube-controller-manager of {name} made no default ServiceAccount in {seconds} s; end of its log:\n{log}")]
+    #[error(
+        "kube-controller-manager of {name} made no default ServiceAccount in {seconds} s; end of \
+         its log:\n{log}"
+    )]
     ControllersIdle {
         /// The control plane.
         name: String,
@@ -123,7 +126,10 @@ pub enum ControlPlaneError {
 
 impl ControlPlaneError {
     pub(crate) fn file(path: &Path, source: std::io::Error) -> Self {
-        Self::File { path: path.to_owned(), source }
+        Self::File {
+            path: path.to_owned(),
+            source,
+        }
     }
 
     pub(crate) fn lost_port(&self) -> bool {

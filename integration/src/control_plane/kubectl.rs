@@ -18,7 +18,11 @@ impl ControlPlane {
     }
 
     /// Runs the real kubectl with a kubeconfig.
-    pub async fn kubectl_with(&self, kubeconfig: &Path, args: &[&str]) -> Result<Output, ControlPlaneError> {
+    pub async fn kubectl_with(
+        &self,
+        kubeconfig: &Path,
+        args: &[&str],
+    ) -> Result<Output, ControlPlaneError> {
         let program = self.parts.locate(Part::Kubectl).await?;
         let run = Command::new(program)
             .arg("--kubeconfig")
@@ -32,8 +36,14 @@ impl ControlPlane {
         let shown = || args.join(" ");
         match tokio::time::timeout(LIMIT, run).await {
             Ok(Ok(output)) => Ok(output),
-            Ok(Err(source)) => Err(ControlPlaneError::Kubectl { args: shown(), source }),
-            Err(_) => Err(ControlPlaneError::Kubectl { args: shown(), source: std::io::ErrorKind::TimedOut.into() }),
+            Ok(Err(source)) => Err(ControlPlaneError::Kubectl {
+                args: shown(),
+                source,
+            }),
+            Err(_) => Err(ControlPlaneError::Kubectl {
+                args: shown(),
+                source: std::io::ErrorKind::TimedOut.into(),
+            }),
         }
     }
 }

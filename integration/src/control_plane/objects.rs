@@ -12,12 +12,18 @@ impl ControlPlane {
             "kind": "Namespace",
             "metadata": { "name": namespace },
         });
-        self.admin.apply(&format!("/api/v1/namespaces/{namespace}"), &object).await?;
+        self.admin
+            .apply(&format!("/api/v1/namespaces/{namespace}"), &object)
+            .await?;
         Ok(())
     }
 
     /// Creates the ServiceAccount when it is not there; returns its UID.
-    pub async fn create_service_account(&self, namespace: &str, name: &str) -> Result<String, ControlPlaneError> {
+    pub async fn create_service_account(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<String, ControlPlaneError> {
         let object = json!({
             "apiVersion": "v1",
             "kind": "ServiceAccount",
@@ -25,22 +31,36 @@ impl ControlPlane {
         });
         let path = service_account_path(namespace, name);
         let made = self.admin.apply(&path, &object).await?;
-        Ok(made["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
+        Ok(made["metadata"]["uid"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned())
     }
 
     /// Both; returns the UID of the ServiceAccount.
-    pub async fn create_namespace_with_service_account(&self, namespace: &str, name: &str) -> Result<String, ControlPlaneError> {
+    pub async fn create_namespace_with_service_account(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<String, ControlPlaneError> {
         self.create_namespace(namespace).await?;
         self.create_service_account(namespace, name).await
     }
 
     /// Deletes the ServiceAccount and creates it again; returns the new UID.
-    pub async fn recreate_service_account(&self, namespace: &str, name: &str) -> Result<String, ControlPlaneError> {
-        self.admin.delete(&service_account_path(namespace, name)).await?;
+    pub async fn recreate_service_account(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<String, ControlPlaneError> {
+        self.admin
+            .delete(&service_account_path(namespace, name))
+            .await?;
         self.create_service_account(namespace, name).await
     }
 
-    /// Creates the ConfigMap `kube-root-ca.crt`, which the kube-controller-manager makes when one runs.
+    /// Creates the ConfigMap `kube-root-ca.crt`, which the kube-controller-manager makes when one
+    /// runs.
     pub async fn create_root_ca(&self, namespace: &str) -> Result<(), ControlPlaneError> {
         let object = json!({
             "apiVersion": "v1",
@@ -54,7 +74,11 @@ impl ControlPlane {
     }
 
     /// Binds a user, as this control plane names it, to a ClusterRole in the whole cluster.
-    pub async fn bind_user_to_cluster_role(&self, user: &str, cluster_role: &str) -> Result<(), ControlPlaneError> {
+    pub async fn bind_user_to_cluster_role(
+        &self,
+        user: &str,
+        cluster_role: &str,
+    ) -> Result<(), ControlPlaneError> {
         let object = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRoleBinding",
@@ -71,9 +95,15 @@ impl ControlPlane {
             }],
         });
         let rbac = "/apis/rbac.authorization.k8s.io/v1";
-        self.admin.create(&format!("{rbac}/clusterrolebindings"), &object).await?;
-        let role = self.admin.get(&format!("{rbac}/clusterroles/{cluster_role}")).await?;
-        self.until_it_counts(Whom::User(user), "", &role["rules"][0]).await
+        self.admin
+            .create(&format!("{rbac}/clusterrolebindings"), &object)
+            .await?;
+        let role = self
+            .admin
+            .get(&format!("{rbac}/clusterroles/{cluster_role}"))
+            .await?;
+        self.until_it_counts(Whom::User(user), "", &role["rules"][0])
+            .await
     }
 }
 

@@ -1,4 +1,5 @@
-//! What a control plane lets somebody do. It decides by its own watch of roles and bindings, which is a moment behind what it has written.
+//! What a control plane lets somebody do. It decides by its own watch of roles and bindings, which
+//! is a moment behind what it has written.
 
 use std::time::{Duration, Instant};
 
@@ -20,23 +21,40 @@ pub enum Whom<'a> {
 }
 
 impl ControlPlane {
-    /// Waits until a rule of a Role or a ClusterRole counts, by the first thing that it allows; `namespace` is empty for the whole cluster.
+    /// Waits until a rule of a Role or a ClusterRole counts, by the first thing that it allows;
+    /// `namespace` is empty for the whole cluster.
     ///
     /// # Errors
     /// It does not within 30 s.
-    pub async fn until_it_counts(&self, whom: Whom<'_>, namespace: &str, rule: &Value) -> Result<(), ControlPlaneError> {
-        self.until_reviewed(spec(whom, namespace, rule), |allowed| allowed).await
+    pub async fn until_it_counts(
+        &self,
+        whom: Whom<'_>,
+        namespace: &str,
+        rule: &Value,
+    ) -> Result<(), ControlPlaneError> {
+        self.until_reviewed(spec(whom, namespace, rule), |allowed| allowed)
+            .await
     }
 
     /// Waits until it no longer counts.
     ///
     /// # Errors
     /// It still does after 30 s.
-    pub async fn until_it_counts_no_more(&self, whom: Whom<'_>, namespace: &str, rule: &Value) -> Result<(), ControlPlaneError> {
-        self.until_reviewed(spec(whom, namespace, rule), |allowed| !allowed).await
+    pub async fn until_it_counts_no_more(
+        &self,
+        whom: Whom<'_>,
+        namespace: &str,
+        rule: &Value,
+    ) -> Result<(), ControlPlaneError> {
+        self.until_reviewed(spec(whom, namespace, rule), |allowed| !allowed)
+            .await
     }
 
-    async fn until_reviewed(&self, spec: Value, as_wanted: impl Fn(bool) -> bool) -> Result<(), ControlPlaneError> {
+    async fn until_reviewed(
+        &self,
+        spec: Value,
+        as_wanted: impl Fn(bool) -> bool,
+    ) -> Result<(), ControlPlaneError> {
         let review = json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec });
         let limit = Instant::now() + WITHIN;
         while !as_wanted(self.admin.create(REVIEWS, &review).await?["status"]["allowed"] == true) {

@@ -26,7 +26,8 @@ pub(super) struct Running {
 
 impl Running {
     pub(super) async fn stop(&mut self) -> Result<(), ControlPlaneError> {
-        // The controller manager has nothing to flush, and exits by an error when its server goes first.
+        // The controller manager has nothing to flush, and exits by an error when its server goes
+        // first.
         if let Some(process) = self.controller_manager.take() {
             process.kill().await?;
         }
@@ -53,7 +54,9 @@ impl Running {
     }
 
     fn apiserver(&self) -> Result<&Process, ProcessError> {
-        self.apiserver.as_ref().ok_or_else(|| ProcessError::Exited { name: "kube-apiserver".to_owned() })
+        self.apiserver.as_ref().ok_or_else(|| ProcessError::Exited {
+            name: "kube-apiserver".to_owned(),
+        })
     }
 }
 
@@ -62,9 +65,18 @@ impl ControlPlane {
     pub(super) async fn run(&self) -> Result<(), ControlPlaneError> {
         let mut running = self.running.lock().await;
         let program = self.parts.locate(Part::ApiServer(self.spec.minor)).await?;
-        let mut apiserver = self.spawn("kube-apiserver", program, self.apiserver_arguments().await).await?;
+        let mut apiserver = self
+            .spawn("kube-apiserver", program, self.apiserver_arguments().await)
+            .await?;
         let ready = format!("{}/readyz", self.url());
-        wait_until_ready(&format!("kube-apiserver {}", self.spec.name), &mut apiserver, self.admin.http(), &ready, READY_WITHIN).await?;
+        wait_until_ready(
+            &format!("kube-apiserver {}", self.spec.name),
+            &mut apiserver,
+            self.admin.http(),
+            &ready,
+            READY_WITHIN,
+        )
+        .await?;
         running.apiserver = Some(apiserver);
         if self.spec.controller_manager {
             running.controller_manager = Some(self.run_controller_manager().await?);
@@ -72,7 +84,8 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// As [`Self::run`], for a port that clients know already: nothing but waiting helps when somebody has it.
+    /// As [`Self::run`], for a port that clients know already: nothing but waiting helps when
+    /// somebody has it.
     pub(super) async fn run_on_kept_port(&self) -> Result<(), ControlPlaneError> {
         let mut attempt = 1;
         loop {
@@ -91,7 +104,10 @@ impl ControlPlane {
         let signing = self.signing.lock().await;
         Flags {
             etcd_url: &self.etcd_url,
-            etcd_prefix: &format!("/{}", self.spec.replica_of.as_ref().unwrap_or(&self.spec.name)),
+            etcd_prefix: &format!(
+                "/{}",
+                self.spec.replica_of.as_ref().unwrap_or(&self.spec.name)
+            ),
             port: self.port,
             ca: &self.ca,
             serving: &self.serving,
@@ -110,8 +126,11 @@ impl ControlPlane {
     async fn run_controller_manager(&self) -> Result<Process, ControlPlaneError> {
         let program = self.parts.locate(Part::ControllerManager).await?;
         let signing_key = self.signing.lock().await.signing_key.clone();
-        let arguments = controller_manager::arguments(&self.admin_kubeconfig, &self.ca, &signing_key);
-        let process = self.spawn("kube-controller-manager", program, arguments).await?;
+        let arguments =
+            controller_manager::arguments(&self.admin_kubeconfig, &self.ca, &signing_key);
+        let process = self
+            .spawn("kube-controller-manager", program, arguments)
+            .await?;
         // It serves no port to ask, so its first work is its readiness.
         let deadline = Instant::now() + CONTROLLERS_WITHIN;
         let path = "/api/v1/namespaces/default/serviceaccounts/default";
@@ -128,10 +147,22 @@ impl ControlPlane {
         Ok(process)
     }
 
-    async fn spawn(&self, binary: &str, program: PathBuf, args: Vec<OsString>) -> Result<Process, ControlPlaneError> {
+    async fn spawn(
+        &self,
+        binary: &str,
+        program: PathBuf,
+        args: Vec<OsString>,
+    ) -> Result<Process, ControlPlaneError> {
         let log = self.folder.join(format!("{binary}.log"));
         // The log of the run before: kept, but not read as this one's.
         let _ = std::fs::rename(&log, log.with_extension("log.before"));
-        Ok(Process::spawn(&ProcessSpec { name: format!("{binary} {}", self.spec.name), program, args, env: Vec::new(), log }).await?)
+        Ok(Process::spawn(&ProcessSpec {
+            name: format!("{binary} {}", self.spec.name),
+            program,
+            args,
+            env: Vec::new(),
+            log,
+        })
+        .await?)
     }
 }

@@ -8,11 +8,13 @@ use crate::pki::{SigningKey, SigningKeyKind};
 pub struct ControlPlaneSpec {
     /// Its name: folder, etcd prefix and DNS name `<name>.keyferry.test` in its certificate.
     pub name: String,
-    /// The control plane whose data it serves too, as another apiserver of the same cluster; `None`: it has its own.
+    /// The control plane whose data it serves too, as another apiserver of the same cluster;
+    /// `None`: it has its own.
     pub replica_of: Option<String>,
     /// The version.
     pub minor: Minor,
-    /// `--service-account-issuer`; the first signs, all are accepted. https URLs are served as discovery documents.
+    /// `--service-account-issuer`; the first signs, all are accepted. https URLs are served as
+    /// discovery documents.
     pub issuers: Vec<String>,
     /// `--service-account-jwks-uri`; `None` leaves kube-apiserver's own.
     pub jwks_uri: Option<String>,
@@ -24,8 +26,8 @@ pub struct ControlPlaneSpec {
     pub signing_key: SigningKeyKind,
     /// Further flags, such as `--v=4`.
     pub extra_args: Vec<String>,
-    /// Whether a kube-controller-manager runs: without it there are no `default` ServiceAccounts, no
-    /// `kube-root-ca.crt`, no garbage collection, and a deleted namespace stays terminating.
+    /// Whether a kube-controller-manager runs: without it there are no `default` ServiceAccounts,
+    /// no `kube-root-ca.crt`, no garbage collection, and a deleted namespace stays terminating.
     pub controller_manager: bool,
     /// Whether every request is written to an audit log at level Metadata.
     pub audit_log: bool,
@@ -57,6 +59,7 @@ pub struct TokenSigning {
     pub issuers: Vec<String>,
     /// The key that signs.
     pub signing_key: SigningKey,
-    /// Keys that are published and accepted beside it: the old one after a rotation, or the next one before.
+    /// Keys that are published and accepted beside it: the old one after a rotation, or the next
+    /// one before.
     pub further_keys: Vec<SigningKey>,
 }

@@ -19,7 +19,10 @@ pub struct MintedToken {
 
 impl std::fmt::Debug for MintedToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MintedToken").field("expires", &self.expires).field("audiences", &self.audiences).finish_non_exhaustive()
+        f.debug_struct("MintedToken")
+            .field("expires", &self.expires)
+            .field("audiences", &self.audiences)
+            .finish_non_exhaustive()
     }
 }
 
@@ -52,13 +55,21 @@ pub(crate) async fn mint(
     });
     let answer = client.create(&path, &request).await?;
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    read(&answer, text).ok_or(RestError::Shape { method: Method::POST, path, wanted: "a TokenRequest with a status" })
+    read(&answer, text).ok_or(RestError::Shape {
+        method: Method::POST,
+        path,
+        wanted: "a TokenRequest with a status",
+    })
 }
 
 fn read(answer: &Value, text: impl Fn(&Value) -> Option<String>) -> Option<MintedToken> {
     Some(MintedToken {
         token: text(&answer["status"]["token"])?,
         expires: text(&answer["status"]["expirationTimestamp"])?,
-        audiences: answer["spec"]["audiences"].as_array()?.iter().filter_map(text).collect(),
+        audiences: answer["spec"]["audiences"]
+            .as_array()?
+            .iter()
+            .filter_map(text)
+            .collect(),
     })
 }

@@ -61,18 +61,35 @@ impl ConfigText {
 impl Published {
     fn documents(&self, index: usize) -> [(String, Document); 2] {
         let bare = self.issuer.strip_suffix('/').unwrap_or(&self.issuer);
-        let discovery_url = self.discovery_url.clone().unwrap_or_else(|| format!("{bare}/.well-known/openid-configuration"));
+        let discovery_url = self
+            .discovery_url
+            .clone()
+            .unwrap_or_else(|| format!("{bare}/.well-known/openid-configuration"));
         let jwks_uri = format!("https://keys.test/{index}");
-        let discovery = Node::map([("issuer", Node::text(&self.issuer)), ("jwks_uri", Node::text(&jwks_uri))]);
-        let document = |body: String| Document { status: 200, content_type: "application/json".to_owned(), body };
-        [(discovery_url, document(discovery.json())), (jwks_uri, document(self.key_set.json()))]
+        let discovery = Node::map([
+            ("issuer", Node::text(&self.issuer)),
+            ("jwks_uri", Node::text(&jwks_uri)),
+        ]);
+        let document = |body: String| Document {
+            status: 200,
+            content_type: "application/json".to_owned(),
+            body,
+        };
+        [
+            (discovery_url, document(discovery.json())),
+            (jwks_uri, document(self.key_set.json())),
+        ]
     }
 }
 
 impl Case {
     pub(crate) fn question(&self, id: u64, keys: &SigningKeys) -> Question {
-        let http: BTreeMap<String, Document> =
-            self.issuers.iter().enumerate().flat_map(|(index, published)| published.documents(index)).collect();
+        let http: BTreeMap<String, Document> = self
+            .issuers
+            .iter()
+            .enumerate()
+            .flat_map(|(index, published)| published.documents(index))
+            .collect();
         Question {
             id,
             config: self.config.text(),

@@ -17,13 +17,19 @@ pub(crate) fn of_rejections() -> impl Iterator<Item = &'static str> {
 }
 
 fn first_match(text: &str, table: &[(&str, &'static str)]) -> &'static str {
-    table.iter().find(|(part, _)| text.contains(part)).map_or("other", |(_, class)| class)
+    table
+        .iter()
+        .find(|(part, _)| text.contains(part))
+        .map_or("other", |(_, class)| class)
 }
 
 /// In this order: a text may hold the parts of several.
 const REJECTIONS: &[(&str, &str)] = &[
     ("oidc: authenticator not initialized", "not initialized"),
-    ("oidc: could not expand distributed claims", "distributed claims"),
+    (
+        "oidc: could not expand distributed claims",
+        "distributed claims",
+    ),
     ("oidc: malformed jwt", "malformed"),
     ("signed with unsupported algorithm", "algorithm"),
     ("fetching keys oidc: failed to decode keys", "key set"),
@@ -42,14 +48,38 @@ const REJECTIONS: &[(&str, &str)] = &[
     ("not present in ID token", "required claim missing"),
     ("value does not match. Got", "required claim differs"),
     ("oidc: parse claim", "required claim type"),
-    ("oidc: error evaluating username claim expression", "username expression"),
-    ("oidc: error evaluating group claim expression", "groups expression"),
-    ("oidc: error evaluating uid claim expression", "uid expression"),
-    ("oidc: error evaluating extra claim expression", "extra expression"),
-    ("oidc: error evaluating claim validation expression: validation expression", "rule false"),
-    ("oidc: error evaluating claim validation expression: expression", "rule error"),
-    ("oidc: error evaluating user info validation rule: validation expression", "user rule false"),
-    ("oidc: error evaluating user info validation rule: expression", "user rule error"),
+    (
+        "oidc: error evaluating username claim expression",
+        "username expression",
+    ),
+    (
+        "oidc: error evaluating group claim expression",
+        "groups expression",
+    ),
+    (
+        "oidc: error evaluating uid claim expression",
+        "uid expression",
+    ),
+    (
+        "oidc: error evaluating extra claim expression",
+        "extra expression",
+    ),
+    (
+        "oidc: error evaluating claim validation expression: validation expression",
+        "rule false",
+    ),
+    (
+        "oidc: error evaluating claim validation expression: expression",
+        "rule error",
+    ),
+    (
+        "oidc: error evaluating user info validation rule: validation expression",
+        "user rule false",
+    ),
+    (
+        "oidc: error evaluating user info validation rule: expression",
+        "user rule error",
+    ),
     ("resulted in error", "mapping error"),
 ];
 
@@ -70,10 +100,25 @@ mod tests {
 
     #[test]
     fn texts_have_their_class() {
-        assert_eq!(of_rejection("oidc: verify token: oidc: token is expired (Token Expiry: x)"), "expired");
-        assert_eq!(of_rejection("oidc: verify token: failed to verify signature: fetching keys oidc: failed to decode keys: x"), "key set");
-        assert_eq!(of_rejection("expression 'claims.zzz' resulted in error: no such key: zzz"), "mapping error");
+        assert_eq!(
+            of_rejection("oidc: verify token: oidc: token is expired (Token Expiry: x)"),
+            "expired"
+        );
+        assert_eq!(
+            of_rejection(
+                "oidc: verify token: failed to verify signature: fetching keys oidc: failed to \
+                 decode keys: x"
+            ),
+            "key set"
+        );
+        assert_eq!(
+            of_rejection("expression 'claims.zzz' resulted in error: no such key: zzz"),
+            "mapping error"
+        );
         assert_eq!(of_rejection("never said"), "other");
-        assert_eq!(of_load_error("strict decoding error: yaml: unmarshal errors:\n"), "strict");
+        assert_eq!(
+            of_load_error("strict decoding error: yaml: unmarshal errors:\n"),
+            "strict"
+        );
     }
 }

@@ -6,7 +6,8 @@ use super::class;
 use super::verdict::{FieldFault, Ruling, User, Verdict};
 use crate::oracle::{Answer, OracleVerdict};
 
-/// How often the two sides agree. One judgement for a configuration that is refused, else one for each token and entry.
+/// How often the two sides agree. One judgement for a configuration that is refused, else one for
+/// each token and entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Tally {
     pub(crate) agreed: usize,
@@ -48,10 +49,21 @@ pub(crate) struct Difference {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { agreed, other_words, refusals, exact, undetermined, disagreed, unpublished, panicked } = self;
+        let Self {
+            agreed,
+            other_words,
+            refusals,
+            exact,
+            undetermined,
+            disagreed,
+            unpublished,
+            panicked,
+        } = self;
         write!(
             f,
-            "agreed {agreed} (in other words {other_words}; of {refusals} refusals {exact} with the exact text), undetermined {undetermined}, disagreed {disagreed}, without documents {unpublished}, panics of theirs {panicked}"
+            "agreed {agreed} (in other words {other_words}; of {refusals} refusals {exact} with \
+             the exact text), undetermined {undetermined}, disagreed {disagreed}, without \
+             documents {unpublished}, panics of theirs {panicked}"
         )
     }
 }
@@ -82,21 +94,37 @@ pub(crate) fn compare(ours: &Ruling, theirs: &Answer) -> Comparison {
         found.tally.panicked += 1;
         return found;
     }
-    match (ours, &theirs.load_error, theirs.validation_errors.as_slice()) {
+    match (
+        ours,
+        &theirs.load_error,
+        theirs.validation_errors.as_slice(),
+    ) {
         (Ruling::Undetermined { why }, _, _) => found.undetermined(why),
         (Ruling::NotLoaded { text, exact }, Some(load_error), _) => {
-            let (our_class, their_class) = (class::of_load_error(text), class::of_load_error(load_error));
+            let (our_class, their_class) =
+                (class::of_load_error(text), class::of_load_error(load_error));
             if !exact || (our_class == their_class && *text == load_error_of_a_server(load_error)) {
                 found.agree_on_text(text, load_error, *exact)
             } else {
-                found.differ(None, format!("load error: ours {our_class}, theirs {their_class}"), text, load_error)
+                found.differ(
+                    None,
+                    format!("load error: ours {our_class}, theirs {their_class}"),
+                    text,
+                    load_error,
+                )
             }
         }
-        (Ruling::NotValid { errors, complete }, None, [_, ..]) => compare_faults(errors, *complete, theirs, &mut found),
+        (Ruling::NotValid { errors, complete }, None, [_, ..]) => {
+            compare_faults(errors, *complete, theirs, &mut found)
+        }
         (Ruling::Verdicts(verdicts), None, []) => compare_tokens(verdicts, theirs, &mut found),
         _ => found.differ(
             None,
-            format!("configuration: ours {}, theirs {}", our_stage(ours), their_stage(theirs)),
+            format!(
+                "configuration: ours {}, theirs {}",
+                our_stage(ours),
+                their_stage(theirs)
+            ),
             &format!("{ours:?}"),
             &their_stage_text(theirs),
         ),
@@ -126,30 +154,80 @@ impl Comparison {
 
     fn differ(&mut self, token: Option<usize>, kind: String, ours: &str, theirs: &str) {
         self.tally.disagreed += 1;
-        self.differences.push(Difference { token, kind, ours: ours.to_owned(), theirs: theirs.to_owned() });
+        self.differences.push(Difference {
+            token,
+            kind,
+            ours: ours.to_owned(),
+            theirs: theirs.to_owned(),
+        });
     }
 }
 
 fn compare_faults(ours: &[FieldFault], complete: bool, theirs: &Answer, found: &mut Comparison) {
     let place = |field: &str, kind: &str| format!("{field} {kind}");
-    let mut our_places: Vec<String> = ours.iter().map(|fault| place(&fault.field, &fault.kind)).collect();
-    let mut their_places: Vec<String> = theirs.validation_errors.iter().map(|error| place(&error.field, &error.kind)).collect();
+    let mut our_places: Vec<String> = ours
+        .iter()
+        .map(|fault| place(&fault.field, &fault.kind))
+        .collect();
+    let mut their_places: Vec<String> = theirs
+        .validation_errors
+        .iter()
+        .map(|error| place(&error.field, &error.kind))
+        .collect();
     our_places.sort();
     their_places.sort();
     let lines = |texts: Vec<&str>| texts.join("\n");
     let our_text = lines(ours.iter().map(|fault| fault.text.as_str()).collect());
-    let their_text = lines(theirs.validation_errors.iter().map(|error| error.text.as_str()).collect());
-    let found_by_both = if complete { our_places == their_places } else { is_part_of(&our_places, &their_places) };
-    let said_there = |fault: &&FieldFault| theirs.validation_errors.iter().any(|error| error.text == fault.text);
-    if !found_by_both {
-        found.differ(None, "validation errors of other fields".to_owned(), &our_text, &their_text);
-    } else if let Some(fault) = ours.iter().find(|fault| !same_issues(fault, theirs)) {
-        found.differ(None, "other issues of an expression".to_owned(), &fault.text, &their_text);
-    } else if ours.iter().filter(|fault| fault.exact).all(|fault| said_there(&fault)) {
-        let exact = complete && ours.iter().all(|fault| fault.exact);
-        found.agree_on_text(&our_text, if complete { &their_text } else { &our_text }, exact);
+    let their_text = lines(
+        theirs
+            .validation_errors
+            .iter()
+            .map(|error| error.text.as_str())
+            .collect(),
+    );
+    let found_by_both = if complete {
+        our_places == their_places
     } else {
-        found.differ(None, "other words of a validation error".to_owned(), &our_text, &their_text);
+        is_part_of(&our_places, &their_places)
+    };
+    let said_there = |fault: &&FieldFault| {
+        theirs
+            .validation_errors
+            .iter()
+            .any(|error| error.text == fault.text)
+    };
+    if !found_by_both {
+        found.differ(
+            None,
+            "validation errors of other fields".to_owned(),
+            &our_text,
+            &their_text,
+        );
+    } else if let Some(fault) = ours.iter().find(|fault| !same_issues(fault, theirs)) {
+        found.differ(
+            None,
+            "other issues of an expression".to_owned(),
+            &fault.text,
+            &their_text,
+        );
+    } else if ours
+        .iter()
+        .filter(|fault| fault.exact)
+        .all(|fault| said_there(&fault))
+    {
+        let exact = complete && ours.iter().all(|fault| fault.exact);
+        found.agree_on_text(
+            &our_text,
+            if complete { &their_text } else { &our_text },
+            exact,
+        );
+    } else {
+        found.differ(
+            None,
+            "other words of a validation error".to_owned(),
+            &our_text,
+            &their_text,
+        );
     }
 }
 
@@ -159,8 +237,8 @@ fn is_part_of(left: &[String], right: &[String]) -> bool {
     left.iter().all(|one| often(left, one) <= often(right, one))
 }
 
-/// Whether an error of theirs has as many issues of the expression as ours. After a syntax error their parser goes on in ways of its own, so
-/// that it may find more.
+/// Whether an error of theirs has as many issues of the expression as ours. After a syntax error
+/// their parser goes on in ways of its own, so that it may find more.
 fn same_issues(ours: &FieldFault, theirs: &Answer) -> bool {
     let issues = |text: &str| text.matches("ERROR: <input>:").count();
     let is_syntax = |text: &str| text.contains(": Syntax error: ");
@@ -169,7 +247,10 @@ fn same_issues(ours: &FieldFault, theirs: &Answer) -> bool {
         (false, false) => issues(&ours.text) == issues(text),
         _ => false,
     };
-    theirs.validation_errors.iter().any(|error| error.field == ours.field && error.kind == ours.kind && fits(&error.text))
+    theirs
+        .validation_errors
+        .iter()
+        .any(|error| error.field == ours.field && error.kind == ours.kind && fits(&error.text))
 }
 
 fn compare_tokens(ours: &[Vec<Verdict>], theirs: &Answer, found: &mut Comparison) {
@@ -184,39 +265,71 @@ fn compare_tokens(ours: &[Vec<Verdict>], theirs: &Answer, found: &mut Comparison
             match ours.get(token).and_then(|verdicts| verdicts.get(entry)) {
                 Some(Verdict::Undetermined { why }) => found.undetermined(why),
                 Some(our_verdict) => compare_verdicts(token, our_verdict, &their_verdict, found),
-                None => found.differ(Some(token), "no verdict of ours".to_owned(), "", &format!("{their_verdict:?}")),
+                None => found.differ(
+                    Some(token),
+                    "no verdict of ours".to_owned(),
+                    "",
+                    &format!("{their_verdict:?}"),
+                ),
             }
         }
     }
 }
 
 fn compare_verdicts(token: usize, ours: &Verdict, theirs: &Verdict, found: &mut Comparison) {
-    let possible = if let Verdict::OneOf(possible) = ours { possible.as_slice() } else { std::slice::from_ref(ours) };
+    let possible = if let Verdict::OneOf(possible) = ours {
+        possible.as_slice()
+    } else {
+        std::slice::from_ref(ours)
+    };
     let their_class = theirs.name();
     for verdict in possible {
         match (verdict, theirs) {
-            (Verdict::Rejected { text, exact }, Verdict::Rejected { text: their_text, .. }) if text == their_text => {
+            (
+                Verdict::Rejected { text, exact },
+                Verdict::Rejected {
+                    text: their_text, ..
+                },
+            ) if text == their_text => {
                 return found.agree_on_text("", "", *exact);
             }
-            (Verdict::Rejected { text, exact: false }, Verdict::Rejected { text: their_text, .. }) if verdict.name() == their_class => {
+            (
+                Verdict::Rejected { text, exact: false },
+                Verdict::Rejected {
+                    text: their_text, ..
+                },
+            ) if verdict.name() == their_class => {
                 return found.agree_on_text(text, their_text, false);
             }
-            (Verdict::Accepted(_) | Verdict::Skipped, _) if verdict == theirs => return found.agree("", ""),
+            (Verdict::Accepted(_) | Verdict::Skipped, _) if verdict == theirs => {
+                return found.agree("", "");
+            }
             _ => {}
         }
     }
     let kind = match (ours, theirs) {
-        (Verdict::Accepted(ours), Verdict::Accepted(theirs)) => format!("another user: {}", other_parts(ours, theirs)),
-        _ if possible.iter().any(|verdict| verdict.name() == their_class) => format!("other words: {their_class}"),
+        (Verdict::Accepted(ours), Verdict::Accepted(theirs)) => {
+            format!("another user: {}", other_parts(ours, theirs))
+        }
+        _ if possible.iter().any(|verdict| verdict.name() == their_class) => {
+            format!("other words: {their_class}")
+        }
         _ => format!("verdict: ours {}, theirs {their_class}", ours.name()),
     };
-    found.differ(Some(token), kind, &format!("{ours:?}"), &format!("{theirs:?}"));
+    found.differ(
+        Some(token),
+        kind,
+        &format!("{ours:?}"),
+        &format!("{theirs:?}"),
+    );
 }
 
 /// A scheme is named after the line that made it: kube-apiserver's is another than the oracle's.
 fn load_error_of_a_server(text: &str) -> String {
     match text.split_once(" in scheme \"") {
-        Some((before, _)) => format!("{before} in scheme \"pkg/kubeapiserver/options/authentication.go\""),
+        Some((before, _)) => {
+            format!("{before} in scheme \"pkg/kubeapiserver/options/authentication.go\"")
+        }
         None => text.to_owned(),
     }
 }
@@ -228,7 +341,12 @@ fn other_parts(ours: &User, theirs: &User) -> String {
         ("groups", ours.groups != theirs.groups),
         ("extra", ours.extra != theirs.extra),
     ];
-    parts.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect::<Vec<_>>().join(" ")
+    parts
+        .iter()
+        .filter(|(_, differs)| *differs)
+        .map(|(name, _)| *name)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn neutral(verdict: &OracleVerdict) -> Verdict {
@@ -239,7 +357,10 @@ fn neutral(verdict: &OracleVerdict) -> Verdict {
             groups: user.groups.clone(),
             extra: user.extra.clone(),
         }),
-        (None, Some(text)) => Verdict::Rejected { text: text.clone(), exact: true },
+        (None, Some(text)) => Verdict::Rejected {
+            text: text.clone(),
+            exact: true,
+        },
         (None, None) => Verdict::Skipped,
     }
 }
@@ -265,7 +386,11 @@ fn their_stage_text(theirs: &Answer) -> String {
     match (&theirs.load_error, theirs.validation_errors.as_slice()) {
         (Some(text), _) => text.clone(),
         (None, []) => "taken".to_owned(),
-        (None, errors) => errors.iter().map(|error| error.text.as_str()).collect::<Vec<_>>().join("\n"),
+        (None, errors) => errors
+            .iter()
+            .map(|error| error.text.as_str())
+            .collect::<Vec<_>>()
+            .join("\n"),
     }
 }
 
@@ -279,81 +404,215 @@ mod tests {
     }
 
     fn rejected(text: &str) -> Verdict {
-        Verdict::Rejected { text: text.to_owned(), exact: false }
+        Verdict::Rejected {
+            text: text.to_owned(),
+            exact: false,
+        }
     }
 
     fn user(name: &str) -> Verdict {
-        Verdict::Accepted(User { name: name.to_owned(), uid: String::new(), groups: Vec::new(), extra: std::collections::BTreeMap::new() })
+        Verdict::Accepted(User {
+            name: name.to_owned(),
+            uid: String::new(),
+            groups: Vec::new(),
+            extra: std::collections::BTreeMap::new(),
+        })
     }
 
     fn kinds(ours: &[Verdict], theirs: &str) -> Vec<String> {
-        let theirs = answer(&format!(r#"{{"id":1,"authenticators":[{{}}],"tokens":[[{theirs}]]}}"#));
-        compare(&Ruling::Verdicts(vec![ours.to_vec()]), &theirs).differences.into_iter().map(|difference| difference.kind).collect()
+        let theirs = answer(&format!(
+            r#"{{"id":1,"authenticators":[{{}}],"tokens":[[{theirs}]]}}"#
+        ));
+        compare(&Ruling::Verdicts(vec![ours.to_vec()]), &theirs)
+            .differences
+            .into_iter()
+            .map(|difference| difference.kind)
+            .collect()
     }
 
     #[test]
     fn verdicts_are_told_apart() {
         let none: Vec<String> = Vec::new();
         assert_eq!(kinds(&[user("a")], r#"{"user":{"name":"a"}}"#), none);
-        assert_eq!(kinds(&[user("a")], r#"{"user":{"name":"b"}}"#), ["another user: name"]);
-        assert_eq!(kinds(&[Verdict::Skipped], r#"{"skipped":true}"#), none);
-        assert_eq!(kinds(&[Verdict::Skipped], r#"{"user":{"name":"b"}}"#), ["verdict: ours skipped, theirs accepted"]);
-        assert_eq!(kinds(&[rejected("oidc: email not verified")], r#"{"error":"oidc: email not verified"}"#), none);
         assert_eq!(
-            kinds(&[rejected("oidc: email not verified")], r#"{"error":"oidc: token is expired"}"#),
+            kinds(&[user("a")], r#"{"user":{"name":"b"}}"#),
+            ["another user: name"]
+        );
+        assert_eq!(kinds(&[Verdict::Skipped], r#"{"skipped":true}"#), none);
+        assert_eq!(
+            kinds(&[Verdict::Skipped], r#"{"user":{"name":"b"}}"#),
+            ["verdict: ours skipped, theirs accepted"]
+        );
+        assert_eq!(
+            kinds(
+                &[rejected("oidc: email not verified")],
+                r#"{"error":"oidc: email not verified"}"#
+            ),
+            none
+        );
+        assert_eq!(
+            kinds(
+                &[rejected("oidc: email not verified")],
+                r#"{"error":"oidc: token is expired"}"#
+            ),
             ["verdict: ours rejected: email not verified, theirs rejected: expired"]
         );
-        assert_eq!(kinds(&[Verdict::OneOf(vec![user("a"), rejected("x")])], r#"{"user":{"name":"a"}}"#), none);
-        let exact = Verdict::Rejected { text: "oidc: email not verified".to_owned(), exact: true };
-        assert_eq!(kinds(std::slice::from_ref(&exact), r#"{"error":"oidc: email not verified"}"#), none);
-        assert_eq!(kinds(&[exact], r#"{"error":"oidc: email not verified!"}"#), ["other words: rejected: email not verified"]);
+        assert_eq!(
+            kinds(
+                &[Verdict::OneOf(vec![user("a"), rejected("x")])],
+                r#"{"user":{"name":"a"}}"#
+            ),
+            none
+        );
+        let exact = Verdict::Rejected {
+            text: "oidc: email not verified".to_owned(),
+            exact: true,
+        };
+        assert_eq!(
+            kinds(
+                std::slice::from_ref(&exact),
+                r#"{"error":"oidc: email not verified"}"#
+            ),
+            none
+        );
+        assert_eq!(
+            kinds(&[exact], r#"{"error":"oidc: email not verified!"}"#),
+            ["other words: rejected: email not verified"]
+        );
         assert_eq!(kinds(&[], r#"{"skipped":true}"#), ["no verdict of ours"]);
     }
 
     #[test]
     fn words_and_gaps_are_counted() {
-        let theirs = answer(r#"{"id":1,"authenticators":[{}],"tokens":[[{"error":"oidc: token is expired (x)"}]]}"#);
-        let ours = |verdict: Verdict| compare(&Ruling::Verdicts(vec![vec![verdict]]), &theirs).tally;
-        assert_eq!(ours(rejected("oidc: token is expired (y)")), Tally { agreed: 1, other_words: 1, refusals: 1, ..Tally::default() });
-        assert_eq!(ours(Verdict::Undetermined { why: String::new() }), Tally { undetermined: 1, ..Tally::default() });
-        let half = Tally { agreed: 1, undetermined: 1, ..Tally::default() };
+        let theirs = answer(
+            r#"{"id":1,"authenticators":[{}],"tokens":[[{"error":"oidc: token is expired (x)"}]]}"#,
+        );
+        let ours =
+            |verdict: Verdict| compare(&Ruling::Verdicts(vec![vec![verdict]]), &theirs).tally;
+        assert_eq!(
+            ours(rejected("oidc: token is expired (y)")),
+            Tally {
+                agreed: 1,
+                other_words: 1,
+                refusals: 1,
+                ..Tally::default()
+            }
+        );
+        assert_eq!(
+            ours(Verdict::Undetermined { why: String::new() }),
+            Tally {
+                undetermined: 1,
+                ..Tally::default()
+            }
+        );
+        let half = Tally {
+            agreed: 1,
+            undetermined: 1,
+            ..Tally::default()
+        };
         assert_eq!(half.decided_per_mille(), 500);
     }
 
     #[test]
     fn issues_of_expressions_are_counted() {
         let theirs = |issues: &[&str]| {
-            let text: Vec<String> = issues.iter().map(|issue| format!("ERROR: <input>:1:1: {issue}")).collect();
+            let text: Vec<String> = issues
+                .iter()
+                .map(|issue| format!("ERROR: <input>:1:1: {issue}"))
+                .collect();
             answer(&serde_json::json!({"id": 1, "validation_errors": [{"field": "a", "type": "k", "text": text.join(" ")}]}).to_string())
         };
         let ours = |issues: &[&str]| {
             let text = theirs(issues).validation_errors[0].text.clone();
-            let fault = FieldFault { field: "a".to_owned(), kind: "k".to_owned(), text, exact: false };
-            Ruling::NotValid { errors: vec![fault], complete: true }
+            let fault = FieldFault {
+                field: "a".to_owned(),
+                kind: "k".to_owned(),
+                text,
+                exact: false,
+            };
+            Ruling::NotValid {
+                errors: vec![fault],
+                complete: true,
+            }
         };
-        let disagreed = |left: &[&str], right: &[&str]| compare(&ours(left), &theirs(right)).tally.disagreed == 1;
-        assert!(!disagreed(&["x", "y"], &["x", "z"]) && disagreed(&["x"], &["x", "y"]) && disagreed(&["x", "y"], &["x"]));
-        assert!(!disagreed(&["Syntax error: x"], &["Syntax error: x", "y"]) && disagreed(&["x"], &["Syntax error: x"]));
+        let disagreed = |left: &[&str], right: &[&str]| {
+            compare(&ours(left), &theirs(right)).tally.disagreed == 1
+        };
+        assert!(
+            !disagreed(&["x", "y"], &["x", "z"])
+                && disagreed(&["x"], &["x", "y"])
+                && disagreed(&["x", "y"], &["x"])
+        );
+        assert!(
+            !disagreed(&["Syntax error: x"], &["Syntax error: x", "y"])
+                && disagreed(&["x"], &["Syntax error: x"])
+        );
     }
 
     #[test]
     fn configurations_are_compared_by_fields() {
-        let theirs = answer(r#"{"id":1,"validation_errors":[{"field":"a","type":"FieldValueInvalid","text":"t"}]}"#);
-        let fault =
-            |field: &str| FieldFault { field: field.to_owned(), kind: "FieldValueInvalid".to_owned(), text: "t".to_owned(), exact: true };
-        let not_valid =
-            |fields: &[&str], complete| Ruling::NotValid { errors: fields.iter().map(|field| fault(field)).collect(), complete };
+        let theirs = answer(
+            r#"{"id":1,"validation_errors":[{"field":"a","type":"FieldValueInvalid","text":"t"}]}"#,
+        );
+        let fault = |field: &str| FieldFault {
+            field: field.to_owned(),
+            kind: "FieldValueInvalid".to_owned(),
+            text: "t".to_owned(),
+            exact: true,
+        };
+        let not_valid = |fields: &[&str], complete| Ruling::NotValid {
+            errors: fields.iter().map(|field| fault(field)).collect(),
+            complete,
+        };
         assert_eq!(compare(&not_valid(&[], false), &theirs).tally.agreed, 1);
-        assert_eq!(compare(&not_valid(&["b"], false), &theirs).tally.disagreed, 1);
+        assert_eq!(
+            compare(&not_valid(&["b"], false), &theirs).tally.disagreed,
+            1
+        );
         assert_eq!(compare(&not_valid(&["a"], true), &theirs).tally.agreed, 1);
-        assert_eq!(compare(&not_valid(&["b"], true), &theirs).tally.disagreed, 1);
-        assert_eq!(compare(&not_valid(&["a", "a"], true), &theirs).tally.disagreed, 1);
-        assert_eq!(compare(&not_valid(&["a", "a"], false), &theirs).tally.disagreed, 1);
-        let other_text =
-            |exact| Ruling::NotValid { errors: vec![FieldFault { text: "u".to_owned(), exact, ..fault("a") }], complete: true };
+        assert_eq!(
+            compare(&not_valid(&["b"], true), &theirs).tally.disagreed,
+            1
+        );
+        assert_eq!(
+            compare(&not_valid(&["a", "a"], true), &theirs)
+                .tally
+                .disagreed,
+            1
+        );
+        assert_eq!(
+            compare(&not_valid(&["a", "a"], false), &theirs)
+                .tally
+                .disagreed,
+            1
+        );
+        let other_text = |exact| Ruling::NotValid {
+            errors: vec![FieldFault {
+                text: "u".to_owned(),
+                exact,
+                ..fault("a")
+            }],
+            complete: true,
+        };
         assert_eq!(compare(&other_text(true), &theirs).tally.disagreed, 1);
         assert_eq!(compare(&other_text(false), &theirs).tally.other_words, 1);
-        assert_eq!(compare(&Ruling::Verdicts(Vec::new()), &theirs).tally.disagreed, 1);
-        assert_eq!(compare(&Ruling::NotLoaded { text: "t".to_owned(), exact: true }, &theirs).tally.disagreed, 1);
+        assert_eq!(
+            compare(&Ruling::Verdicts(Vec::new()), &theirs)
+                .tally
+                .disagreed,
+            1
+        );
+        assert_eq!(
+            compare(
+                &Ruling::NotLoaded {
+                    text: "t".to_owned(),
+                    exact: true
+                },
+                &theirs
+            )
+            .tally
+            .disagreed,
+            1
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Facts that were seen on real kube-apiservers, held against the oracles: an oracle that is wrong must not judge.
+//! Facts that were seen on real kube-apiservers, held against the oracles: an oracle that is wrong
+//! must not judge.
 
 mod configuration;
 mod expression;
@@ -42,35 +43,66 @@ struct Fact {
 /// Asks every oracle about every fact.
 pub async fn hold(oracles: &Oracles) -> TestResult {
     let keys = SigningKeys::generate().map_err(|_| "no signing keys")?;
-    let facts: Vec<Fact> =
-        [configuration::facts(), token::facts(), expression::facts()].into_iter().flatten().map(|fact| fact.published(&keys)).collect();
-    let questions: Vec<_> = facts.iter().zip(0..).map(|(fact, id)| fact.case.question(id, &keys)).collect();
+    let facts: Vec<Fact> = [configuration::facts(), token::facts(), expression::facts()]
+        .into_iter()
+        .flatten()
+        .map(|fact| fact.published(&keys))
+        .collect();
+    let questions: Vec<_> = facts
+        .iter()
+        .zip(0..)
+        .map(|(fact, id)| fact.case.question(id, &keys))
+        .collect();
     let answers = oracles.ask(&questions).await?;
     let mut wrong = Vec::new();
     for (position, (oracle, answers)) in oracles.all().iter().zip(&answers).enumerate() {
         for (fact, answer) in facts.iter().zip(answers) {
-            let expected = fact.expected.get(position).ok_or("an oracle more than facts know")?;
+            let expected = fact
+                .expected
+                .get(position)
+                .ok_or("an oracle more than facts know")?;
             if !expected.is(answer) {
-                wrong.push(format!("{}, {:?}: expected {expected:?}, got {answer:?}", fact.name, oracle.release()));
+                wrong.push(format!(
+                    "{}, {:?}: expected {expected:?}, got {answer:?}",
+                    fact.name,
+                    oracle.release()
+                ));
             }
         }
     }
-    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(wrong.join("\n").into())
+    }
 }
 
 impl Fact {
     fn everywhere(name: &'static str, case: Case, expected: Expected) -> Self {
-        Self { name, case, expected: [expected.clone(), expected.clone(), expected] }
+        Self {
+            name,
+            case,
+            expected: [expected.clone(), expected.clone(), expected],
+        }
     }
 
     /// What 1.33 says differs from what 1.36 and 1.37 say.
     fn skewed(name: &'static str, case: Case, before: Expected, since: Expected) -> Self {
-        Self { name, case, expected: [before, since.clone(), since] }
+        Self {
+            name,
+            case,
+            expected: [before, since.clone(), since],
+        }
     }
 
     /// A fact that brings no key set of its own has the sound one.
     fn published(mut self, keys: &SigningKeys) -> Self {
-        for published in self.case.issuers.iter_mut().filter(|published| published.key_set == Node::raw("")) {
+        for published in self
+            .case
+            .issuers
+            .iter_mut()
+            .filter(|published| published.key_set == Node::raw(""))
+        {
             published.key_set = key_set::sound(keys);
         }
         self
@@ -82,15 +114,24 @@ impl Expected {
         let verdict = answer.tokens.first().and_then(|verdicts| verdicts.first());
         let user = verdict.and_then(|verdict| verdict.user.as_ref());
         match self {
-            Self::Load(part) => answer.load_error.as_ref().is_some_and(|text| text.contains(part)),
-            Self::Refused(part) => answer.validation_errors.iter().any(|error| error.text.contains(part)),
+            Self::Load(part) => answer
+                .load_error
+                .as_ref()
+                .is_some_and(|text| text.contains(part)),
+            Self::Refused(part) => answer
+                .validation_errors
+                .iter()
+                .any(|error| error.text.contains(part)),
             Self::Skipped => verdict.is_some_and(|verdict| verdict.skipped),
-            Self::Rejected(part) => verdict.and_then(|verdict| verdict.error.as_ref()).is_some_and(|text| text.contains(part)),
+            Self::Rejected(part) => verdict
+                .and_then(|verdict| verdict.error.as_ref())
+                .is_some_and(|text| text.contains(part)),
             Self::User(name) => user.is_some_and(|user| user.name == *name),
             Self::Groups(joined) => user.is_some_and(|user| user.groups.join("|") == *joined),
             Self::Extra(entry) => {
                 let (key, joined) = entry.split_once('=').unwrap_or((entry, ""));
-                user.and_then(|user| user.extra.get(key)).is_some_and(|values| values.join("|") == joined)
+                user.and_then(|user| user.extra.get(key))
+                    .is_some_and(|values| values.join("|") == joined)
             }
         }
     }
@@ -104,17 +145,38 @@ fn sound() -> Case {
         ("jwt", Node::List(vec![entry()])),
     ]);
     Case {
-        config: ConfigText { tree, form: Form::Yaml, before: String::new(), after: String::new() },
+        config: ConfigText {
+            tree,
+            form: Form::Yaml,
+            before: String::new(),
+            after: String::new(),
+        },
         disallowed_issuers: Vec::new(),
-        issuers: vec![Published { issuer: "https://hub.test".to_owned(), discovery_url: None, key_set: Node::raw("") }],
+        issuers: vec![Published {
+            issuer: "https://hub.test".to_owned(),
+            discovery_url: None,
+            key_set: Node::raw(""),
+        }],
         tokens: vec![jane()],
     }
 }
 
 fn entry() -> Node {
     Node::map([
-        ("issuer", Node::map([("url", Node::text("https://hub.test")), ("audiences", Node::texts(&["my-client"]))])),
-        ("claimMappings", Node::map([("username", Node::map([("claim", Node::text("sub")), ("prefix", Node::text("hub:"))]))])),
+        (
+            "issuer",
+            Node::map([
+                ("url", Node::text("https://hub.test")),
+                ("audiences", Node::texts(&["my-client"])),
+            ]),
+        ),
+        (
+            "claimMappings",
+            Node::map([(
+                "username",
+                Node::map([("claim", Node::text("sub")), ("prefix", Node::text("hub:"))]),
+            )]),
+        ),
     ])
 }
 
@@ -135,7 +197,8 @@ fn jane() -> TokenSpec {
     }
 }
 
-/// A sound case whose configuration holds the value at a path like `jwt.0.issuer.url`; maps on the way are made.
+/// A sound case whose configuration holds the value at a path like `jwt.0.issuer.url`; maps on the
+/// way are made.
 fn with(path: &str, value: Node) -> Case {
     let mut case = sound();
     put(&mut case.config.tree, path, value);
@@ -146,7 +209,11 @@ fn put(tree: &mut Node, path: &str, value: Node) {
     let (name, rest) = path.split_once('.').unwrap_or((path, ""));
     if let (Node::List(items), Ok(index)) = (&mut *tree, name.parse::<usize>()) {
         if let Some(item) = items.get_mut(index) {
-            if rest.is_empty() { *item = value } else { put(item, rest, value) }
+            if rest.is_empty() {
+                *item = value
+            } else {
+                put(item, rest, value)
+            }
         }
         return;
     }

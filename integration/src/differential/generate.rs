@@ -52,8 +52,19 @@ fn texts(random: &mut Random, keys: &SigningKeys) -> Case {
         mutation::change(random, &mut case.config, keys);
     }
     let text = yaml::text(random, &case.config.tree);
-    case.config = ConfigText { tree: Node::raw(""), form: Form::Json, before: text, after: String::new() };
-    case.tokens = vec![token::sound(random, Aim { issuer: HUB, audience: AUDIENCE })];
+    case.config = ConfigText {
+        tree: Node::raw(""),
+        form: Form::Json,
+        before: text,
+        after: String::new(),
+    };
+    case.tokens = vec![token::sound(
+        random,
+        Aim {
+            issuer: HUB,
+            audience: AUDIENCE,
+        },
+    )];
     case
 }
 
@@ -65,14 +76,20 @@ fn configuration(random: &mut Random, keys: &SigningKeys) -> Case {
         1 => vec![HUB.to_owned()],
         _ => Vec::new(),
     };
-    let aim = Aim { issuer: HUB, audience: AUDIENCE };
+    let aim = Aim {
+        issuer: HUB,
+        audience: AUDIENCE,
+    };
     case.tokens = vec![token::sound(random, aim)];
     case
 }
 
 fn expressions(random: &mut Random, keys: &SigningKeys) -> Case {
     let mut case = plain(random, keys, Wealth::Expressions);
-    let aim = Aim { issuer: HUB, audience: AUDIENCE };
+    let aim = Aim {
+        issuer: HUB,
+        audience: AUDIENCE,
+    };
     case.tokens = (0..3).map(|_| token::sound(random, aim)).collect();
     if random.percent(20) {
         case.tokens.push(token::changed(random, aim));
@@ -82,7 +99,10 @@ fn expressions(random: &mut Random, keys: &SigningKeys) -> Case {
 
 fn hostile_expressions(random: &mut Random, keys: &SigningKeys) -> Case {
     let mut case = plain(random, keys, Wealth::Hostile);
-    let aim = Aim { issuer: HUB, audience: AUDIENCE };
+    let aim = Aim {
+        issuer: HUB,
+        audience: AUDIENCE,
+    };
     for _ in 0..3 {
         let mut token = token::sound(random, aim);
         hostile::claims(random, &mut token.claims);
@@ -94,8 +114,10 @@ fn hostile_expressions(random: &mut Random, keys: &SigningKeys) -> Case {
 fn tokens(random: &mut Random, keys: &SigningKeys) -> Case {
     let mut case = plain(random, keys, Wealth::Claims);
     for _ in 0..5 {
-        let aim =
-            Aim { issuer: random.pick(&[HUB, HUB, HUB, OTHER_ISSUER]), audience: random.pick(&[AUDIENCE, AUDIENCE, AUDIENCE, "aud-2"]) };
+        let aim = Aim {
+            issuer: random.pick(&[HUB, HUB, HUB, OTHER_ISSUER]),
+            audience: random.pick(&[AUDIENCE, AUDIENCE, AUDIENCE, "aud-2"]),
+        };
         case.tokens.push(token::changed(random, aim));
     }
     case
@@ -106,18 +128,42 @@ fn key_sets(random: &mut Random, keys: &SigningKeys) -> Case {
     for published in &mut case.issuers {
         published.key_set = key_set::odd(random, keys);
     }
-    case.tokens = (0..4).map(|_| token::of_any_key(random, Aim { issuer: HUB, audience: AUDIENCE })).collect();
+    case.tokens = (0..4)
+        .map(|_| {
+            token::of_any_key(
+                random,
+                Aim {
+                    issuer: HUB,
+                    audience: AUDIENCE,
+                },
+            )
+        })
+        .collect();
     case
 }
 
 /// A sound configuration whose issuers publish what they should; no tokens.
 fn plain(random: &mut Random, keys: &SigningKeys, wealth: Wealth) -> Case {
-    let mut config = ConfigText { tree: config::sound(random, wealth), form: Form::Yaml, before: String::new(), after: String::new() };
+    let mut config = ConfigText {
+        tree: config::sound(random, wealth),
+        form: Form::Yaml,
+        before: String::new(),
+        after: String::new(),
+    };
     if random.percent(50) {
         config.form = Form::Json;
     }
-    let sound = |issuer: &str| Published { issuer: issuer.to_owned(), discovery_url: None, key_set: key_set::sound(keys) };
-    let mut case = Case { config, disallowed_issuers: Vec::new(), issuers: vec![sound(HUB), sound(OTHER_ISSUER)], tokens: Vec::new() };
+    let sound = |issuer: &str| Published {
+        issuer: issuer.to_owned(),
+        discovery_url: None,
+        key_set: key_set::sound(keys),
+    };
+    let mut case = Case {
+        config,
+        disallowed_issuers: Vec::new(),
+        issuers: vec![sound(HUB), sound(OTHER_ISSUER)],
+        tokens: Vec::new(),
+    };
     if random.percent(8) {
         elsewhere(&mut case, random);
     }
@@ -126,9 +172,16 @@ fn plain(random: &mut Random, keys: &SigningKeys, wealth: Wealth) -> Case {
 
 /// The first issuer's discovery document lies at another URL.
 fn elsewhere(case: &mut Case, random: &mut Random) {
-    let url = random.pick(&["https://broker.test/.well-known/openid-configuration", "https://broker.test/doc", "https://hub.test/doc"]);
-    if let (Some(Node::List(entries)), Some(published)) = (case.config.tree.get_mut("jwt"), case.issuers.first_mut())
-        && let Some(issuer) = entries.first_mut().and_then(|entry| entry.get_mut("issuer"))
+    let url = random.pick(&[
+        "https://broker.test/.well-known/openid-configuration",
+        "https://broker.test/doc",
+        "https://hub.test/doc",
+    ]);
+    if let (Some(Node::List(entries)), Some(published)) =
+        (case.config.tree.get_mut("jwt"), case.issuers.first_mut())
+        && let Some(issuer) = entries
+            .first_mut()
+            .and_then(|entry| entry.get_mut("issuer"))
     {
         issuer.set("discoveryURL", Node::text(url));
         published.discovery_url = Some(url.to_owned());

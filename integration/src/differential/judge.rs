@@ -17,39 +17,81 @@ pub(crate) fn rule(case: &Case, question: &Question, release: OracleRelease) -> 
     let minor = minor(release);
     let loaded = match config::load(question.config.as_bytes(), minor) {
         Ok(loaded) => loaded,
-        Err(LoadFault::Refused(refusal)) => return Ruling::NotLoaded { text: refusal.message, exact: refusal.exact },
-        Err(LoadFault::Undetermined(undetermined)) => return Ruling::Undetermined { why: undetermined.to_string() },
+        Err(LoadFault::Refused(refusal)) => {
+            return Ruling::NotLoaded {
+                text: refusal.message,
+                exact: refusal.exact,
+            };
+        }
+        Err(LoadFault::Undetermined(undetermined)) => {
+            return Ruling::Undetermined {
+                why: undetermined.to_string(),
+            };
+        }
     };
-    let compiled = match validate::validate(&loaded.configuration, minor, &question.disallowed_issuers) {
-        Ok(compiled) => compiled,
-        Err(invalid) => return not_valid(&invalid),
-    };
-    let keys = case.issuers.iter().fold(Keys::none(), |keys, published| keys.with(&published.issuer, published.key_set.json().as_bytes()));
+    let compiled =
+        match validate::validate(&loaded.configuration, minor, &question.disallowed_issuers) {
+            Ok(compiled) => compiled,
+            Err(invalid) => return not_valid(&invalid),
+        };
+    let keys = case.issuers.iter().fold(Keys::none(), |keys, published| {
+        keys.with(&published.issuer, published.key_set.json().as_bytes())
+    });
     let Ok(now) = Timestamp::from_second(question.now) else {
-        return Ruling::Undetermined { why: "the time is out of range".to_owned() };
+        return Ruling::Undetermined {
+            why: "the time is out of range".to_owned(),
+        };
     };
-    Ruling::Verdicts(question.tokens.iter().map(|token| verdicts(&compiled, token, &keys, now)).collect())
+    Ruling::Verdicts(
+        question
+            .tokens
+            .iter()
+            .map(|token| verdicts(&compiled, token, &keys, now))
+            .collect(),
+    )
 }
 
 fn verdicts(compiled: &Compiled, token: &str, keys: &Keys, now: Timestamp) -> Vec<Verdict> {
     match Token::read(token.as_bytes()) {
-        Ok(token) => verify::verify(compiled, &token, keys, now).outcomes.into_iter().map(verdict).collect(),
-        Err(undetermined) => compiled.issuers().map(|_| Verdict::Undetermined { why: undetermined.to_string() }).collect(),
+        Ok(token) => verify::verify(compiled, &token, keys, now)
+            .outcomes
+            .into_iter()
+            .map(verdict)
+            .collect(),
+        Err(undetermined) => compiled
+            .issuers()
+            .map(|_| Verdict::Undetermined {
+                why: undetermined.to_string(),
+            })
+            .collect(),
     }
 }
 
 fn verdict(outcome: Outcome) -> Verdict {
     match outcome {
         Outcome::Skipped(_) => Verdict::Skipped,
-        Outcome::Accepted(user) => Verdict::Accepted(User { name: user.username, uid: user.uid, groups: user.groups, extra: user.extra }),
-        Outcome::Undetermined(undetermined) => Verdict::Undetermined { why: undetermined.to_string() },
-        Outcome::Rejected(rejection) if rejection.others.is_empty() => {
-            Verdict::Rejected { text: rejection.message, exact: rejection.exact }
-        }
+        Outcome::Accepted(user) => Verdict::Accepted(User {
+            name: user.username,
+            uid: user.uid,
+            groups: user.groups,
+            extra: user.extra,
+        }),
+        Outcome::Undetermined(undetermined) => Verdict::Undetermined {
+            why: undetermined.to_string(),
+        },
+        Outcome::Rejected(rejection) if rejection.others.is_empty() => Verdict::Rejected {
+            text: rejection.message,
+            exact: rejection.exact,
+        },
         Outcome::Rejected(rejection) => {
             let exact = rejection.exact;
-            let texts = std::iter::once(rejection.message).chain(rejection.others.into_iter().map(|(_, text)| text));
-            Verdict::OneOf(texts.map(|text| Verdict::Rejected { text, exact }).collect())
+            let texts = std::iter::once(rejection.message)
+                .chain(rejection.others.into_iter().map(|(_, text)| text));
+            Verdict::OneOf(
+                texts
+                    .map(|text| Verdict::Rejected { text, exact })
+                    .collect(),
+            )
         }
     }
 }
@@ -57,13 +99,23 @@ fn verdict(outcome: Outcome) -> Verdict {
 fn not_valid(invalid: &Invalid) -> Ruling {
     let complete = invalid.undetermined.is_empty();
     match (invalid.errors.as_slice(), invalid.undetermined.first()) {
-        ([], Some(undetermined)) => Ruling::Undetermined { why: undetermined.to_string() },
-        (errors, _) => Ruling::NotValid { errors: errors.iter().map(fault).collect(), complete },
+        ([], Some(undetermined)) => Ruling::Undetermined {
+            why: undetermined.to_string(),
+        },
+        (errors, _) => Ruling::NotValid {
+            errors: errors.iter().map(fault).collect(),
+            complete,
+        },
     }
 }
 
 fn fault(error: &FieldError) -> FieldFault {
-    FieldFault { field: error.path.clone(), kind: error.kind.name().to_owned(), text: error.to_string(), exact: error.is_exact() }
+    FieldFault {
+        field: error.path.clone(),
+        kind: error.kind.name().to_owned(),
+        text: error.to_string(),
+        exact: error.is_exact(),
+    }
 }
 
 fn minor(release: OracleRelease) -> Minor {

@@ -3,7 +3,10 @@
 use aws_lc_rs::encoding::{AsBigEndian as _, AsDer as _};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
-use aws_lc_rs::signature::{self, EcdsaKeyPair, EcdsaSigningAlgorithm, Ed25519KeyPair, KeyPair as _, RsaEncoding, RsaKeyPair};
+use aws_lc_rs::signature::{
+    self, EcdsaKeyPair, EcdsaSigningAlgorithm, Ed25519KeyPair, KeyPair as _, RsaEncoding,
+    RsaKeyPair,
+};
 use aws_lc_rs::{error::Unspecified, hmac};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -23,7 +26,15 @@ pub(crate) enum KeyName {
 }
 
 impl KeyName {
-    pub(crate) const ALL: [Self; 7] = [Self::RsaA, Self::RsaB, Self::P256A, Self::P256B, Self::P384, Self::P521, Self::Ed25519];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::RsaA,
+        Self::RsaB,
+        Self::P256A,
+        Self::P256B,
+        Self::P384,
+        Self::P521,
+        Self::Ed25519,
+    ];
 
     /// The `kid` that it is published under.
     pub(crate) fn kid(self) -> &'static str {
@@ -66,8 +77,14 @@ pub(crate) struct SigningKeys {
 
 impl SigningKeys {
     pub(crate) fn generate() -> Result<Self, Unspecified> {
-        let rsa = [RsaKeyPair::generate(KeySize::Rsa2048)?, RsaKeyPair::generate(KeySize::Rsa2048)?];
-        let p256 = [ecdsa(&signature::ECDSA_P256_SHA256_FIXED_SIGNING)?, ecdsa(&signature::ECDSA_P256_SHA256_FIXED_SIGNING)?];
+        let rsa = [
+            RsaKeyPair::generate(KeySize::Rsa2048)?,
+            RsaKeyPair::generate(KeySize::Rsa2048)?,
+        ];
+        let p256 = [
+            ecdsa(&signature::ECDSA_P256_SHA256_FIXED_SIGNING)?,
+            ecdsa(&signature::ECDSA_P256_SHA256_FIXED_SIGNING)?,
+        ];
         let p384 = ecdsa(&signature::ECDSA_P384_SHA384_FIXED_SIGNING)?;
         let ed25519 = Ed25519KeyPair::generate()?;
         let certificates = [
@@ -75,7 +92,11 @@ impl SigningKeys {
             certificate(p384.to_pkcs8v1()?.as_ref())?,
             certificate(rsa[0].as_der()?.as_ref())?,
             certificate(ed25519.to_pkcs8v1()?.as_ref())?,
-            certificate(ecdsa(&signature::ECDSA_P256_SHA256_FIXED_SIGNING)?.to_pkcs8v1()?.as_ref())?,
+            certificate(
+                ecdsa(&signature::ECDSA_P256_SHA256_FIXED_SIGNING)?
+                    .to_pkcs8v1()?
+                    .as_ref(),
+            )?,
         ];
         Ok(Self {
             rsa,
@@ -102,16 +123,24 @@ impl SigningKeys {
             _ => return None,
         };
         let document = pair.as_der().ok()?;
-        // PKCS #8 holds a version, an algorithm and an octet string of RSAPrivateKey (RFC 8017): a version, n, e and these.
+        // PKCS #8 holds a version, an algorithm and an octet string of RSAPrivateKey (RFC 8017): a
+        // version, n, e and these.
         let (_, rest) = value(value(document.as_ref())?.0)?;
         let (_, rest) = value(rest)?;
         let mut rest = value(value(rest)?.0)?.0;
         let mut numbers = Vec::new();
         while let Some((number, after)) = value(rest) {
-            numbers.push(Node::text(URL_SAFE_NO_PAD.encode(number.strip_prefix(&[0]).unwrap_or(number))));
+            numbers.push(Node::text(
+                URL_SAFE_NO_PAD.encode(number.strip_prefix(&[0]).unwrap_or(number)),
+            ));
             rest = after;
         }
-        Some(["d", "p", "q", "dp", "dq", "qi"].into_iter().zip(numbers.into_iter().skip(3)).collect())
+        Some(
+            ["d", "p", "q", "dp", "dq", "qi"]
+                .into_iter()
+                .zip(numbers.into_iter().skip(3))
+                .collect(),
+        )
     }
 
     /// A certificate that is its own issuer.
@@ -119,8 +148,8 @@ impl SigningKeys {
         &self.authority_pem
     }
 
-    /// The signature under an algorithm's name (RFC 7518). Where key and algorithm do not go together, the key's own algorithm signs:
-    /// the token then says one thing and is another.
+    /// The signature under an algorithm's name (RFC 7518). Where key and algorithm do not go
+    /// together, the key's own algorithm signs: the token then says one thing and is another.
     pub(crate) fn sign(&self, key: KeyName, algorithm: &str, message: &[u8]) -> Vec<u8> {
         let signed = match key {
             _ if algorithm == "none" => Ok(Vec::new()),
@@ -148,7 +177,10 @@ impl SigningKeys {
             KeyName::Ed25519 => Node::map([
                 ("kty", Node::text("OKP")),
                 ("crv", Node::text("Ed25519")),
-                ("x", Node::text(URL_SAFE_NO_PAD.encode(self.ed25519.public_key()))),
+                (
+                    "x",
+                    Node::text(URL_SAFE_NO_PAD.encode(self.ed25519.public_key())),
+                ),
             ]),
         }
     }
@@ -167,7 +199,12 @@ impl SigningKeys {
         Some(URL_SAFE_NO_PAD.encode(bytes))
     }
 
-    fn rsa(&self, pair: &RsaKeyPair, algorithm: &str, message: &[u8]) -> Result<Vec<u8>, Unspecified> {
+    fn rsa(
+        &self,
+        pair: &RsaKeyPair,
+        algorithm: &str,
+        message: &[u8],
+    ) -> Result<Vec<u8>, Unspecified> {
         let encoding: &'static dyn RsaEncoding = match algorithm {
             "RS384" => &signature::RSA_PKCS1_SHA384,
             "RS512" => &signature::RSA_PKCS1_SHA512,
@@ -193,7 +230,9 @@ impl SigningKeys {
             _ => hmac::HMAC_SHA256,
         };
         let secret = self.jwk(key).json();
-        hmac::sign(&hmac::Key::new(hash, secret.as_bytes()), message).as_ref().to_vec()
+        hmac::sign(&hmac::Key::new(hash, secret.as_bytes()), message)
+            .as_ref()
+            .to_vec()
     }
 }
 
@@ -202,14 +241,16 @@ fn ecdsa(algorithm: &'static EcdsaSigningAlgorithm) -> Result<EcdsaKeyPair, Unsp
 }
 
 fn authority() -> Result<String, Unspecified> {
-    let made = rcgen::generate_simple_self_signed(["authority.test".to_owned()]).map_err(|_| Unspecified)?;
+    let made = rcgen::generate_simple_self_signed(["authority.test".to_owned()])
+        .map_err(|_| Unspecified)?;
     Ok(made.cert.pem())
 }
 
 /// A certificate of a key in PKCS #8, in base64.
 fn certificate(pkcs8: &[u8]) -> Result<String, Unspecified> {
     let pair = rcgen::KeyPair::try_from(pkcs8).map_err(|_| Unspecified)?;
-    let made = rcgen::CertificateParams::new(vec!["key.test".to_owned()]).and_then(|params| params.self_signed(&pair));
+    let made = rcgen::CertificateParams::new(vec!["key.test".to_owned()])
+        .and_then(|params| params.self_signed(&pair));
     Ok(STANDARD.encode(made.map_err(|_| Unspecified)?.der()))
 }
 
@@ -220,7 +261,11 @@ fn rsa_jwk(pair: &RsaKeyPair) -> Node {
     let (modulus, rest) = value(sequence).unwrap_or_default();
     let exponent = value(rest).unwrap_or_default().0;
     let bare = |integer: &[u8]| number(integer.strip_prefix(&[0]).unwrap_or(integer));
-    Node::map([("kty", Node::text("RSA")), ("n", bare(modulus)), ("e", bare(exponent))])
+    Node::map([
+        ("kty", Node::text("RSA")),
+        ("n", bare(modulus)),
+        ("e", bare(exponent)),
+    ])
 }
 
 /// The content of the first DER value, and what stands after it.
@@ -231,7 +276,12 @@ fn value(der: &[u8]) -> Option<(&[u8], &[u8])> {
         (usize::from(first), rest)
     } else {
         let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-        (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
+        (
+            bytes
+                .iter()
+                .fold(0, |length, byte| length << 8 | usize::from(*byte)),
+            rest,
+        )
     };
     rest.split_at_checked(length)
 }
@@ -241,5 +291,10 @@ fn ecdsa_jwk(pair: &EcdsaKeyPair, curve: &str) -> Node {
     let point = pair.public_key().as_ref().get(1..).unwrap_or_default();
     let (x, y) = point.split_at(point.len() / 2);
     let number = |bytes: &[u8]| Node::text(URL_SAFE_NO_PAD.encode(bytes));
-    Node::map([("kty", Node::text("EC")), ("crv", Node::text(curve)), ("x", number(x)), ("y", number(y))])
+    Node::map([
+        ("kty", Node::text("EC")),
+        ("crv", Node::text(curve)),
+        ("x", number(x)),
+        ("y", number(y)),
+    ])
 }

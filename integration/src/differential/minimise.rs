@@ -11,7 +11,8 @@ use super::case::{Case, Form};
 /// How many smaller cases are tried for one disagreement.
 const TRIES: usize = 1000;
 
-/// The smallest case found for which the question is answered with yes; it must be for the given one.
+/// The smallest case found for which the question is answered with yes; it must be for the given
+/// one.
 pub(crate) async fn minimise<F>(case: Case, mut still: impl FnMut(Case) -> F) -> Case
 where
     F: Future<Output = bool>,
@@ -22,7 +23,8 @@ where
         let mut offers = candidates(&best);
         let mut place = 0;
         let mut better = false;
-        // After a success the walk goes on where it is: what was needed before is mostly needed still.
+        // After a success the walk goes on where it is: what was needed before is mostly needed
+        // still.
         while let Some(candidate) = offers.get(place) {
             if left == 0 {
                 return best;
@@ -116,8 +118,10 @@ mod tests {
         let keys = SigningKeys::generate().unwrap();
         // Stands for a judge that is wrong about one function.
         let wrong = |case: &Case| case.config.text().contains("size(");
-        let found =
-            (0..).map(|number| generate::case(3, number, &keys)).find(|case| wrong(case) && case.config.text().len() > 600).unwrap();
+        let found = (0..)
+            .map(|number| generate::case(3, number, &keys))
+            .find(|case| wrong(case) && case.config.text().len() > 600)
+            .unwrap();
         let small = minimise(found, |case| {
             let is = wrong(&case);
             async move { is }

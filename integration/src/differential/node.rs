@@ -1,4 +1,5 @@
-//! A tree that can be written as JSON or YAML, and can hold what neither library would write: duplicate keys, raw scalars.
+//! A tree that can be written as JSON or YAML, and can hold what neither library would write:
+//! duplicate keys, raw scalars.
 
 use std::fmt::Write as _;
 
@@ -29,7 +30,12 @@ impl Node {
     }
 
     pub(crate) fn map<const N: usize>(entries: [(&str, Node); N]) -> Self {
-        Self::Map(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+        Self::Map(
+            entries
+                .into_iter()
+                .map(|(key, value)| (key.to_owned(), value))
+                .collect(),
+        )
     }
 
     /// Adds an entry at the end of a map.
@@ -42,7 +48,10 @@ impl Node {
     /// The first value of the key.
     pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
         match self {
-            Self::Map(entries) => entries.iter_mut().find(|(name, _)| name == key).map(|(_, value)| value),
+            Self::Map(entries) => entries
+                .iter_mut()
+                .find(|(name, _)| name == key)
+                .map(|(_, value)| value),
             _ => None,
         }
     }
@@ -175,10 +184,20 @@ mod tests {
 
     #[test]
     fn both_forms() {
-        let mut node = Node::map([("a", Node::texts(&["x", "\"y"])), ("b", Node::raw("1e3")), ("c", Node::Map(Vec::new()))]);
+        let mut node = Node::map([
+            ("a", Node::texts(&["x", "\"y"])),
+            ("b", Node::raw("1e3")),
+            ("c", Node::Map(Vec::new())),
+        ]);
         node.push("a", Node::map([("d", Node::raw("~"))]));
-        assert_eq!(node.json(), r#"{"a":["x","\"y"],"b":1e3,"c":{},"a":{"d":~}}"#);
-        assert_eq!(node.yaml(), "a:\n  - \"x\"\n  - \"\\\"y\"\nb: 1e3\nc: {}\na:\n  d: ~\n");
+        assert_eq!(
+            node.json(),
+            r#"{"a":["x","\"y"],"b":1e3,"c":{},"a":{"d":~}}"#
+        );
+        assert_eq!(
+            node.yaml(),
+            "a:\n  - \"x\"\n  - \"\\\"y\"\nb: 1e3\nc: {}\na:\n  d: ~\n"
+        );
         assert_eq!(node.count(), 8);
         assert_eq!(node.at_mut(2), Some(&mut Node::text("x")));
         assert_eq!(node.at_mut(7), Some(&mut Node::raw("~")));

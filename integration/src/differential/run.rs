@@ -48,11 +48,14 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// `KEYFERRY_DIFFERENTIAL_CASES`, `_SEED`, `_FIRST` and `_SHOWN`; 5,000 cases of seed 1 without them. With `_WEEKLY`, 20,000 cases at every
-    /// minor.
+    /// `KEYFERRY_DIFFERENTIAL_CASES`, `_SEED`, `_FIRST` and `_SHOWN`; 5,000 cases of seed 1 without
+    /// them. With `_WEEKLY`, 20,000 cases at every minor.
     pub fn from_environment(kind: Cases) -> Self {
         let number = |name: &str, otherwise: u64| {
-            std::env::var(format!("KEYFERRY_DIFFERENTIAL_{name}")).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+            std::env::var(format!("KEYFERRY_DIFFERENTIAL_{name}"))
+                .ok()
+                .and_then(|text| text.parse().ok())
+                .unwrap_or(otherwise)
         };
         let every_minor = number("WEEKLY", 0) > 0;
         Self {
@@ -105,8 +108,17 @@ struct Report {
 /// The report, with the shrunk disagreements.
 pub async fn differ(oracles: &Oracles, settings: Settings) -> TestResult {
     if settings.every_minor {
-        let every = Oracles::of(&OracleRelease::EVERY_MINOR).await.map_err(|error| format!("{error:?}"))?;
-        return Box::pin(differ(&every, Settings { every_minor: false, ..settings })).await;
+        let every = Oracles::of(&OracleRelease::EVERY_MINOR)
+            .await
+            .map_err(|error| format!("{error:?}"))?;
+        return Box::pin(differ(
+            &every,
+            Settings {
+                every_minor: false,
+                ..settings
+            },
+        ))
+        .await;
     }
     let keys = Arc::new(SigningKeys::generate().map_err(|_| "no signing keys")?);
     let mut report = Report {
@@ -130,13 +142,24 @@ pub async fn differ(oracles: &Oracles, settings: Settings) -> TestResult {
     if disagreed > 0 {
         return Err(format!("{disagreed} disagreements\n{shown}").into());
     }
-    let unmet: Vec<&str> = class::of_rejections().filter(|class| !report.classes.contains(class)).collect();
+    let unmet: Vec<&str> = class::of_rejections()
+        .filter(|class| !report.classes.contains(class))
+        .collect();
     if settings.kind == Cases::All && settings.cases >= ENOUGH_FOR_ALL && !unmet.is_empty() {
-        return Err(format!("no case was refused as {unmet:?}: the generator misses something").into());
+        return Err(
+            format!("no case was refused as {unmet:?}: the generator misses something").into(),
+        );
     }
-    let judged = report.tallies.iter().chain(report.hostile.iter().filter(|_| settings.kind == Cases::All));
+    let judged = report.tallies.iter().chain(
+        report
+            .hostile
+            .iter()
+            .filter(|_| settings.kind == Cases::All),
+    );
     match judged.map(Tally::decided_per_mille).min() {
-        Some(least) if least < DECIDED_PER_MILLE => Err(format!("only {least} of 1000 judgements are decided").into()),
+        Some(least) if least < DECIDED_PER_MILLE => {
+            Err(format!("only {least} of 1000 judgements are decided").into())
+        }
         _ => Ok(()),
     }
 }
@@ -148,14 +171,25 @@ async fn chunk(
     numbers: std::ops::Range<u64>,
     report: &mut Report,
 ) -> TestResult {
-    let cases: Vec<(Case, u64)> = numbers.map(|number| (settings.case(number, keys), number)).collect();
-    let questions: Arc<Vec<Question>> = Arc::new(cases.iter().map(|(case, number)| case.question(*number, keys)).collect());
+    let cases: Vec<(Case, u64)> = numbers
+        .map(|number| (settings.case(number, keys), number))
+        .collect();
+    let questions: Arc<Vec<Question>> = Arc::new(
+        cases
+            .iter()
+            .map(|(case, number)| case.question(*number, keys))
+            .collect(),
+    );
     let releases: Vec<OracleRelease> = oracles.all().iter().map(Oracle::release).collect();
     let ours = tokio::task::spawn_blocking({
         let (questions, releases) = (Arc::clone(&questions), releases.clone());
         move || -> Vec<Vec<Ruling>> {
             let both = |release: &OracleRelease| {
-                cases.iter().zip(questions.iter()).map(|((case, _), question)| judge::rule(case, question, *release)).collect()
+                cases
+                    .iter()
+                    .zip(questions.iter())
+                    .map(|((case, _), question)| judge::rule(case, question, *release))
+                    .collect()
             };
             releases.iter().map(both).collect()
         }
@@ -165,11 +199,19 @@ async fn chunk(
     for (release, (rulings, answers)) in ours.iter().zip(&theirs).enumerate() {
         for (question, (ruling, answer)) in questions.iter().zip(rulings.iter().zip(answers)) {
             let comparison = compare(ruling, answer);
-            if let Some(tally) = report.hostile.get_mut(release).filter(|_| settings.is_hostile(question.id)) {
+            if let Some(tally) = report
+                .hostile
+                .get_mut(release)
+                .filter(|_| settings.is_hostile(question.id))
+            {
                 tally.add(comparison.tally);
             }
             report.add(release, question.id, comparison);
-            let refusals = answer.tokens.iter().flatten().filter_map(|verdict| verdict.error.as_deref());
+            let refusals = answer
+                .tokens
+                .iter()
+                .flatten()
+                .filter_map(|verdict| verdict.error.as_deref());
             report.classes.extend(refusals.map(class::of_rejection));
         }
     }
@@ -190,12 +232,23 @@ impl Report {
             self.words.extend(comparison.words);
         }
         for difference in comparison.differences {
-            let seen = self.kinds.entry((difference.kind.clone(), release)).or_default();
+            let seen = self
+                .kinds
+                .entry((difference.kind.clone(), release))
+                .or_default();
             *seen += 1;
-            // One kind may have several causes; the same case on another release is rarely one of them.
-            let elsewhere = self.found.iter().any(|found| found.number == number && found.kind == difference.kind);
+            // One kind may have several causes; the same case on another release is rarely one of
+            // them.
+            let elsewhere = self
+                .found
+                .iter()
+                .any(|found| found.number == number && found.kind == difference.kind);
             if *seen <= 12 && !elsewhere {
-                self.found.push(Found { release, number, kind: difference.kind });
+                self.found.push(Found {
+                    release,
+                    number,
+                    kind: difference.kind,
+                });
             }
         }
     }
@@ -204,20 +257,38 @@ impl Report {
 /// A reason without the values that it quotes, so that reasons of one kind are counted together.
 fn without_quoted(reason: &str) -> String {
     match (reason.find('"'), reason.rfind('"')) {
-        (Some(first), Some(last)) if first < last => format!("{}…{}", &reason[..first], &reason[last + 1..]),
+        (Some(first), Some(last)) if first < last => {
+            format!("{}…{}", &reason[..first], &reason[last + 1..])
+        }
         _ => reason.to_owned(),
     }
 }
 
 fn print(oracles: &Oracles, report: &Report) {
     for (oracle, tally) in oracles.all().iter().zip(&report.tallies) {
-        eprintln!("{:?}: {tally}; decided {} of 1000", oracle.release(), tally.decided_per_mille());
+        eprintln!(
+            "{:?}: {tally}; decided {} of 1000",
+            oracle.release(),
+            tally.decided_per_mille()
+        );
     }
-    for (oracle, tally) in oracles.all().iter().zip(&report.hostile).filter(|(_, tally)| **tally != Tally::default()) {
-        eprintln!("{:?}, hostile cases: {tally}; decided {} of 1000", oracle.release(), tally.decided_per_mille());
+    for (oracle, tally) in oracles
+        .all()
+        .iter()
+        .zip(&report.hostile)
+        .filter(|(_, tally)| **tally != Tally::default())
+    {
+        eprintln!(
+            "{:?}, hostile cases: {tally}; decided {} of 1000",
+            oracle.release(),
+            tally.decided_per_mille()
+        );
     }
     for ((kind, release), count) in &report.kinds {
-        eprintln!("  {count} x {kind} ({:?})", oracles.all().get(*release).map(Oracle::release));
+        eprintln!(
+            "  {count} x {kind} ({:?})",
+            oracles.all().get(*release).map(Oracle::release)
+        );
     }
     let mut reasons: Vec<_> = report.reasons.iter().collect();
     reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -232,14 +303,31 @@ fn print(oracles: &Oracles, report: &Report) {
 }
 
 /// The disagreement made small, as text.
-async fn shrunk(oracles: &Oracles, keys: &Arc<SigningKeys>, settings: Settings, found: &Found) -> Result<String, TestError> {
+async fn shrunk(
+    oracles: &Oracles,
+    keys: &Arc<SigningKeys>,
+    settings: Settings,
+    found: &Found,
+) -> Result<String, TestError> {
     let oracle = oracles.all().get(found.release).ok_or("no such oracle")?;
     let (seed, whole) = (settings.seed, settings.case(found.number, keys));
-    let still = |case: Case| async move { difference(oracle, keys, &case, &found.kind).await.is_ok_and(|difference| difference.is_some()) };
+    let still = |case: Case| async move {
+        difference(oracle, keys, &case, &found.kind)
+            .await
+            .is_ok_and(|difference| difference.is_some())
+    };
     let small = minimise(whole, still).await;
     let difference = difference(oracle, keys, &small, &found.kind).await?;
-    let (ours, theirs) = difference.map(|difference| (difference.ours, difference.theirs)).unwrap_or_default();
-    let mut text = format!("\n--- {} ({:?}, seed {seed}, case {})\n{}\n", found.kind, oracle.release(), found.number, small.config.text());
+    let (ours, theirs) = difference
+        .map(|difference| (difference.ours, difference.theirs))
+        .unwrap_or_default();
+    let mut text = format!(
+        "\n--- {} ({:?}, seed {seed}, case {})\n{}\n",
+        found.kind,
+        oracle.release(),
+        found.number,
+        small.config.text()
+    );
     for token in &small.tokens {
         text.push_str(&format!(
             "token {} . {} (signed {:?} {}, {:?})\n",
@@ -255,16 +343,30 @@ async fn shrunk(oracles: &Oracles, keys: &Arc<SigningKeys>, settings: Settings, 
     }
     if found.kind.contains("key") || found.kind.contains("signature") {
         for published in &small.issuers {
-            text.push_str(&format!("keys of {}: {}\n", published.issuer, published.key_set.json()));
+            text.push_str(&format!(
+                "keys of {}: {}\n",
+                published.issuer,
+                published.key_set.json()
+            ));
         }
     }
     text.push_str(&format!("ours   {ours}\ntheirs {theirs}\n"));
     Ok(text)
 }
 
-async fn difference(oracle: &Oracle, keys: &SigningKeys, case: &Case, kind: &str) -> Result<Option<Difference>, OracleError> {
+async fn difference(
+    oracle: &Oracle,
+    keys: &SigningKeys,
+    case: &Case,
+    kind: &str,
+) -> Result<Option<Difference>, OracleError> {
     let question = case.question(0, keys);
     let answers = oracle.ask(std::slice::from_ref(&question)).await?;
     let ruling = judge::rule(case, &question, oracle.release());
-    Ok(answers.first().and_then(|answer| compare(&ruling, answer).differences.into_iter().find(|difference| difference.kind == kind)))
+    Ok(answers.first().and_then(|answer| {
+        compare(&ruling, answer)
+            .differences
+            .into_iter()
+            .find(|difference| difference.kind == kind)
+    }))
 }

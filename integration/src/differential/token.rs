@@ -79,11 +79,21 @@ impl TokenSpec {
 impl Damage {
     fn after(&self, token: String, signature: &[u8], claims: &Node) -> String {
         let parts: Vec<&str> = token.split('.').collect();
-        let (header, middle) = (parts.first().copied().unwrap_or_default(), parts.get(1).copied().unwrap_or_default());
+        let (header, middle) = (
+            parts.first().copied().unwrap_or_default(),
+            parts.get(1).copied().unwrap_or_default(),
+        );
         let last = URL_SAFE_NO_PAD.encode(signature);
         match self {
-            Self::Pad => format!("{header}.{}.{}", URL_SAFE.encode(claims.json()), URL_SAFE.encode(signature)),
-            Self::StandardAlphabet => format!("{header}.{middle}.{}", STANDARD.encode(signature).trim_end_matches('=')),
+            Self::Pad => format!(
+                "{header}.{}.{}",
+                URL_SAFE.encode(claims.json()),
+                URL_SAFE.encode(signature)
+            ),
+            Self::StandardAlphabet => format!(
+                "{header}.{middle}.{}",
+                STANDARD.encode(signature).trim_end_matches('=')
+            ),
             Self::ExtraPart => format!("{token}.AAAA"),
             Self::TwoParts => format!("{header}.{middle}"),
             Self::Before(text) => format!("{text}{token}"),
@@ -92,9 +102,14 @@ impl Damage {
                 let (start, end) = middle.split_at(middle.len() / 2);
                 format!("{header}.{start}{text}{end}.{last}")
             }
-            Self::FlattenedJson => format!(r#"{{"payload":"{middle}","protected":"{header}","signature":"{last}"}}"#),
+            Self::FlattenedJson => {
+                format!(r#"{{"payload":"{middle}","protected":"{header}","signature":"{last}"}}"#)
+            }
             Self::Whole(text) => text.clone(),
-            Self::FlipSignature | Self::SwapClaims(_) | Self::DropSignature | Self::CutSignature => token,
+            Self::FlipSignature
+            | Self::SwapClaims(_)
+            | Self::DropSignature
+            | Self::CutSignature => token,
         }
     }
 }

@@ -9,8 +9,12 @@ use super::class;
 pub(crate) enum Ruling {
     /// The file is not loaded; the text is meant to be kube-apiserver's own when it is exact.
     NotLoaded { text: String, exact: bool },
-    /// The configuration is not taken. The judge may know of parts that it could not judge: then these are not all errors.
-    NotValid { errors: Vec<FieldFault>, complete: bool },
+    /// The configuration is not taken. The judge may know of parts that it could not judge: then
+    /// these are not all errors.
+    NotValid {
+        errors: Vec<FieldFault>,
+        complete: bool,
+    },
     /// For each token one verdict of each jwt entry.
     Verdicts(Vec<Vec<Verdict>>),
     /// The judge does not know whether the configuration is taken.
@@ -62,7 +66,11 @@ impl Verdict {
             Self::Rejected { text, .. } => format!("rejected: {}", class::of_rejection(text)),
             Self::Accepted(_) => "accepted".to_owned(),
             Self::Undetermined { .. } => "undetermined".to_owned(),
-            Self::OneOf(possible) => possible.iter().map(Self::name).collect::<Vec<_>>().join(" or "),
+            Self::OneOf(possible) => possible
+                .iter()
+                .map(Self::name)
+                .collect::<Vec<_>>()
+                .join(" or "),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What became of every reconcile of a Kustomization, by a watch: nothing between two looks is missed.
+//! What became of every reconcile of a Kustomization, by a watch: nothing between two looks is
+//! missed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -34,12 +35,21 @@ impl Attempts {
     ///
     /// # Errors
     /// The hub does not give a watch.
-    pub async fn watch(hub: &ControlPlane, namespace: &str, name: &str) -> Result<Attempts, TestError> {
+    pub async fn watch(
+        hub: &ControlPlane,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Attempts, TestError> {
         let path = format!(
             "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{namespace}/kustomizations\
              ?watch=true&fieldSelector=metadata.name%3D{name}&timeoutSeconds=900"
         );
-        let mut answer = hub.admin().request(Method::GET, &path).send().await?.error_for_status()?;
+        let mut answer = hub
+            .admin()
+            .request(Method::GET, &path)
+            .send()
+            .await?
+            .error_for_status()?;
         let seen = Arc::new(Mutex::new(Seen::default()));
         let writes = Arc::clone(&seen);
         let watching = tokio::spawn(async move {
@@ -86,19 +96,27 @@ impl Seen {
     fn take(&mut self, event: &Value) {
         let kind = event["type"].as_str().unwrap_or_default();
         if !matches!(kind, "ADDED" | "MODIFIED") {
-            self.failures.push(format!("the watch said {kind:?}: {}", event["object"]["message"]));
+            self.failures.push(format!(
+                "the watch said {kind:?}: {}",
+                event["object"]["message"]
+            ));
             return;
         }
         let object = &event["object"];
         let ready = condition(object, "Ready");
         if ready["status"] == "False" {
-            self.failures.push(format!("Ready=False {}: {}", ready["reason"], ready["message"]));
+            self.failures.push(format!(
+                "Ready=False {}: {}",
+                ready["reason"], ready["message"]
+            ));
         }
         let history = || object["status"]["history"].as_array().into_iter().flatten();
         for other in history().filter(|attempt| attempt["lastReconciledStatus"] != SUCCEEDED) {
             self.failures.push(format!("history: {other}"));
         }
-        self.reconciled = history().filter_map(|attempt| attempt["totalReconciliations"].as_u64()).sum();
+        self.reconciled = history()
+            .filter_map(|attempt| attempt["totalReconciliations"].as_u64())
+            .sum();
     }
 }
 
@@ -129,9 +147,11 @@ mod tests {
             seen.take(&event(kind, ready, SUCCEEDED));
         }
         assert_eq!((seen.reconciled, seen.failures.len()), (5, 0), "{seen:?}");
-        for bad in
-            [event("MODIFIED", "False", SUCCEEDED), event("MODIFIED", "True", "ReconciliationFailed"), event("ERROR", "True", SUCCEEDED)]
-        {
+        for bad in [
+            event("MODIFIED", "False", SUCCEEDED),
+            event("MODIFIED", "True", "ReconciliationFailed"),
+            event("ERROR", "True", SUCCEEDED),
+        ] {
             let before = seen.failures.len();
             seen.take(&bad);
             assert_eq!(seen.failures.len(), before + 1, "{seen:?}");

@@ -1,4 +1,5 @@
-//! What Flux's installation applies on a cluster, as far as the two controllers need it: CRDs and roles out of their own modules.
+//! What Flux's installation applies on a cluster, as far as the two controllers need it: CRDs and
+//! roles out of their own modules.
 
 use std::path::{Path, PathBuf};
 
@@ -10,24 +11,42 @@ use crate::runner::TestError;
 use super::FLUX_NAMESPACE;
 
 /// Applies it, and waits until the hub serves the new kinds.
-pub(super) async fn apply(hub: &ControlPlane, parts: &Parts, folder: &Path) -> Result<(), TestError> {
+pub(super) async fn apply(
+    hub: &ControlPlane,
+    parts: &Parts,
+    folder: &Path,
+) -> Result<(), TestError> {
     hub.create_namespace(FLUX_NAMESPACE).await?;
     for part in [Part::SourceController, Part::KustomizeController] {
         let module = parts.module(part).await?;
-        hub.create_service_account(FLUX_NAMESPACE, part.binary()).await?;
+        hub.create_service_account(FLUX_NAMESPACE, part.binary())
+            .await?;
         let definitions = module.join("config/crd/bases");
         let role = role(part, &module, folder)?;
         apply_manifests(hub, &[&definitions, &role]).await?;
     }
-    let output = hub.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"]).await?;
+    let output = hub
+        .kubectl(&[
+            "wait",
+            "--for=condition=Established",
+            "--timeout=30s",
+            "crd",
+            "--all",
+        ])
+        .await?;
     if !output.status.success() {
-        return Err(format!("Flux's CRDs are not served: {}", String::from_utf8_lossy(&output.stderr)).into());
+        return Err(format!(
+            "Flux's CRDs are not served: {}",
+            String::from_utf8_lossy(&output.stderr)
+        )
+        .into());
     }
     Ok(())
 }
 
-/// The controller's own ClusterRole under the controller's name, bound to it. kustomize-controller is also bound to cluster-admin, as
-/// Flux's `cluster-reconciler` binding does it: it takes on the ServiceAccount of a Kustomization before it applies on the hub.
+/// The controller's own ClusterRole under the controller's name, bound to it. kustomize-controller
+/// is also bound to cluster-admin, as Flux's `cluster-reconciler` binding does it: it takes on the
+/// ServiceAccount of a Kustomization before it applies on the hub.
 fn role(part: Part, module: &Path, folder: &Path) -> Result<PathBuf, TestError> {
     let name = part.binary();
     let own = std::fs::read_to_string(module.join("config/rbac/role.yaml"))?;
@@ -37,7 +56,10 @@ fn role(part: Part, module: &Path, folder: &Path) -> Result<PathBuf, TestError> 
     }
     let mut text = format!("{renamed}\n---\n{}", binding(name, name, name));
     if part == Part::KustomizeController {
-        text.push_str(&format!("---\n{}", binding("cluster-reconciler", "cluster-admin", name)));
+        text.push_str(&format!(
+            "---\n{}",
+            binding("cluster-reconciler", "cluster-admin", name)
+        ));
     }
     let file = folder.join(format!("{name}-rbac.yaml"));
     std::fs::write(&file, text)?;

@@ -27,7 +27,10 @@ pub struct GitSource<'a> {
 impl GitSource<'_> {
     /// Its path on the hub.
     pub fn path(&self) -> String {
-        format!("{SOURCES}/namespaces/{}/gitrepositories/{}", self.namespace, self.name)
+        format!(
+            "{SOURCES}/namespaces/{}/gitrepositories/{}",
+            self.namespace, self.name
+        )
     }
 
     /// Applies it.
@@ -74,7 +77,10 @@ pub struct KustomizationSpec<'a> {
 impl KustomizationSpec<'_> {
     /// Its path on the hub.
     pub fn path(&self) -> String {
-        format!("{KUSTOMIZE}/namespaces/{}/kustomizations/{}", self.namespace, self.name)
+        format!(
+            "{KUSTOMIZE}/namespaces/{}/kustomizations/{}",
+            self.namespace, self.name
+        )
     }
 
     /// Applies it.
@@ -113,27 +119,43 @@ impl KustomizationSpec<'_> {
 /// It is not within a minute; with what its Ready condition says.
 pub async fn until_ready(hub: &ControlPlane, path: &str) -> Result<Value, TestError> {
     until(hub, path, "Ready", |object, ready| {
-        ready["status"] == "True" && object["status"]["observedGeneration"] == object["metadata"]["generation"]
+        ready["status"] == "True"
+            && object["status"]["observedGeneration"] == object["metadata"]["generation"]
     })
     .await
 }
 
-/// Waits until the Ready condition of an object is False with this text in its message; returns the object.
+/// Waits until the Ready condition of an object is False with this text in its message; returns the
+/// object.
 ///
 /// # Errors
 /// It does not say so within a minute; with what it says.
 pub async fn until_said(hub: &ControlPlane, path: &str, text: &str) -> Result<Value, TestError> {
-    let says = |_: &Value, ready: &Value| ready["status"] == "False" && ready["message"].as_str().is_some_and(|said| said.contains(text));
+    let says = |_: &Value, ready: &Value| {
+        ready["status"] == "False"
+            && ready["message"]
+                .as_str()
+                .is_some_and(|said| said.contains(text))
+    };
     until(hub, path, &format!("not Ready with {text:?}"), says).await
 }
 
 /// A condition of an object, null when it has none of that type.
 pub fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
     let conditions = object["status"]["conditions"].as_array();
-    conditions.into_iter().flatten().find(|one| one["type"] == kind).unwrap_or(&Value::Null)
+    conditions
+        .into_iter()
+        .flatten()
+        .find(|one| one["type"] == kind)
+        .unwrap_or(&Value::Null)
 }
 
-async fn until(hub: &ControlPlane, path: &str, wanted: &str, holds: impl Fn(&Value, &Value) -> bool) -> Result<Value, TestError> {
+async fn until(
+    hub: &ControlPlane,
+    path: &str,
+    wanted: &str,
+    holds: impl Fn(&Value, &Value) -> bool,
+) -> Result<Value, TestError> {
     let limit = Instant::now() + WITHIN;
     loop {
         let object = hub.admin().get(path).await?;
@@ -142,7 +164,11 @@ async fn until(hub: &ControlPlane, path: &str, wanted: &str, holds: impl Fn(&Val
             return Ok(object);
         }
         if Instant::now() > limit {
-            return Err(format!("{path} is not {wanted} after a minute: {} {}", ready["status"], ready["message"]).into());
+            return Err(format!(
+                "{path} is not {wanted} after a minute: {} {}",
+                ready["status"], ready["message"]
+            )
+            .into());
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

@@ -14,7 +14,13 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// Runs it. An error is what went wrong, in words for the log of the client.
 pub(super) async fn run(folder: &Path, head: &Parts, body: &[u8]) -> Result<Response, String> {
-    let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+    let header = |name: &str| {
+        head.headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+            .to_owned()
+    };
     let mut child = Command::new("git")
         .arg("http-backend")
         .env("GIT_PROJECT_ROOT", folder)
@@ -41,20 +47,28 @@ pub(super) async fn run(folder: &Path, head: &Parts, body: &[u8]) -> Result<Resp
         child.wait_with_output().await
     };
     match tokio::time::timeout(LIMIT, talking).await {
-        Ok(Ok(output)) => {
-            response(&output.stdout).ok_or_else(|| format!("git http-backend wrote no headers and ended with {}", output.status))
-        }
+        Ok(Ok(output)) => response(&output.stdout).ok_or_else(|| {
+            format!(
+                "git http-backend wrote no headers and ended with {}",
+                output.status
+            )
+        }),
         Ok(Err(error)) => Err(format!("git http-backend: {error}")),
         Err(_) => Err("git http-backend took too long".to_owned()),
     }
 }
 
-/// The response in CGI output: header lines, of which `Status` is the status line, an empty line, the body.
+/// The response in CGI output: header lines, of which `Status` is the status line, an empty line,
+/// the body.
 fn response(output: &[u8]) -> Option<Response> {
     let end = output.windows(4).position(|window| window == b"\r\n\r\n")?;
     let (head, body) = (output.get(..end)?, output.get(end + 4..)?);
     let mut response = Response::builder();
-    for (name, value) in std::str::from_utf8(head).ok()?.lines().filter_map(|line| line.split_once(": ")) {
+    for (name, value) in std::str::from_utf8(head)
+        .ok()?
+        .lines()
+        .filter_map(|line| line.split_once(": "))
+    {
         response = match name.eq_ignore_ascii_case("status") {
             true => response.status(value.split(' ').next()?),
             false => response.header(name, value),
@@ -73,8 +87,14 @@ mod tests {
         let output = b"Expires: never\r\nContent-Type: application/x-git\r\n\r\nbody\r\n\r\nmore";
         let answer = response(output).unwrap();
         assert_eq!(answer.status(), 200);
-        assert_eq!(answer.headers().get("content-type").unwrap(), "application/x-git");
-        assert_eq!(response(b"Status: 404 Not Found\r\n\r\n").unwrap().status(), 404);
+        assert_eq!(
+            answer.headers().get("content-type").unwrap(),
+            "application/x-git"
+        );
+        assert_eq!(
+            response(b"Status: 404 Not Found\r\n\r\n").unwrap().status(),
+            404
+        );
         assert!(response(b"fatal: nothing\n").is_none());
     }
 }

@@ -48,7 +48,8 @@ pub struct Answer {
     /// For each token one verdict of each jwt entry.
     #[serde(default)]
     pub tokens: Vec<Vec<OracleVerdict>>,
-    /// The authenticator panicked: a real kube-apiserver would die at its start, or answer with an internal error.
+    /// The authenticator panicked: a real kube-apiserver would die at its start, or answer with an
+    /// internal error.
     pub failure: Option<String>,
 }
 

@@ -10,8 +10,13 @@ use tokio::process::Command;
 
 use super::{Part, PartError};
 
-/// `<cache>/<directory>-<first 16 hex digits of sha256 of go.mod, go.sum, *.go and other *.mod, *.sum>/<binary>`, built when it is not there.
-pub(super) async fn cached_or_built(manifest: &Path, cache: &Path, part: Part) -> Result<PathBuf, PartError> {
+/// `<cache>/<directory>-<first 16 hex digits of sha256 of go.mod, go.sum, *.go and other *.mod,
+/// *.sum>/<binary>`, built when it is not there.
+pub(super) async fn cached_or_built(
+    manifest: &Path,
+    cache: &Path,
+    part: Part,
+) -> Result<PathBuf, PartError> {
     let folder = cache.join(format!("{}-{}", part.directory(), manifest_key(manifest)?));
     let binary = folder.join(part.binary());
     if binary.is_file() {
@@ -29,22 +34,35 @@ pub(super) async fn cached_or_built(manifest: &Path, cache: &Path, part: Part) -
 
 fn manifest_key(manifest: &Path) -> Result<String, PartError> {
     let mut context = digest::Context::new(&digest::SHA256);
-    for path in [manifest.join("go.mod"), manifest.join("go.sum")].into_iter().chain(sources(manifest)?) {
+    for path in [manifest.join("go.mod"), manifest.join("go.sum")]
+        .into_iter()
+        .chain(sources(manifest)?)
+    {
         let bytes = std::fs::read(&path).map_err(|source| cache_error(&path, source))?;
         context.update(&bytes);
     }
     let sum = context.finish();
-    Ok(sum.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+    Ok(sum
+        .as_ref()
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect())
 }
 
 /// The program's own Go files by name, and what else pins its modules; a pinned tool has none.
 fn sources(manifest: &Path) -> Result<Vec<PathBuf>, PartError> {
     let entries = std::fs::read_dir(manifest).map_err(|source| cache_error(manifest, source))?;
     let counts = |path: &PathBuf| {
-        path.extension().is_some_and(|end| ["go", "mod", "sum"].iter().any(|one| end == *one))
+        path.extension()
+            .is_some_and(|end| ["go", "mod", "sum"].iter().any(|one| end == *one))
             && path.file_stem().is_some_and(|stem| stem != "go")
     };
-    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(counts).collect();
+    let mut files: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(counts)
+        .collect();
     files.sort();
     Ok(files)
 }
@@ -63,8 +81,17 @@ pub(super) async fn lock(path: PathBuf) -> Result<File, PartError> {
 }
 
 async fn build(manifest: &Path, binary: &Path, part: Part) -> Result<(), PartError> {
-    let unavailable = |why: String| PartError::Unavailable { part: part.binary(), version: part.version(), why };
-    eprintln!("building {} {} once, about {} s on two cores", part.binary(), part.version(), part.expected_seconds());
+    let unavailable = |why: String| PartError::Unavailable {
+        part: part.binary(),
+        version: part.version(),
+        why,
+    };
+    eprintln!(
+        "building {} {} once, about {} s on two cores",
+        part.binary(),
+        part.version(),
+        part.expected_seconds()
+    );
     let started = Instant::now();
     let unfinished = binary.with_extension(format!("{}.unfinished", std::process::id()));
     let output = Command::new("go")
@@ -83,15 +110,25 @@ async fn build(manifest: &Path, binary: &Path, part: Part) -> Result<(), PartErr
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         let last = said.lines().last().unwrap_or_default();
-        return Err(unavailable(format!("not in the cache, and go build failed: {last}")));
+        return Err(unavailable(format!(
+            "not in the cache, and go build failed: {last}"
+        )));
     }
     std::fs::rename(&unfinished, binary).map_err(|source| cache_error(binary, source))?;
-    eprintln!("built {} {} in {} s", part.binary(), part.version(), started.elapsed().as_secs());
+    eprintln!(
+        "built {} {} in {} s",
+        part.binary(),
+        part.version(),
+        started.elapsed().as_secs()
+    );
     Ok(())
 }
 
 pub(super) fn cache_error(path: &Path, source: std::io::Error) -> PartError {
-    PartError::Cache { path: path.to_owned(), source }
+    PartError::Cache {
+        path: path.to_owned(),
+        source,
+    }
 }
 
 #[cfg(test)]
@@ -124,7 +161,9 @@ mod tests {
         let cached = folder.path().join("etcd-ba7816bf8f01cfea");
         std::fs::create_dir(&cached).unwrap();
         std::fs::write(cached.join("etcd"), "").unwrap();
-        let found = cached_or_built(&manifest, folder.path(), Part::Etcd).await.unwrap();
+        let found = cached_or_built(&manifest, folder.path(), Part::Etcd)
+            .await
+            .unwrap();
         assert_eq!(found, cached.join("etcd"));
     }
 }

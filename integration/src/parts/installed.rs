@@ -1,5 +1,5 @@
-//! Clients of ours in languages that need their runtime and libraries installed: a folder of the cache for each, filled once by the
-//! ordinary client of its package registry.
+//! Clients of ours in languages that need their runtime and libraries installed: a folder of the
+//! cache for each, filled once by the ordinary client of its package registry.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -52,9 +52,22 @@ impl Client {
         match self {
             Self::PythonVerifiers | Self::PythonKubernetes => &[
                 &["python3", "-m", "venv", "venv"],
-                &["venv/bin/python", "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", "-r", "requirements.txt"],
+                &[
+                    "venv/bin/python",
+                    "-m",
+                    "pip",
+                    "install",
+                    "--quiet",
+                    "--no-deps",
+                    "--only-binary",
+                    ":all:",
+                    "-r",
+                    "requirements.txt",
+                ],
             ],
-            Self::JavaScriptVerifiers | Self::JavaScriptKubernetes => &[&["node", "--version"], &["npm", "ci", "--silent"]],
+            Self::JavaScriptVerifiers | Self::JavaScriptKubernetes => {
+                &[&["node", "--version"], &["npm", "ci", "--silent"]]
+            }
             Self::JavaVerifiers => &[
                 &["javac", "-version"],
                 // With -C a wrong checksum is an error.
@@ -66,8 +79,21 @@ impl Client {
                     "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies",
                     "-DoutputDirectory=jars",
                 ],
-                &["sh", "-c", "cd jars && sha256sum --strict --quiet -c ../jars.sha256 && test $(ls | wc -l) -eq $(wc -l <../jars.sha256)"],
-                &["javac", "-nowarn", "-cp", "jars/*", "-d", "classes", "Verify.java"],
+                &[
+                    "sh",
+                    "-c",
+                    "cd jars && sha256sum --strict --quiet -c ../jars.sha256 && test $(ls | wc -l) \
+                     -eq $(wc -l <../jars.sha256)",
+                ],
+                &[
+                    "javac",
+                    "-nowarn",
+                    "-cp",
+                    "jars/*",
+                    "-d",
+                    "classes",
+                    "Verify.java",
+                ],
             ],
         }
     }
@@ -75,20 +101,33 @@ impl Client {
     fn installed(self, folder: &Path) -> Installed {
         let file = |name: &str| folder.join(name).display().to_string();
         let (program, arguments) = match self {
-            Self::PythonVerifiers | Self::PythonKubernetes => {
-                (folder.join("venv/bin/python"), vec!["-W".to_owned(), "ignore".to_owned(), file("main.py")])
+            Self::PythonVerifiers | Self::PythonKubernetes => (
+                folder.join("venv/bin/python"),
+                vec!["-W".to_owned(), "ignore".to_owned(), file("main.py")],
+            ),
+            Self::JavaScriptVerifiers | Self::JavaScriptKubernetes => {
+                (PathBuf::from("node"), vec![file("main.mjs")])
             }
-            Self::JavaScriptVerifiers | Self::JavaScriptKubernetes => (PathBuf::from("node"), vec![file("main.mjs")]),
-            Self::JavaVerifiers => {
-                (PathBuf::from("java"), vec!["-cp".to_owned(), format!("{}:{}", file("jars/*"), file("classes")), "Verify".to_owned()])
-            }
+            Self::JavaVerifiers => (
+                PathBuf::from("java"),
+                vec![
+                    "-cp".to_owned(),
+                    format!("{}:{}", file("jars/*"), file("classes")),
+                    "Verify".to_owned(),
+                ],
+            ),
         };
         Installed { program, arguments }
     }
 }
 
-/// `<cache>/<directory>-<first 16 hex digits of sha256 of its files>`, filled when it is not; a file `installed` says that it is.
-pub(super) async fn cached_or_installed(source: &Path, cache: &Path, client: Client) -> Result<Installed, PartError> {
+/// `<cache>/<directory>-<first 16 hex digits of sha256 of its files>`, filled when it is not; a
+/// file `installed` says that it is.
+pub(super) async fn cached_or_installed(
+    source: &Path,
+    cache: &Path,
+    client: Client,
+) -> Result<Installed, PartError> {
     let files = files(source)?;
     let folder = cache.join(format!("{}-{}", client.directory(), key(&files)));
     let (marker, installed) = (folder.join("installed"), client.installed(&folder));
@@ -113,23 +152,47 @@ pub(super) async fn cached_or_installed(source: &Path, cache: &Path, client: Cli
         run(step, &folder, client).await?;
     }
     std::fs::write(&marker, "").map_err(|source| cache_error(&marker, source))?;
-    eprintln!("installed {} in {} s", client.directory(), started.elapsed().as_secs());
+    eprintln!(
+        "installed {} in {} s",
+        client.directory(),
+        started.elapsed().as_secs()
+    );
     Ok(installed)
 }
 
 async fn run(step: &[&str], folder: &Path, client: Client) -> Result<(), PartError> {
-    let unavailable = |why: String| PartError::Unavailable { part: client.directory(), version: "of this tree", why };
-    let Some((program, arguments)) = step.split_first() else { return Ok(()) };
+    let unavailable = |why: String| PartError::Unavailable {
+        part: client.directory(),
+        version: "of this tree",
+        why,
+    };
+    let Some((program, arguments)) = step.split_first() else {
+        return Ok(());
+    };
     // A relative path would be looked for where the tests run.
-    let path = if program.contains('/') { folder.join(program) } else { PathBuf::from(program) };
-    let output = Command::new(path).args(arguments).current_dir(folder).stdin(Stdio::null()).kill_on_drop(true).output().await;
-    let output = output.map_err(|error| unavailable(format!("{program} did not start: {error}")))?;
+    let path = if program.contains('/') {
+        folder.join(program)
+    } else {
+        PathBuf::from(program)
+    };
+    let output = Command::new(path)
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await;
+    let output =
+        output.map_err(|error| unavailable(format!("{program} did not start: {error}")))?;
     if output.status.success() {
         return Ok(());
     }
     let said = [output.stderr, output.stdout].concat();
     let said = String::from_utf8_lossy(&said).into_owned();
-    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+    let last = said
+        .lines()
+        .rfind(|line| !line.trim().is_empty())
+        .unwrap_or_default();
     Err(unavailable(format!("{} failed: {last}", step.join(" "))))
 }
 
@@ -140,8 +203,14 @@ fn files(source: &Path) -> Result<Vec<(String, Vec<u8>)>, PartError> {
     for entry in std::fs::read_dir(source).map_err(wrong)? {
         let path = entry.map_err(wrong)?.path();
         if path.is_file() {
-            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            files.push((name, std::fs::read(&path).map_err(|source| cache_error(&path, source))?));
+            let name = path
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned())
+                .unwrap_or_default();
+            files.push((
+                name,
+                std::fs::read(&path).map_err(|source| cache_error(&path, source))?,
+            ));
         }
     }
     files.sort();
@@ -155,7 +224,13 @@ fn key(files: &[(String, Vec<u8>)]) -> String {
         context.update(&(bytes.len() as u64).to_be_bytes());
         context.update(bytes);
     }
-    context.finish().as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    context
+        .finish()
+        .as_ref()
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 #[cfg(test)]
@@ -173,8 +248,13 @@ mod tests {
         let first = place(key(&files(&source).unwrap()));
         std::fs::create_dir_all(&first).unwrap();
         std::fs::write(first.join("installed"), "").unwrap();
-        let found = cached_or_installed(&source, &cache, Client::JavaScriptVerifiers).await.unwrap();
-        assert_eq!(found.arguments, [first.join("main.mjs").display().to_string()]);
+        let found = cached_or_installed(&source, &cache, Client::JavaScriptVerifiers)
+            .await
+            .unwrap();
+        assert_eq!(
+            found.arguments,
+            [first.join("main.mjs").display().to_string()]
+        );
         std::fs::write(source.join("main.mjs"), "2").unwrap();
         assert_ne!(place(key(&files(&source).unwrap())), first);
     }
@@ -183,9 +263,19 @@ mod tests {
     async fn what_does_not_run_is_told_with_its_last_line() {
         let folder = tempfile::tempdir().unwrap();
         let step: &[&str] = &["sh", "-c", "echo first; echo last >&2; exit 1"];
-        let error = run(step, folder.path(), Client::JavaVerifiers).await.unwrap_err().to_string();
-        assert!(error.starts_with("no verifiers/java of this tree here: sh -c") && error.ends_with("failed: first"), "{error}");
-        let error = run(&["./nowhere"], folder.path(), Client::JavaVerifiers).await.unwrap_err().to_string();
+        let error = run(step, folder.path(), Client::JavaVerifiers)
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("no verifiers/java of this tree here: sh -c")
+                && error.ends_with("failed: first"),
+            "{error}"
+        );
+        let error = run(&["./nowhere"], folder.path(), Client::JavaVerifiers)
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("./nowhere did not start"), "{error}");
     }
 }

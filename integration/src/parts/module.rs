@@ -10,7 +10,11 @@ use super::{Part, PartError};
 
 /// Asks Go, which downloads the module when it is not there and holds it against go.sum.
 pub(super) async fn folder(manifest: &Path, part: Part) -> Result<PathBuf, PartError> {
-    let unavailable = |why: String| PartError::Unavailable { part: part.binary(), version: part.version(), why };
+    let unavailable = |why: String| PartError::Unavailable {
+        part: part.binary(),
+        version: part.version(),
+        why,
+    };
     let output = Command::new("go")
         .current_dir(manifest)
         .args(["mod", "download", "-json", part.module()])
@@ -18,14 +22,20 @@ pub(super) async fn folder(manifest: &Path, part: Part) -> Result<PathBuf, PartE
         .kill_on_drop(true)
         .output()
         .await
-        .map_err(|error| unavailable(format!("its sources are wanted, and go did not start: {error}")))?;
+        .map_err(|error| {
+            unavailable(format!(
+                "its sources are wanted, and go did not start: {error}"
+            ))
+        })?;
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     match answer["Dir"].as_str().filter(|folder| !folder.is_empty()) {
         Some(folder) => Ok(PathBuf::from(folder)),
         None => {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             let said = answer["Error"].as_str().unwrap_or(&said).to_owned();
-            Err(unavailable(format!("its sources are wanted, and go mod download failed: {said}")))
+            Err(unavailable(format!(
+                "its sources are wanted, and go mod download failed: {said}"
+            )))
         }
     }
 }

@@ -50,12 +50,18 @@ pub(super) fn missing(reason: &str) -> Result<Completion, Failed> {
 }
 
 /// The text of a failure, panics and time-outs included.
-pub(super) fn test_outcome(ended: Result<Result<TestResult, JoinError>, Elapsed>, limit: Duration) -> Result<Completion, String> {
+pub(super) fn test_outcome(
+    ended: Result<Result<TestResult, JoinError>, Elapsed>,
+    limit: Duration,
+) -> Result<Completion, String> {
     match ended {
         Ok(Ok(Ok(()))) => Ok(Completion::Completed),
         // A part that only this test needs.
-        Ok(Ok(Err(error))) if matches!(error.downcast_ref(), Some(PartError::Unavailable { .. })) => {
-            missing(&error.to_string()).map_err(|failed| failed.message().unwrap_or_default().to_owned())
+        Ok(Ok(Err(error)))
+            if matches!(error.downcast_ref(), Some(PartError::Unavailable { .. })) =>
+        {
+            missing(&error.to_string())
+                .map_err(|failed| failed.message().unwrap_or_default().to_owned())
         }
         Ok(Ok(Err(error))) => Err(with_causes(error.as_ref())),
         Ok(Err(join)) => Err(match join.try_into_panic() {
@@ -80,6 +86,9 @@ fn with_causes(error: &dyn Error) -> String {
 }
 
 fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
-    let said = payload.downcast_ref::<String>().map(String::as_str).or_else(|| payload.downcast_ref::<&str>().copied());
+    let said = payload
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| payload.downcast_ref::<&str>().copied());
     format!("panicked: {}", said.unwrap_or("without a message"))
 }

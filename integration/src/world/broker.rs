@@ -50,7 +50,8 @@ pub struct BrokerTimes {
 }
 
 /// All of a test's clients have one address.
-const NO_LIMITS: &str = "limits: {connectionsPerAddress: 0, newCallersPerAddress: 0, newCallersPerNamespace: 0}";
+const NO_LIMITS: &str =
+    "limits: {connectionsPerAddress: 0, newCallersPerAddress: 0, newCallersPerNamespace: 0}";
 
 impl BrokerSpec {
     /// A Keyferry for a hub, without targets. The name is that of its folder and its log.
@@ -59,10 +60,15 @@ impl BrokerSpec {
             name: name.to_owned(),
             namespace: SHARED_NAMESPACE.to_owned(),
             hub_url: hub.url(),
-            ports: free_port().and_then(|one| Ok([one, free_port()?, free_port()?])).ok(),
+            ports: free_port()
+                .and_then(|one| Ok([one, free_port()?, free_port()?]))
+                .ok(),
             targets: Vec::new(),
             accesses: Vec::new(),
-            times: BrokerTimes { max_stale: 300, max_age: 60 },
+            times: BrokerTimes {
+                max_stale: 300,
+                max_age: 60,
+            },
             further: String::new(),
             limits: ["limits: {connectionsPerAddress: 0}", NO_LIMITS],
             public_url: None,
@@ -92,7 +98,10 @@ impl BrokerSpec {
     /// # Errors
     /// No port is free.
     pub fn discovery_url(&self) -> Result<String, TestError> {
-        Ok(format!("{}/.well-known/openid-configuration", self.own_url()?))
+        Ok(format!(
+            "{}/.well-known/openid-configuration",
+            self.own_url()?
+        ))
     }
 
     /// By way of a proxy.
@@ -149,15 +158,33 @@ impl BrokerSpec {
         self
     }
 
-    async fn files(&self, hub: &Arc<ControlPlane>, folder: &Path, ca: &TestCa) -> Result<Files, TestError> {
+    async fn files(
+        &self,
+        hub: &Arc<ControlPlane>,
+        folder: &Path,
+        ca: &TestCa,
+    ) -> Result<Files, TestError> {
         // The listener's certificate is for publicURL's host, whichever that is.
-        let host = self.public_url.as_deref().and_then(|url| Some(url.strip_prefix("https://")?.split([':', '/']).next()?.to_owned()));
+        let host = self.public_url.as_deref().and_then(|url| {
+            Some(
+                url.strip_prefix("https://")?
+                    .split([':', '/'])
+                    .next()?
+                    .to_owned(),
+            )
+        });
         let serving = ca.serving(&format!("serving-{}", self.name), host.as_slice())?;
         let certificate = (serving.cert_path, serving.key_path);
         let config = folder.join("config.yaml");
         std::fs::write(&config, self.text(folder, &certificate.0, &certificate.1)?)?;
-        let kubeconfig = service_account_kubeconfig_at(hub, &self.hub_url, &self.namespace, "keyferry", 3600).await?;
-        Ok(Files { config, certificate, kubeconfig })
+        let kubeconfig =
+            service_account_kubeconfig_at(hub, &self.hub_url, &self.namespace, "keyferry", 3600)
+                .await?;
+        Ok(Files {
+            config,
+            certificate,
+            kubeconfig,
+        })
     }
 
     /// With another `publicURL` than the address of its own listener.
@@ -188,7 +215,8 @@ impl BrokerSpec {
         self
     }
 
-    /// With the limits per address as they are where nothing is written. All of a test's clients have one address.
+    /// With the limits per address as they are where nothing is written. All of a test's clients
+    /// have one address.
     #[must_use]
     pub fn with_usual_limits(mut self) -> BrokerSpec {
         self.limits = [""; 2];
@@ -204,11 +232,21 @@ impl BrokerSpec {
 
     fn text(&self, folder: &Path, certificate: &Path, key: &Path) -> Result<String, TestError> {
         let [discovery, api, health] = self.ports.ok_or("no port is free")?;
-        let tls = format!("  tls:\n    certFile: {}\n    keyFile: {}\n", certificate.display(), key.display());
+        let tls = format!(
+            "  tls:\n    certFile: {}\n    keyFile: {}\n",
+            certificate.display(),
+            key.display()
+        );
         let BrokerTimes { max_stale, max_age } = self.times;
         let [limits_of_discovery, limits_of_api] = self.limits;
-        let public_url = self.public_url.clone().unwrap_or_else(|| format!("https://127.0.0.1:{discovery}"));
-        let audit = self.audit_file.clone().unwrap_or_else(|| folder.join("audit.jsonl"));
+        let public_url = self
+            .public_url
+            .clone()
+            .unwrap_or_else(|| format!("https://127.0.0.1:{discovery}"));
+        let audit = self
+            .audit_file
+            .clone()
+            .unwrap_or_else(|| folder.join("audit.jsonl"));
         let server = format!(
             "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nhubName: hub\n\
              publicURL: {public_url}\nmaxStaleAuthorization: {max_stale}s\n\
@@ -255,14 +293,22 @@ impl Broker {
         ca: &TestCa,
         spec: BrokerSpec,
     ) -> Result<Broker, TestError> {
-        let Files { config, certificate, kubeconfig } = spec.files(hub, folder, ca).await?;
+        let Files {
+            config,
+            certificate,
+            kubeconfig,
+        } = spec.files(hub, folder, ca).await?;
         let [_, _, health] = spec.ports.ok_or("no port is free")?;
         let serve = ServeSpec {
             name: format!("keyferry-{}", spec.name),
             folder: folder.to_owned(),
             config: config.clone(),
             kubeconfig: Some(kubeconfig.path().to_owned()),
-            args: spec.state_dir.iter().flat_map(|directory| ["--state-dir".into(), directory.into()]).collect(),
+            args: spec
+                .state_dir
+                .iter()
+                .flat_map(|directory| ["--state-dir".into(), directory.into()])
+                .collect(),
             env: Vec::new(),
             ready_url: format!("http://127.0.0.1:{health}{}", spec.ready_when),
             ready_within: spec.ready_within,
@@ -270,7 +316,17 @@ impl Broker {
         let process = binary.serve(&serve).await?;
         let http = trusting(ca.cert_pem())?;
         let ca_path = ca.cert_path().to_owned();
-        Ok(Broker { spec: Mutex::new(spec), folder: folder.to_owned(), config, certificate, kubeconfig, serve, process, http, ca_path })
+        Ok(Broker {
+            spec: Mutex::new(spec),
+            folder: folder.to_owned(),
+            config,
+            certificate,
+            kubeconfig,
+            serve,
+            process,
+            http,
+            ca_path,
+        })
     }
 
     pub(super) async fn refused_start(
@@ -280,9 +336,19 @@ impl Broker {
         ca: &TestCa,
         spec: BrokerSpec,
     ) -> Result<Output, TestError> {
-        let Files { config, kubeconfig, .. } = spec.files(hub, folder, ca).await?;
-        let (config, kubeconfig) = (config.display().to_string(), kubeconfig.path().display().to_string());
-        Ok(binary.run(&["serve", "--config", &config, "--kubeconfig", &kubeconfig], &[]).await?)
+        let Files {
+            config, kubeconfig, ..
+        } = spec.files(hub, folder, ca).await?;
+        let (config, kubeconfig) = (
+            config.display().to_string(),
+            kubeconfig.path().display().to_string(),
+        );
+        Ok(binary
+            .run(
+                &["serve", "--config", &config, "--kubeconfig", &kubeconfig],
+                &[],
+            )
+            .await?)
     }
 
     /// Ends the process in good order and starts another one with the same files.
@@ -332,7 +398,10 @@ impl Broker {
 
     fn url(&self, which: usize, scheme: &str) -> String {
         let ports = self.spec().ports.unwrap_or_default();
-        format!("{scheme}://127.0.0.1:{}", ports.get(which).copied().unwrap_or_default())
+        format!(
+            "{scheme}://127.0.0.1:{}",
+            ports.get(which).copied().unwrap_or_default()
+        )
     }
 
     fn spec(&self) -> std::sync::MutexGuard<'_, BrokerSpec> {
@@ -373,7 +442,10 @@ impl Broker {
     /// A line is not JSON.
     pub fn audit(&self) -> Result<Vec<Value>, TestError> {
         let text = std::fs::read_to_string(self.folder.join("audit.jsonl"))?;
-        Ok(text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
+        Ok(text
+            .lines()
+            .map(serde_json::from_str)
+            .collect::<Result<_, _>>()?)
     }
 
     /// The audit record of one answer.
@@ -381,12 +453,18 @@ impl Broker {
     /// # Errors
     /// There is none, or more than one.
     pub fn audit_of(&self, request_id: &str) -> Result<Value, TestError> {
-        let mut records: Vec<Value> = self.audit()?.into_iter().filter(|record| record["requestId"] == request_id).collect();
+        let mut records: Vec<Value> = self
+            .audit()?
+            .into_iter()
+            .filter(|record| record["requestId"] == request_id)
+            .collect();
         match (records.pop(), records.is_empty()) {
             (Some(record), true) => Ok(record),
-            (record, _) => {
-                Err(format!("{} audit records for request {request_id:?}", records.len() + usize::from(record.is_some())).into())
-            }
+            (record, _) => Err(format!(
+                "{} audit records for request {request_id:?}",
+                records.len() + usize::from(record.is_some())
+            )
+            .into()),
         }
     }
 
@@ -394,10 +472,15 @@ impl Broker {
     ///
     /// # Errors
     /// It was not taken up within 15 s.
-    pub async fn reconfigure(&self, change: impl FnOnce(&mut Vec<Target>, &mut Vec<Access>)) -> Result<(), TestError> {
+    pub async fn reconfigure(
+        &self,
+        change: impl FnOnce(&mut Vec<Target>, &mut Vec<Access>),
+    ) -> Result<(), TestError> {
         let text = {
             let mut spec = self.spec();
-            let BrokerSpec { targets, accesses, .. } = &mut *spec;
+            let BrokerSpec {
+                targets, accesses, ..
+            } = &mut *spec;
             change(targets, accesses);
             spec.text(&self.folder, &self.certificate.0, &self.certificate.1)?
         };
@@ -430,8 +513,15 @@ impl Broker {
     /// # Errors
     /// The listener does not answer.
     pub async fn metric(&self, name: &str) -> Result<f64, TestError> {
-        let text = plain_client()?.get(format!("{}/metrics", self.health_url())).send().await?.text().await?;
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let text = plain_client()?
+            .get(format!("{}/metrics", self.health_url()))
+            .send()
+            .await?
+            .text()
+            .await?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         Ok(line.map(str::parse).transpose()?.unwrap_or(0.0))
     }
 }

@@ -28,8 +28,17 @@ impl Answer {
     async fn of(response: reqwest::Response) -> Result<Answer, TestError> {
         let status = response.status().as_u16();
         let headers = response.headers().clone();
-        let id = headers.get("x-request-id").and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
-        Ok(Answer { status, request_id: id, headers, body: response.text().await? })
+        let id = headers
+            .get("x-request-id")
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+            .to_owned();
+        Ok(Answer {
+            status,
+            request_id: id,
+            headers,
+            body: response.text().await?,
+        })
     }
 
     /// The body as JSON.
@@ -53,8 +62,14 @@ impl Answer {
 /// A well-formed form of RFC 8693.
 pub fn exchange_form(subject_token: &str, access: &str) -> Vec<(&'static str, String)> {
     vec![
-        ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange".to_owned()),
-        ("subject_token_type", "urn:ietf:params:oauth:token-type:jwt".to_owned()),
+        (
+            "grant_type",
+            "urn:ietf:params:oauth:grant-type:token-exchange".to_owned(),
+        ),
+        (
+            "subject_token_type",
+            "urn:ietf:params:oauth:token-type:jwt".to_owned(),
+        ),
         ("subject_token", subject_token.to_owned()),
         ("audience", access.to_owned()),
     ]
@@ -78,11 +93,16 @@ impl Broker {
         self.post_form(&exchange_form(subject_token, access)).await
     }
 
-    /// Exchanges until it succeeds: objects that a test has just made on the hub take a moment to be seen.
+    /// Exchanges until it succeeds: objects that a test has just made on the hub take a moment to
+    /// be seen.
     ///
     /// # Errors
     /// The last answer after 20 s.
-    pub async fn exchange_in_time(&self, subject_token: &str, access: &str) -> Result<Answer, TestError> {
+    pub async fn exchange_in_time(
+        &self,
+        subject_token: &str,
+        access: &str,
+    ) -> Result<Answer, TestError> {
         let limit = Instant::now() + Duration::from_secs(20);
         loop {
             let answer = self.exchange(subject_token, access).await?;
@@ -90,7 +110,11 @@ impl Broker {
                 return Ok(answer);
             }
             if Instant::now() > limit {
-                return Err(format!("{access} was not granted within 20 s: {} {}", answer.status, answer.body).into());
+                return Err(format!(
+                    "{access} was not granted within 20 s: {} {}",
+                    answer.status, answer.body
+                )
+                .into());
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
@@ -101,7 +125,10 @@ impl Broker {
     /// # Errors
     /// As [`Broker::exchange`].
     pub async fn post_form(&self, form: &[(&str, String)]) -> Result<Answer, TestError> {
-        let encoded: Vec<String> = form.iter().map(|(key, value)| format!("{key}={}", percent(value))).collect();
+        let encoded: Vec<String> = form
+            .iter()
+            .map(|(key, value)| format!("{key}={}", percent(value)))
+            .collect();
         let request = self
             .http()
             .post(format!("{}/v1/token", self.api_url()))
@@ -114,8 +141,16 @@ impl Broker {
     ///
     /// # Errors
     /// As [`Broker::exchange`].
-    pub async fn kubeconfig_of(&self, bearer: &str, namespace: &str, name: &str) -> Result<Answer, TestError> {
-        let url = format!("{}/v1/namespaces/{namespace}/accesses/{name}/kubeconfig", self.api_url());
+    pub async fn kubeconfig_of(
+        &self,
+        bearer: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Answer, TestError> {
+        let url = format!(
+            "{}/v1/namespaces/{namespace}/accesses/{name}/kubeconfig",
+            self.api_url()
+        );
         Answer::of(self.http().get(url).bearer_auth(bearer).send().await?).await
     }
 }
@@ -124,16 +159,25 @@ impl Broker {
 ///
 /// # Errors
 /// What the hub says.
-pub async fn caller_token(hub: &ControlPlane, namespace: &str, account: &str) -> Result<String, TestError> {
-    Ok(hub.token_request(namespace, account, &[CALLER_AUDIENCE], 600).await?.token)
+pub async fn caller_token(
+    hub: &ControlPlane,
+    namespace: &str,
+    account: &str,
+) -> Result<String, TestError> {
+    Ok(hub
+        .token_request(namespace, account, &[CALLER_AUDIENCE], 600)
+        .await?
+        .token)
 }
 
 fn percent(text: &str) -> String {
     text.bytes()
-        .map(
-            |byte| {
-                if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
-            },
-        )
+        .map(|byte| {
+            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                char::from(byte).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
         .collect()
 }

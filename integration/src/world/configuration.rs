@@ -47,22 +47,38 @@ impl Target {
     /// With one more entry of `allow[]`.
     #[must_use]
     pub fn allowing(mut self, namespace: &str, accounts: &[&str]) -> Target {
-        self.allow.push((namespace.to_owned(), accounts.iter().map(|account| (*account).to_owned()).collect()));
+        self.allow.push((
+            namespace.to_owned(),
+            accounts
+                .iter()
+                .map(|account| (*account).to_owned())
+                .collect(),
+        ));
         self
     }
 
     fn write(&self, text: &mut String) {
-        let Target { name, address, audience, .. } = self;
+        let Target {
+            name,
+            address,
+            audience,
+            ..
+        } = self;
         let _ = write!(
             text,
-            "---\napiVersion: keyferry.dev/v1alpha1\nkind: TargetCluster\nmetadata:\n  name: {name}\nspec:\n  address: {address}\n  audience: {audience}\n"
+            "---\napiVersion: keyferry.dev/v1alpha1\nkind: TargetCluster\nmetadata:\n  name: \
+             {name}\nspec:\n  address: {address}\n  audience: {audience}\n"
         );
         match &self.ca_secret {
             Some(secret) => {
                 let _ = writeln!(text, "  certSecretRef:\n    name: {secret}");
             }
             None => {
-                let _ = writeln!(text, "  caBundle: {}", serde_json::Value::from(self.ca_pem.as_str()));
+                let _ = writeln!(
+                    text,
+                    "  caBundle: {}",
+                    serde_json::Value::from(self.ca_pem.as_str())
+                );
             }
         }
         text.push_str(&self.further);
@@ -70,7 +86,11 @@ impl Target {
             text.push_str("  allow:\n");
         }
         for (namespace, accounts) in &self.allow {
-            let _ = writeln!(text, "    - namespaces: [{namespace}]\n      serviceAccounts: [{}]", accounts.join(", "));
+            let _ = writeln!(
+                text,
+                "    - namespaces: [{namespace}]\n      serviceAccounts: [{}]",
+                accounts.join(", ")
+            );
         }
     }
 }
@@ -94,7 +114,13 @@ impl Access {
     /// An access without further callers.
     pub fn of(namespace: &str, name: &str, target: &str, account: &str) -> Access {
         let own = str::to_owned;
-        Access { namespace: own(namespace), name: own(name), target: own(target), account: own(account), callers: Vec::new() }
+        Access {
+            namespace: own(namespace),
+            name: own(name),
+            target: own(target),
+            account: own(account),
+            callers: Vec::new(),
+        }
     }
 
     /// With further callers.
@@ -105,10 +131,18 @@ impl Access {
     }
 
     fn write(&self, text: &mut String) {
-        let Access { namespace, name, target, account, callers } = self;
+        let Access {
+            namespace,
+            name,
+            target,
+            account,
+            callers,
+        } = self;
         let _ = write!(
             text,
-            "---\napiVersion: keyferry.dev/v1alpha1\nkind: TargetAccess\nmetadata:\n  name: {name}\n  namespace: {namespace}\nspec:\n  targetClusterRef:\n    name: {target}\n  serviceAccountName: {account}\n"
+            "---\napiVersion: keyferry.dev/v1alpha1\nkind: TargetAccess\nmetadata:\n  name: \
+             {name}\n  namespace: {namespace}\nspec:\n  targetClusterRef:\n    name: \
+             {target}\n  serviceAccountName: {account}\n"
         );
         if !callers.is_empty() {
             let _ = writeln!(text, "  callers: [{}]", callers.join(", "));

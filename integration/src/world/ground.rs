@@ -30,7 +30,10 @@ impl Ground {
     /// # Errors
     /// [`NotStarted`]: a missing real part, or a failure.
     pub async fn start() -> Result<Ground, NotStarted> {
-        let fleet = Fleet::start(FleetSpec { control_planes: Vec::new() }).await?;
+        let fleet = Fleet::start(FleetSpec {
+            control_planes: Vec::new(),
+        })
+        .await?;
         let binary = KeyferryBinary::build().await.map_err(NotStarted::failed)?;
         Ground::build(fleet, binary).map_err(NotStarted::failed)
     }
@@ -40,7 +43,10 @@ impl Ground {
     /// # Errors
     /// As [`Ground::start`].
     pub async fn start_with(binary: KeyferryBinary) -> Result<Ground, NotStarted> {
-        let fleet = Fleet::start(FleetSpec { control_planes: Vec::new() }).await?;
+        let fleet = Fleet::start(FleetSpec {
+            control_planes: Vec::new(),
+        })
+        .await?;
         Ground::build(fleet, binary).map_err(NotStarted::failed)
     }
 
@@ -74,12 +80,29 @@ impl Ground {
     /// # Errors
     /// It does not start.
     pub async fn target(&self, trusting: TrustingTarget<'_>) -> Result<ControlPlane, TestError> {
-        let TrustingTarget { name, minor, issuer, audience, discovery_url, subjects } = trusting;
-        let configuration = authentication_configuration(audience, discovery_url, self.ca.cert_pem())?;
-        let subjects = subjects.iter().map(|subject| format!("'system:serviceaccount:{subject}'")).collect::<Vec<_>>().join(", ");
-        let changed = configuration.replace(SHIPPED_ISSUER, issuer).replace(SHIPPED_SUBJECT, &subjects);
+        let TrustingTarget {
+            name,
+            minor,
+            issuer,
+            audience,
+            discovery_url,
+            subjects,
+        } = trusting;
+        let configuration =
+            authentication_configuration(audience, discovery_url, self.ca.cert_pem())?;
+        let subjects = subjects
+            .iter()
+            .map(|subject| format!("'system:serviceaccount:{subject}'"))
+            .collect::<Vec<_>>()
+            .join(", ");
+        let changed = configuration
+            .replace(SHIPPED_ISSUER, issuer)
+            .replace(SHIPPED_SUBJECT, &subjects);
         if !changed.contains(issuer) || !changed.contains(&subjects) {
-            return Err(format!("auth-configs/hub.yaml does not hold {SHIPPED_ISSUER} and {SHIPPED_SUBJECT}").into());
+            return Err(format!(
+                "auth-configs/hub.yaml does not hold {SHIPPED_ISSUER} and {SHIPPED_SUBJECT}"
+            )
+            .into());
         }
         let spec = ControlPlaneSpec {
             minor,
@@ -95,8 +118,15 @@ impl Ground {
     ///
     /// # Errors
     /// It did not become ready.
-    pub async fn start_broker(&self, hub: &Arc<ControlPlane>, spec: BrokerSpec) -> Result<Broker, TestError> {
-        let folder = self.fleet.folder().join(format!("keyferry-{}", spec.name()));
+    pub async fn start_broker(
+        &self,
+        hub: &Arc<ControlPlane>,
+        spec: BrokerSpec,
+    ) -> Result<Broker, TestError> {
+        let folder = self
+            .fleet
+            .folder()
+            .join(format!("keyferry-{}", spec.name()));
         std::fs::create_dir_all(&folder)?;
         install(hub, spec.namespace(), &folder).await?;
         Broker::start(&self.binary, hub, &folder, &self.ca, spec).await
@@ -106,8 +136,15 @@ impl Ground {
     ///
     /// # Errors
     /// It did not become ready.
-    pub async fn start_installed(&self, hub: &Arc<ControlPlane>, spec: BrokerSpec) -> Result<Broker, TestError> {
-        let folder = self.fleet.folder().join(format!("keyferry-{}", spec.name()));
+    pub async fn start_installed(
+        &self,
+        hub: &Arc<ControlPlane>,
+        spec: BrokerSpec,
+    ) -> Result<Broker, TestError> {
+        let folder = self
+            .fleet
+            .folder()
+            .join(format!("keyferry-{}", spec.name()));
         std::fs::create_dir_all(&folder)?;
         Broker::start(&self.binary, hub, &folder, &self.ca, spec).await
     }

@@ -1,4 +1,5 @@
-//! A hub on which TargetClusters and TargetAccesses are objects: the shipped installation with its fences, two targets, two tenants.
+//! A hub on which TargetClusters and TargetAccesses are objects: the shipped installation with its
+//! fences, two targets, two tenants.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -57,16 +58,24 @@ impl OnHub {
         OnHub::build_with(ground, 60).await
     }
 
-    /// The same with a `discovery.maxAge` of so many seconds: what waits for keys takes longer than it.
+    /// The same with a `discovery.maxAge` of so many seconds: what waits for keys takes longer than
+    /// it.
     ///
     /// # Errors
     /// Something does not start.
     pub async fn build_with(ground: Ground, max_age: u64) -> Result<OnHub, TestError> {
-        let spec = ControlPlaneSpec { controller_manager: true, audit_log: true, ..ControlPlaneSpec::named("hub") };
+        let spec = ControlPlaneSpec {
+            controller_manager: true,
+            audit_log: true,
+            ..ControlPlaneSpec::named("hub")
+        };
         let hub = Arc::new(ground.control_plane(spec).await?);
         install_for_objects(&hub).await?;
         let spec = BrokerSpec::of_hub("main", &hub).with_server_lines("objects: CustomResources\n");
-        let spec = spec.with_times(BrokerTimes { max_stale: 300, max_age });
+        let spec = spec.with_times(BrokerTimes {
+            max_stale: 300,
+            max_age,
+        });
         let discovery_url = spec.discovery_url()?;
         for tenant in ["tenant-a", "tenant-b"] {
             tenant_with_minter(&hub, tenant, &[RECONCILER]).await?;
@@ -84,9 +93,17 @@ impl OnHub {
             };
             ground.target(trusting).await
         };
-        let (a, b) = tokio::try_join!(target("target-a", Minor::V1_36, "tenant-a"), target("target-b", Minor::V1_33, "tenant-b"))?;
+        let (a, b) = tokio::try_join!(
+            target("target-a", Minor::V1_36, "tenant-a"),
+            target("target-b", Minor::V1_33, "tenant-b")
+        )?;
         tokio::try_join!(until_trusted(&hub, &a), until_trusted(&hub, &b))?;
-        Ok(OnHub { hub, broker, targets: [a, b], ground })
+        Ok(OnHub {
+            hub,
+            broker,
+            targets: [a, b],
+            ground,
+        })
     }
 
     /// A TargetCluster's spec for one of the targets, with everything but `allow`.
@@ -103,7 +120,10 @@ impl OnHub {
         let object = json!({
             "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": name }, "spec": spec,
         });
-        self.hub.admin().apply(&format!("{GROUP}/targetclusters/{name}"), &object).await?;
+        self.hub
+            .admin()
+            .apply(&format!("{GROUP}/targetclusters/{name}"), &object)
+            .await?;
         Ok(())
     }
 
@@ -111,15 +131,25 @@ impl OnHub {
     ///
     /// # Errors
     /// What the hub says.
-    pub async fn put_access(&self, namespace: &str, name: &str, target: &str, further: &Value) -> Result<(), TestError> {
-        let mut spec = json!({ "targetClusterRef": { "name": target }, "serviceAccountName": RECONCILER });
+    pub async fn put_access(
+        &self,
+        namespace: &str,
+        name: &str,
+        target: &str,
+        further: &Value,
+    ) -> Result<(), TestError> {
+        let mut spec =
+            json!({ "targetClusterRef": { "name": target }, "serviceAccountName": RECONCILER });
         for (field, value) in further.as_object().into_iter().flatten() {
             spec[field] = value.clone();
         }
         let object = json!({
             "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess", "metadata": { "name": name, "namespace": namespace }, "spec": spec,
         });
-        self.hub.admin().apply(&access_path(namespace, name), &object).await?;
+        self.hub
+            .admin()
+            .apply(&access_path(namespace, name), &object)
+            .await?;
         Ok(())
     }
 
@@ -127,25 +157,49 @@ impl OnHub {
     ///
     /// # Errors
     /// It did not within 100 s; the error holds its status.
-    pub async fn until_access(&self, namespace: &str, name: &str, kind: &str, status: &str, reason: &str) -> Result<Value, TestError> {
+    pub async fn until_access(
+        &self,
+        namespace: &str,
+        name: &str,
+        kind: &str,
+        status: &str,
+        reason: &str,
+    ) -> Result<Value, TestError> {
         let path = access_path(namespace, name);
-        self.until(&path, &format!("{kind}={status} {reason}"), |object| has_condition(object, kind, status, reason)).await
+        self.until(&path, &format!("{kind}={status} {reason}"), |object| {
+            has_condition(object, kind, status, reason)
+        })
+        .await
     }
 
     /// Waits until a TargetCluster says so.
     ///
     /// # Errors
     /// As [`OnHub::until_access`].
-    pub async fn until_target(&self, name: &str, kind: &str, status: &str, reason: &str) -> Result<Value, TestError> {
+    pub async fn until_target(
+        &self,
+        name: &str,
+        kind: &str,
+        status: &str,
+        reason: &str,
+    ) -> Result<Value, TestError> {
         let path = format!("{GROUP}/targetclusters/{name}");
-        self.until(&path, &format!("{kind}={status} {reason}"), |object| has_condition(object, kind, status, reason)).await
+        self.until(&path, &format!("{kind}={status} {reason}"), |object| {
+            has_condition(object, kind, status, reason)
+        })
+        .await
     }
 
     /// Waits until the object at a path is as wanted.
     ///
     /// # Errors
     /// It was not within 100 s; the error holds its status.
-    pub async fn until(&self, path: &str, wanted: &str, is: impl Fn(&Value) -> bool) -> Result<Value, TestError> {
+    pub async fn until(
+        &self,
+        path: &str,
+        wanted: &str,
+        is: impl Fn(&Value) -> bool,
+    ) -> Result<Value, TestError> {
         let limit = Instant::now() + PATIENCE;
         loop {
             let read = self.hub.admin().get(path).await;
@@ -155,7 +209,9 @@ impl OnHub {
                 return Ok(object.clone());
             }
             if Instant::now() > limit {
-                let seen = read.map(|object| format!("{} {}", object["metadata"]["annotations"], object["status"]));
+                let seen = read.map(|object| {
+                    format!("{} {}", object["metadata"]["annotations"], object["status"])
+                });
                 return Err(format!("{path} did not come to be {wanted}: {seen:?}").into());
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -222,8 +278,13 @@ pub fn secret_path(namespace: &str, name: &str) -> String {
 
 /// Whether an object has a condition with this status and reason.
 pub fn has_condition(object: &Value, kind: &str, status: &str, reason: &str) -> bool {
-    let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    conditions.iter().any(|one| one["type"] == kind && one["status"] == status && one["reason"] == reason)
+    let conditions = object["status"]["conditions"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    conditions
+        .iter()
+        .any(|one| one["type"] == kind && one["status"] == status && one["reason"] == reason)
 }
 
 /// The shipped CRDs, installation and fences, as a platform admin applies them.
@@ -231,31 +292,57 @@ pub fn has_condition(object: &Value, kind: &str, status: &str, reason: &str) -> 
 /// # Errors
 /// What kubectl says.
 pub async fn install_for_objects(hub: &ControlPlane) -> Result<(), TestError> {
-    let crds = ["targetclusters", "targetaccesses", "audiencepairings"].map(|kind| shipped(&format!("broker/crds/{kind}.yaml")));
-    let base = ["namespace", "service-accounts", "rbac", "roles"].map(|name| shipped(&format!("examples/install/base/{name}.yaml")));
+    let crds = ["targetclusters", "targetaccesses", "audiencepairings"]
+        .map(|kind| shipped(&format!("broker/crds/{kind}.yaml")));
+    let base = ["namespace", "service-accounts", "rbac", "roles"]
+        .map(|name| shipped(&format!("examples/install/base/{name}.yaml")));
     let files: Vec<PathBuf> = crds.into_iter().chain(base).collect();
     let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
     apply_manifests(hub, &files).await?;
-    let established = ["wait", "--for=condition=Established", "--timeout=30s", "crd", "-l", "app.kubernetes.io/name!=x"];
+    let established = [
+        "wait",
+        "--for=condition=Established",
+        "--timeout=30s",
+        "crd",
+        "-l",
+        "app.kubernetes.io/name!=x",
+    ];
     hub.kubectl(&established).await?;
-    let mut fences: Vec<PathBuf> =
-        std::fs::read_dir(shipped("examples/fences"))?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
-    fences.retain(|path| path.extension().is_some_and(|extension| extension == "yaml") && !path.ends_with("kustomization.yaml"));
+    let mut fences: Vec<PathBuf> = std::fs::read_dir(shipped("examples/fences"))?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()?;
+    fences.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "yaml")
+            && !path.ends_with("kustomization.yaml")
+    });
     fences.sort();
     let fences: Vec<&Path> = fences.iter().map(PathBuf::as_path).collect();
     apply_manifests(hub, &fences).await?;
     until_fenced(hub).await
 }
 
-/// Until the hub knows the kind of the policy's parameter it refuses every TokenRequest, which is safe, but not what a test waits for.
+/// Until the hub knows the kind of the policy's parameter it refuses every TokenRequest, which is
+/// safe, but not what a test waits for.
 async fn until_fenced(hub: &ControlPlane) -> Result<(), TestError> {
     let limit = Instant::now() + PATIENCE;
-    while let Err(error) = hub.token_request("keyferry-system", "keyferry", &["https://nobody.keyferry.test"], 600).await {
+    while let Err(error) = hub
+        .token_request(
+            "keyferry-system",
+            "keyferry",
+            &["https://nobody.keyferry.test"],
+            600,
+        )
+        .await
+    {
         if !error.to_string().contains("not yet synced") {
             break;
         }
         if Instant::now() > limit {
-            return Err(format!("the admission policies are not in force after {PATIENCE:?}: {error}").into());
+            return Err(format!(
+                "the admission policies are not in force after {PATIENCE:?}: {error}"
+            )
+            .into());
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -266,7 +353,11 @@ async fn until_fenced(hub: &ControlPlane) -> Result<(), TestError> {
 ///
 /// # Errors
 /// What the hub says.
-pub async fn tenant_with_minter(hub: &ControlPlane, namespace: &str, accounts: &[&str]) -> Result<(), TestError> {
+pub async fn tenant_with_minter(
+    hub: &ControlPlane,
+    namespace: &str,
+    accounts: &[&str],
+) -> Result<(), TestError> {
     hub.create_namespace(namespace).await?;
     for account in accounts {
         hub.create_service_account(namespace, account).await?;
@@ -285,25 +376,37 @@ pub async fn bind_minter(hub: &ControlPlane, namespace: &str) -> Result<(), Test
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "keyferry-minter" },
         "subjects": [{ "kind": "ServiceAccount", "name": "keyferry", "namespace": "keyferry-system" }],
     });
-    let path = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings/keyferry-minter");
+    let path = format!(
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings/keyferry-minter"
+    );
     hub.admin().apply(&path, &binding).await?;
     Ok(())
 }
 
-/// Has a delivery's Secret written anew with another token, in the place of the one that is there: another lifetime is another token, and one
-/// whose time is said to have come is not waited for.
+/// Has a delivery's Secret written anew with another token, in the place of the one that is there:
+/// another lifetime is another token, and one whose time is said to have come is not waited for.
 ///
 /// # Errors
 /// What the hub says.
-pub async fn renew_with_lifetime(hub: &ControlPlane, namespace: &str, access: &str, secret: &str, lifetime: &str) -> Result<(), TestError> {
+pub async fn renew_with_lifetime(
+    hub: &ControlPlane,
+    namespace: &str,
+    access: &str,
+    secret: &str,
+    lifetime: &str,
+) -> Result<(), TestError> {
     let path = access_path(namespace, access);
     let mut deliveries = hub.admin().get(&path).await?["spec"]["deliveries"].take();
     for delivery in deliveries.as_array_mut().into_iter().flatten() {
         delivery["tokenLifetime"] = lifetime.into();
     }
-    hub.admin().patch(&path, &json!({ "spec": { "deliveries": deliveries } })).await?;
+    hub.admin()
+        .patch(&path, &json!({ "spec": { "deliveries": deliveries } }))
+        .await?;
     let due = json!({ "metadata": { "annotations": { "keyferry.dev/renew-at": "2026-01-01T00:00:00Z" } } });
-    hub.admin().patch(&secret_path(namespace, secret), &due).await?;
+    hub.admin()
+        .patch(&secret_path(namespace, secret), &due)
+        .await?;
     let look = json!({ "metadata": { "annotations": { "keyferry.dev/requestedAt": lifetime } } });
     hub.admin().patch(&path, &look).await?;
     Ok(())

@@ -1,4 +1,5 @@
-//! Tenants on a hub: their namespaces, ServiceAccounts and grants, and what Keyferry minted for them.
+//! Tenants on a hub: their namespaces, ServiceAccounts and grants, and what Keyferry minted for
+//! them.
 
 use serde_json::{Value, json};
 
@@ -21,30 +22,52 @@ pub enum Subject<'a> {
 impl Subject<'_> {
     fn in_rbac(self) -> Value {
         match self {
-            Subject::ServiceAccount(namespace, name) => json!({ "kind": "ServiceAccount", "namespace": namespace, "name": name }),
-            Subject::Group(name) => json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": name }),
+            Subject::ServiceAccount(namespace, name) => {
+                json!({ "kind": "ServiceAccount", "namespace": namespace, "name": name })
+            }
+            Subject::Group(name) => {
+                json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": name })
+            }
         }
     }
 }
 
-/// Makes a namespace with ServiceAccounts, and lets Keyferry mint for each of them, as `examples/in-cluster/tenant-a.yaml` does.
+/// Makes a namespace with ServiceAccounts, and lets Keyferry mint for each of them, as
+/// `examples/in-cluster/tenant-a.yaml` does.
 ///
 /// # Errors
 /// What the hub says.
-pub async fn make_tenant(hub: &ControlPlane, namespace: &str, accounts: &[&str]) -> Result<(), TestError> {
+pub async fn make_tenant(
+    hub: &ControlPlane,
+    namespace: &str,
+    accounts: &[&str],
+) -> Result<(), TestError> {
     hub.create_namespace(namespace).await?;
     for account in accounts {
         hub.create_service_account(namespace, account).await?;
     }
-    let_mint(hub, "keyferry-minter", Subject::ServiceAccount("keyferry-system", "keyferry"), namespace, accounts).await
+    let_mint(
+        hub,
+        "keyferry-minter",
+        Subject::ServiceAccount("keyferry-system", "keyferry"),
+        namespace,
+        accounts,
+    )
+    .await
 }
 
-/// Lets somebody create tokens for these ServiceAccounts of the namespace, by a Role and a RoleBinding of this name, and waits until
-/// that counts.
+/// Lets somebody create tokens for these ServiceAccounts of the namespace, by a Role and a
+/// RoleBinding of this name, and waits until that counts.
 ///
 /// # Errors
 /// What the hub says.
-pub async fn let_mint(hub: &ControlPlane, name: &str, subject: Subject<'_>, namespace: &str, accounts: &[&str]) -> Result<(), TestError> {
+pub async fn let_mint(
+    hub: &ControlPlane,
+    name: &str,
+    subject: Subject<'_>,
+    namespace: &str,
+    accounts: &[&str],
+) -> Result<(), TestError> {
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "Role",
@@ -58,15 +81,26 @@ pub async fn let_mint(hub: &ControlPlane, name: &str, subject: Subject<'_>, name
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name },
         "subjects": [subject.in_rbac()],
     });
-    hub.admin().apply(&format!("{RBAC}/namespaces/{namespace}/roles/{name}"), &role).await?;
-    hub.admin().apply(&binding_path(namespace, name), &binding).await?;
+    hub.admin()
+        .apply(
+            &format!("{RBAC}/namespaces/{namespace}/roles/{name}"),
+            &role,
+        )
+        .await?;
+    hub.admin()
+        .apply(&binding_path(namespace, name), &binding)
+        .await?;
     let rule = &role["rules"][0];
     match subject {
         Subject::ServiceAccount(home, name) => {
             let username = format!("system:serviceaccount:{home}:{name}");
-            hub.until_it_counts(Whom::User(&username), namespace, rule).await?;
+            hub.until_it_counts(Whom::User(&username), namespace, rule)
+                .await?;
         }
-        Subject::Group(name) => hub.until_it_counts(Whom::Group(name), namespace, rule).await?,
+        Subject::Group(name) => {
+            hub.until_it_counts(Whom::Group(name), namespace, rule)
+                .await?
+        }
     }
     Ok(())
 }
@@ -80,8 +114,8 @@ pub async fn take_back(hub: &ControlPlane, name: &str, namespace: &str) -> Resul
     Ok(())
 }
 
-/// How often Keyferry asked this hub for a token of the namespace's ServiceAccounts, by the hub's own audit log, refused ones
-/// included.
+/// How often Keyferry asked this hub for a token of the namespace's ServiceAccounts, by the hub's
+/// own audit log, refused ones included.
 ///
 /// # Errors
 /// The hub writes no audit log.
@@ -89,7 +123,9 @@ pub fn token_requests(hub: &ControlPlane, namespace: &str) -> Result<usize, Test
     let events = hub.audit_events()?;
     let of_keyferry = events.iter().filter(|event| {
         let object = &event["objectRef"];
-        event["user"]["username"] == KEYFERRY && object["subresource"] == "token" && object["namespace"] == namespace
+        event["user"]["username"] == KEYFERRY
+            && object["subresource"] == "token"
+            && object["namespace"] == namespace
     });
     Ok(of_keyferry.count())
 }

@@ -17,10 +17,18 @@ pub(crate) struct Said {
     pub(crate) stderr: String,
 }
 
-pub(crate) async fn keyferry(world: &World, args: &[&str], env: &[(&str, &str)]) -> Result<Said, TestError> {
+pub(crate) async fn keyferry(
+    world: &World,
+    args: &[&str],
+    env: &[(&str, &str)],
+) -> Result<Said, TestError> {
     let output = world.binary().run(args, env).await?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ok(Said { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) })
+    Ok(Said {
+        code: output.status.code(),
+        stdout: text(&output.stdout),
+        stderr: text(&output.stderr),
+    })
 }
 
 pub(crate) fn succeeded(said: Said) -> Result<String, TestError> {
@@ -31,29 +39,59 @@ pub(crate) fn succeeded(said: Said) -> Result<String, TestError> {
 }
 
 /// Runs what must fail, and gives back what it said for people.
-pub(crate) async fn failed(world: &World, args: &[&str], env: &[(&str, &str)]) -> Result<String, TestError> {
+pub(crate) async fn failed(
+    world: &World,
+    args: &[&str],
+    env: &[(&str, &str)],
+) -> Result<String, TestError> {
     let said = keyferry(world, args, env).await?;
-    assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""), "{args:?}: {}", said.stderr);
+    assert_eq!(
+        (said.code, said.stdout.as_str()),
+        (Some(1), ""),
+        "{args:?}: {}",
+        said.stderr
+    );
     let first = said.stderr.lines().next().unwrap_or_default();
-    let text = first.strip_prefix("error: ").ok_or_else(|| format!("no error is named: {}", said.stderr))?;
-    assert!(!text.ends_with('.') && !said.stderr.contains("panicked"), "{}", said.stderr);
+    let text = first
+        .strip_prefix("error: ")
+        .ok_or_else(|| format!("no error is named: {}", said.stderr))?;
+    assert!(
+        !text.ends_with('.') && !said.stderr.contains("panicked"),
+        "{}",
+        said.stderr
+    );
     Ok(said.stderr)
 }
 
 /// The flags by which a command finds the server.
 pub(crate) fn server(world: &World) -> [String; 4] {
     let ca = world.broker().ca_path().display().to_string();
-    ["--server".to_owned(), world.broker().api_url(), "--certificate-authority".to_owned(), ca]
+    [
+        "--server".to_owned(),
+        world.broker().api_url(),
+        "--certificate-authority".to_owned(),
+        ca,
+    ]
 }
 
 /// The flags by which a command decides by itself.
 pub(crate) fn direct(world: &World, kubeconfig: &Path) -> [String; 4] {
     let config = world.broker().config().display().to_string();
-    ["--config".to_owned(), config, "--kubeconfig".to_owned(), kubeconfig.display().to_string()]
+    [
+        "--config".to_owned(),
+        config,
+        "--kubeconfig".to_owned(),
+        kubeconfig.display().to_string(),
+    ]
 }
 
 pub(crate) fn with<'a>(first: &[&'a str], further: &'a [String], last: &[&'a str]) -> Vec<&'a str> {
-    first.iter().copied().chain(further.iter().map(String::as_str)).chain(last.iter().copied()).collect()
+    first
+        .iter()
+        .copied()
+        .chain(further.iter().map(String::as_str))
+        .chain(last.iter().copied())
+        .collect()
 }
 
 /// A file that holds the tenant's caller token, as a projected volume does.
@@ -66,12 +104,33 @@ pub(crate) async fn token_file(world: &World) -> Result<(TempDir, String), TestE
 
 pub(crate) fn is_for_target_a(token: &str) -> TestResult {
     let claims = claims(token.trim_end())?;
-    assert_eq!((&claims["sub"], &claims["aud"]), (&json!("system:serviceaccount:tenant-a:reconciler"), &json!([AUDIENCE_A])));
+    assert_eq!(
+        (&claims["sub"], &claims["aud"]),
+        (
+            &json!("system:serviceaccount:tenant-a:reconciler"),
+            &json!([AUDIENCE_A])
+        )
+    );
     Ok(())
 }
 
 pub(crate) async fn whoami(world: &World, kubeconfig: &Path) -> Result<String, TestError> {
-    let output = world.target_a().kubectl_with(kubeconfig, &["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"]).await?;
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = world
+        .target_a()
+        .kubectl_with(
+            kubeconfig,
+            &[
+                "auth",
+                "whoami",
+                "-o",
+                "jsonpath={.status.userInfo.username}",
+            ],
+        )
+        .await?;
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     Ok(String::from_utf8(output.stdout)?)
 }

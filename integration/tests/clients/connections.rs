@@ -1,4 +1,5 @@
-//! What the command line says of a server that it cannot reach, and of a caller token that it does not send.
+//! What the command line says of a server that it cannot reach, and of a caller token that it does
+//! not send.
 
 use std::sync::Arc;
 
@@ -9,7 +10,9 @@ use keyferry_integration::world::World;
 
 use crate::command::{failed, server, token_file};
 
-pub(crate) async fn each_cause_of_a_failed_connection_has_its_text(world: Arc<World>) -> TestResult {
+pub(crate) async fn each_cause_of_a_failed_connection_has_its_text(
+    world: Arc<World>,
+) -> TestResult {
     let (server, (folder, file)) = (server(&world), token_file(&world).await?);
     let [_, url, _, ca] = &server;
     let other_ca = folder.path().join("other-ca.crt");
@@ -21,39 +24,91 @@ pub(crate) async fn each_cause_of_a_failed_connection_has_its_text(world: Arc<Wo
     std::fs::write(&hub_ca, world.hub().ca_pem())?;
     let hub_ca = hub_ca.display().to_string();
     for (server, ca, says) in [
-        ("https://127.0.0.1:1", ca.as_str(), "connection refused at 127.0.0.1:1"),
-        ("https://keyferry.invalid", ca, "host not found: keyferry.invalid"),
+        (
+            "https://127.0.0.1:1",
+            ca.as_str(),
+            "connection refused at 127.0.0.1:1",
+        ),
+        (
+            "https://keyferry.invalid",
+            ca,
+            "host not found: keyferry.invalid",
+        ),
         (url.as_str(), &other_ca, "signed by an unknown CA (issuer "),
-        (&discovery, ca, "this is the discovery listener, not the token API"),
+        (
+            &discovery,
+            ca,
+            "this is the discovery listener, not the token API",
+        ),
         (&hub, &hub_ca, "and not as Keyferry's token API does"),
     ] {
-        let arguments = ["token", "tenant-a/a", "--server", server, "--certificate-authority", ca, "--token-file", &file];
+        let arguments = [
+            "token",
+            "tenant-a/a",
+            "--server",
+            server,
+            "--certificate-authority",
+            ca,
+            "--token-file",
+            &file,
+        ];
         let said = failed(&world, &arguments, &[]).await?;
-        assert!(said.contains(says), "{server} by {ca} does not say {says:?} but: {said}");
+        assert!(
+            said.contains(says),
+            "{server} by {ca} does not say {says:?} but: {said}"
+        );
     }
     Ok(())
 }
 
-pub(crate) async fn a_caller_token_that_would_be_refused_is_not_sent(world: Arc<World>) -> TestResult {
+pub(crate) async fn a_caller_token_that_would_be_refused_is_not_sent(
+    world: Arc<World>,
+) -> TestResult {
     let (server, (folder, file)) = (server(&world), token_file(&world).await?);
     let [_, url, _, ca] = &server;
     let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
     let expired = r#"{"aud":["keyferry.dev"],"exp":1000000000,"sub":"system:serviceaccount:tenant-a:reconciler"}"#;
-    let expired = format!("{}.{}.{}", part(r#"{"alg":"ES256"}"#), part(expired), part("canary"));
+    let expired = format!(
+        "{}.{}.{}",
+        part(r#"{"alg":"ES256"}"#),
+        part(expired),
+        part("canary")
+    );
     let path = folder.path().join("unfit").display().to_string();
     let before = world.broker().audit()?.len();
     for (token, says) in [
-        (expired.as_str(), "days ago by this machine's clock; fix: kubectl create token reconciler -n tenant-a --audience keyferry.dev"),
-        ("hello", "is not a JWT; fix: kubectl create token NAME --audience keyferry.dev"),
+        (
+            expired.as_str(),
+            "days ago by this machine's clock; fix: kubectl create token reconciler -n tenant-a \
+             --audience keyferry.dev",
+        ),
+        (
+            "hello",
+            "is not a JWT; fix: kubectl create token NAME --audience keyferry.dev",
+        ),
     ] {
         std::fs::write(&path, token)?;
-        let arguments = ["token", "tenant-a/a", "--server", url, "--certificate-authority", ca, "--token-file", &path];
+        let arguments = [
+            "token",
+            "tenant-a/a",
+            "--server",
+            url,
+            "--certificate-authority",
+            ca,
+            "--token-file",
+            &path,
+        ];
         let said = failed(&world, &arguments, &[]).await?;
-        assert!(said.contains(says) && said.contains(&path) && !said.contains(&part("canary")), "{says}: {said}");
+        assert!(
+            said.contains(says) && said.contains(&path) && !said.contains(&part("canary")),
+            "{says}: {said}"
+        );
     }
     // Of these tokens the server has no record. Others may have come meanwhile.
     let written = world.broker().audit()?;
-    let malformed = |record: &serde_json::Value| record["reason"] == "CallerMalformed" || record["reason"] == "CallerExpired";
+    let malformed = |record: &serde_json::Value| {
+        record["reason"] == "CallerMalformed" || record["reason"] == "CallerExpired"
+    };
     assert!(!written.iter().skip(before).any(malformed), "one was sent");
     assert!(std::path::Path::new(&file).exists());
     Ok(())

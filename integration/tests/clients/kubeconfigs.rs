@@ -1,4 +1,5 @@
-//! The hub's kubeconfig is found as kubectl finds it, and `client.yaml` serves every command that asks a server.
+//! The hub's kubeconfig is found as kubectl finds it, and `client.yaml` serves every command that
+//! asks a server.
 
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
@@ -18,21 +19,45 @@ pub(crate) async fn kubeconfig_is_honoured_as_kubectl_does(world: Arc<World>) ->
     let file = admin.display().to_string();
     let list = format!("/no/such/file:{file}");
     let direct = ["token", "tenant-a:a", "--config", &config];
-    for env in [("KUBECONFIG", &list), ("HOME", &home), ("KEYFERRY_KUBECONFIG", &file)] {
+    for env in [
+        ("KUBECONFIG", &list),
+        ("HOME", &home),
+        ("KEYFERRY_KUBECONFIG", &file),
+    ] {
         let env = [(env.0, env.1.as_str())];
         is_for_target_a(&succeeded(keyferry(&world, &direct, &env).await?)?)?;
     }
     // A list that names nothing is no reason to be somebody else.
-    let said = failed(&world, &direct, &[("KUBECONFIG", "/no/such/file"), ("HOME", &home)]).await?;
-    assert!(said.contains("KUBECONFIG names /no/such/file, and no such file is there"), "{said}");
+    let said = failed(
+        &world,
+        &direct,
+        &[("KUBECONFIG", "/no/such/file"), ("HOME", &home)],
+    )
+    .await?;
+    assert!(
+        said.contains("KUBECONFIG names /no/such/file, and no such file is there"),
+        "{said}"
+    );
     // The caller's token too, and the stanza names the file that was found.
     let [_, url, _, ca] = &server(&world);
-    let through = ["--server", url, "--certificate-authority", ca, "--service-account", ACCOUNT];
+    let through = [
+        "--server",
+        url,
+        "--certificate-authority",
+        ca,
+        "--service-account",
+        ACCOUNT,
+    ];
     let minted = [&["token", "tenant-a/a"], &through[..]].concat();
-    is_for_target_a(&succeeded(keyferry(&world, &minted, &[("KUBECONFIG", &list)]).await?)?)?;
+    is_for_target_a(&succeeded(
+        keyferry(&world, &minted, &[("KUBECONFIG", &list)]).await?,
+    )?)?;
     let stanza = [&["kubeconfig", "tenant-a/a", "--exec"], &through[..]].concat();
     let stanza = succeeded(keyferry(&world, &stanza, &[("KUBECONFIG", &list)]).await?)?;
-    assert!(stanza.contains(&file) && stanza.contains("--context"), "{stanza}");
+    assert!(
+        stanza.contains(&file) && stanza.contains("--context"),
+        "{stanza}"
+    );
     Ok(())
 }
 
@@ -42,21 +67,49 @@ pub(crate) async fn the_users_own_file_serves_every_command(world: Arc<World>) -
     let home = folder.path().join("xdg");
     std::fs::create_dir_all(home.join("keyferry"))?;
     let text = format!(
-        "apiVersion: config.keyferry.dev/v1alpha1\nkind: ClientConfiguration\nserver: {url}\ncertificateAuthority: {ca}\ntokenFile: {file}\n"
+        "apiVersion: config.keyferry.dev/v1alpha1\nkind: ClientConfiguration\nserver: \
+         {url}\ncertificateAuthority: {ca}\ntokenFile: {file}\n"
     );
     std::fs::write(home.join("keyferry/client.yaml"), text)?;
     let home = home.display().to_string();
     let env = [("XDG_CONFIG_HOME", home.as_str())];
-    is_for_target_a(&succeeded(keyferry(&world, &["token", "tenant-a/a"], &env).await?)?)?;
-    let printed = keyferry(&world, &["exec", "tenant-a/a", "--", "sh", "-c", "cat $KUBECONFIG"], &env).await?;
+    is_for_target_a(&succeeded(
+        keyferry(&world, &["token", "tenant-a/a"], &env).await?,
+    )?)?;
+    let printed = keyferry(
+        &world,
+        &["exec", "tenant-a/a", "--", "sh", "-c", "cat $KUBECONFIG"],
+        &env,
+    )
+    .await?;
     assert!(succeeded(printed)?.contains("apiVersion"));
     let directory = folder.path().join("agent").display().to_string();
-    let agent = keyferry(&world, &["agent", "tenant-a/a", "--once", "--dir", &directory], &env).await?;
+    let agent = keyferry(
+        &world,
+        &["agent", "tenant-a/a", "--once", "--dir", &directory],
+        &env,
+    )
+    .await?;
     assert_eq!(agent.code, Some(0), "{}", agent.stderr);
     // With --server nothing of the file counts, so its token does not go there.
-    let said = failed(&world, &["token", "tenant-a/a", "--server", "https://127.0.0.1:1"], &env).await?;
+    let said = failed(
+        &world,
+        &["token", "tenant-a/a", "--server", "https://127.0.0.1:1"],
+        &env,
+    )
+    .await?;
     assert!(said.contains("give --token-file"), "{said}");
-    let said = failed(&world, &["token", "tenant-a/a", "--token-file", "/other"], &env).await?;
-    assert!(said.contains("--token-file, or its KEYFERRY_ variable, says otherwise than the client configuration"), "{said}");
+    let said = failed(
+        &world,
+        &["token", "tenant-a/a", "--token-file", "/other"],
+        &env,
+    )
+    .await?;
+    assert!(
+        said.contains(
+            "--token-file, or its KEYFERRY_ variable, says otherwise than the client configuration"
+        ),
+        "{said}"
+    );
     Ok(())
 }

@@ -6,17 +6,25 @@ use std::time::{Duration, Instant};
 use keyferry_integration::http_client::trusting;
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::{BrokerSpec, World};
-use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256, SanType};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
+    PKCS_ECDSA_P256_SHA256, SanType,
+};
 
 use super::setup::KEYS;
 
 /// Targets hold the root alone; the certificate is for an address, and for no other name.
 pub(super) async fn is_served_whole(world: Arc<World>) -> TestResult {
-    let broker = world.start_broker(world.hub(), BrokerSpec::of_hub("chain", world.hub())).await?;
+    let broker = world
+        .start_broker(world.hub(), BrokerSpec::of_hub("chain", world.hub()))
+        .await?;
     let chain = Chain::create()?;
     // The files that World's authority made for this broker.
     let files = world.ca().serving("serving-chain", &[])?;
-    std::fs::write(&files.cert_path, format!("{}{}", chain.leaf_pem, chain.intermediate_pem))?;
+    std::fs::write(
+        &files.cert_path,
+        format!("{}{}", chain.leaf_pem, chain.intermediate_pem),
+    )?;
     std::fs::write(&files.key_path, &chain.leaf_key_pem)?;
     broker.process().hang_up().await?;
 
@@ -26,13 +34,21 @@ pub(super) async fn is_served_whole(world: Arc<World>) -> TestResult {
     let answer = loop {
         match by_root.get(&url).send().await {
             Ok(answer) => break answer,
-            Err(error) if Instant::now() > limit => return Err(format!("not trusted by its root alone: {error:?}").into()),
+            Err(error) if Instant::now() > limit => {
+                return Err(format!("not trusted by its root alone: {error:?}").into());
+            }
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     };
     assert_eq!(answer.status(), 200);
-    let elsewhere = by_root.get(url.replace("127.0.0.1", "localhost")).send().await;
-    assert!(elsewhere.is_err_and(|error| error.is_connect()), "the certificate names no localhost");
+    let elsewhere = by_root
+        .get(url.replace("127.0.0.1", "localhost"))
+        .send()
+        .await;
+    assert!(
+        elsewhere.is_err_and(|error| error.is_connect()),
+        "the certificate names no localhost"
+    );
     Ok(())
 }
 
@@ -63,6 +79,11 @@ impl Chain {
         let mut leaf = CertificateParams::default();
         leaf.subject_alt_names = vec![SanType::IpAddress(std::net::Ipv4Addr::LOCALHOST.into())];
         let leaf_pem = leaf.signed_by(&leaf_key, &intermediate)?.pem();
-        Ok(Chain { root_pem, intermediate_pem, leaf_pem, leaf_key_pem: leaf_key.serialize_pem() })
+        Ok(Chain {
+            root_pem,
+            intermediate_pem,
+            leaf_pem,
+            leaf_key_pem: leaf_key.serialize_pem(),
+        })
     }
 }

@@ -1,4 +1,5 @@
-//! Tokens with made-up kids at targets: each may make a verifier look for new keys here, and none may make Keyferry look at the hub.
+//! Tokens with made-up kids at targets: each may make a verifier look for new keys here, and none
+//! may make Keyferry look at the hub.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +19,10 @@ const TOKENS: usize = 200;
 
 pub(super) async fn of_unknown_kids_at_targets(world: Arc<World>) -> TestResult {
     let (started, before) = (Instant::now(), readings(&world)?);
-    let (a, b) = (flood(&world, world.target_a(), AUDIENCE_A), flood(&world, world.target_b(), AUDIENCE_B));
+    let (a, b) = (
+        flood(&world, world.target_a(), AUDIENCE_A),
+        flood(&world, world.target_b(), AUDIENCE_B),
+    );
     let verifiers = async {
         // What a verifier that asks for every unknown kid would do.
         for _ in 0..TOKENS {
@@ -30,20 +34,48 @@ pub(super) async fn of_unknown_kids_at_targets(world: Arc<World>) -> TestResult 
     eprintln!("{TOKENS} tokens at each of two targets in {a:?} and {b:?}");
     // An audit record is written a moment after its answer.
     tokio::time::sleep(Duration::from_millis(500)).await;
-    let (made, own) = (readings(&world)? - before, started.elapsed().as_secs() / 15 + 1);
-    assert!(made as u64 <= own, "the hub was read {made} times in {:?}; without a flood it would be {own} at most", started.elapsed());
-    for (target, audience) in [(world.target_a(), AUDIENCE_A), (world.target_b(), AUDIENCE_B)] {
-        let token = world.hub().token_request(TENANT, ACCOUNT, &[audience], 600).await?.token;
-        assert_eq!(answer(target, &token).await?, 403, "a good token is still one: known, without rights");
+    let (made, own) = (
+        readings(&world)? - before,
+        started.elapsed().as_secs() / 15 + 1,
+    );
+    assert!(
+        made as u64 <= own,
+        "the hub was read {made} times in {:?}; without a flood it would be {own} at most",
+        started.elapsed()
+    );
+    for (target, audience) in [
+        (world.target_a(), AUDIENCE_A),
+        (world.target_b(), AUDIENCE_B),
+    ] {
+        let token = world
+            .hub()
+            .token_request(TENANT, ACCOUNT, &[audience], 600)
+            .await?
+            .token;
+        assert_eq!(
+            answer(target, &token).await?,
+            403,
+            "a good token is still one: known, without rights"
+        );
     }
     Ok(())
 }
 
-async fn flood(world: &World, target: &ControlPlane, audience: &str) -> Result<Duration, TestError> {
-    let good = world.hub().token_request(TENANT, ACCOUNT, &[audience], 600).await?.token;
+async fn flood(
+    world: &World,
+    target: &ControlPlane,
+    audience: &str,
+) -> Result<Duration, TestError> {
+    let good = world
+        .hub()
+        .token_request(TENANT, ACCOUNT, &[audience], 600)
+        .await?
+        .token;
     let started = Instant::now();
     for ten in 0..TOKENS / 10 {
-        let tokens = (0..10).map(|one| with_kid(&good, &format!("bogus-{ten}-{one}"))).collect::<Result<Vec<_>, _>>()?;
+        let tokens = (0..10)
+            .map(|one| with_kid(&good, &format!("bogus-{ten}-{one}")))
+            .collect::<Result<Vec<_>, _>>()?;
         for status in try_join_all(tokens.iter().map(|token| answer(target, token))).await? {
             assert_eq!(status, 401);
         }
@@ -52,16 +84,24 @@ async fn flood(world: &World, target: &ControlPlane, audience: &str) -> Result<D
 }
 
 async fn answer(target: &ControlPlane, token: &str) -> Result<u16, TestError> {
-    match target.as_bearer(token)?.get("/api/v1/namespaces/default/secrets").await {
+    match target
+        .as_bearer(token)?
+        .get("/api/v1/namespaces/default/secrets")
+        .await
+    {
         Ok(_) => Ok(200),
         Err(error) => error.status().ok_or_else(|| error.into()),
     }
 }
 
-/// The token under another kid. Issuer, audience and times are good, so a verifier looks for the key.
+/// The token under another kid. Issuer, audience and times are good, so a verifier looks for the
+/// key.
 fn with_kid(token: &str, kid: &str) -> Result<String, TestError> {
     let (_, rest) = token.split_once('.').ok_or("this is no token")?;
-    Ok(format!("{}.{rest}", URL_SAFE_NO_PAD.encode(json!({ "alg": "RS256", "kid": kid }).to_string())))
+    Ok(format!(
+        "{}.{rest}",
+        URL_SAFE_NO_PAD.encode(json!({ "alg": "RS256", "kid": kid }).to_string())
+    ))
 }
 
 /// How often Keyferry has read the hub's keys.
@@ -71,5 +111,10 @@ fn readings(world: &World) -> Result<usize, TestError> {
             && event["stage"] == "ResponseComplete"
             && event["user"]["username"] == "system:serviceaccount:keyferry-system:keyferry"
     };
-    Ok(world.hub().audit_events()?.iter().filter(|event| ours(event)).count())
+    Ok(world
+        .hub()
+        .audit_events()?
+        .iter()
+        .filter(|event| ours(event))
+        .count())
 }

@@ -18,13 +18,21 @@ pub(super) async fn is_never_followed(world: Arc<World>) -> TestResult {
     document["jku"] = document["jwks_uri"].clone();
     let content_type = HeaderValue::from_static("application/json");
     let body = document.to_string().into_bytes();
-    behind.proxy.add(Rule::on(Method::GET, METADATA, Fault::ReplaceBody { body, content_type }));
+    behind.proxy.add(Rule::on(
+        Method::GET,
+        METADATA,
+        Fault::ReplaceBody { body, content_type },
+    ));
     let before = behind.upstream_reads();
     behind.read_again("success", "Ready").await?;
     assert!(behind.upstream_reads() > before);
     for method in [Method::GET, Method::HEAD, Method::POST] {
         assert_eq!(behind.proxy.count(&method, "/elsewhere"), 0, "{method}");
     }
-    assert_eq!(published(&behind.broker).await?, expected, "and nothing of it is published");
+    assert_eq!(
+        published(&behind.broker).await?,
+        expected,
+        "and nothing of it is published"
+    );
     Ok(())
 }

@@ -26,7 +26,11 @@ pub(super) async fn are_an_alarm(world: Arc<World>) -> TestResult {
     let keys: Vec<Value> = further.chain([own.clone()]).collect();
     let content_type = HeaderValue::from_static("application/jwk-set+json");
     let body = json!({ "keys": keys }).to_string().into_bytes();
-    behind.proxy.add(Rule::on(Method::GET, KEYS, Fault::ReplaceBody { body, content_type }));
+    behind.proxy.add(Rule::on(
+        Method::GET,
+        KEYS,
+        Fault::ReplaceBody { body, content_type },
+    ));
     behind.read_again("success", "Ready").await?;
     // Seen once, they might be a flash.
     tokio::time::sleep(Duration::from_secs(11)).await;
@@ -35,10 +39,25 @@ pub(super) async fn are_an_alarm(world: Arc<World>) -> TestResult {
     }
     let [_, keys] = published(&behind.broker).await?;
     let keys = keys.json()?;
-    let kids: Vec<&str> = keys["keys"].as_array().into_iter().flatten().filter_map(|key| key["kid"].as_str()).collect();
+    let kids: Vec<&str> = keys["keys"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|key| key["kid"].as_str())
+        .collect();
     assert_eq!(kids.len(), 101);
-    assert!(kids.contains(&own["kid"].as_str().unwrap_or_default()), "the key that signs is left out");
-    assert_eq!(behind.broker.metric("keyferry_published_keys").await?, 101.0);
-    assert_eq!(behind.broker.log()?.matches(warning).count(), 1, "it is said once");
+    assert!(
+        kids.contains(&own["kid"].as_str().unwrap_or_default()),
+        "the key that signs is left out"
+    );
+    assert_eq!(
+        behind.broker.metric("keyferry_published_keys").await?,
+        101.0
+    );
+    assert_eq!(
+        behind.broker.log()?.matches(warning).count(),
+        1,
+        "it is said once"
+    );
     Ok(())
 }

@@ -10,35 +10,68 @@ use crate::stage::{AT_TARGET, Stage, file, printed, said};
 
 pub(crate) async fn is_taken(stage: Arc<Stage>) -> TestResult {
     let folder = tempfile::tempdir()?;
-    let profile = stage.delivered(&json!({ "name": "inventory", "type": "ClusterProfile" }), None)?;
+    let profile = stage.delivered(
+        &json!({ "name": "inventory", "type": "ClusterProfile" }),
+        None,
+    )?;
     let text = profile.to_string();
     let profile = file(folder.path(), &profile)?;
-    // One entry for every profile: each names its access, and the plugin compares the server with that access's target.
+    // One entry for every profile: each names its access, and the plugin compares the server with
+    // that access's target.
     let providers = |name: &str| {
         let exec = json!({ "apiVersion": "client.authentication.k8s.io/v1", "command": "keyferry", "args": ["credential"], "provideClusterInfo": true });
         json!({ "kind": "providers", "providers": [{ "name": name, "execConfig": exec }] })
     };
     let ours = file(folder.path(), &providers("keyferry"))?;
     stage.home(folder.path(), false).await?;
-    let output = stage.consume(Part::ClusterInventory, &[&profile, &ours], folder.path()).await?;
+    let output = stage
+        .consume(Part::ClusterInventory, &[&profile, &ours], folder.path())
+        .await?;
     assert_eq!(printed(&output)?["username"], AT_TARGET);
 
-    let more = stage.delivered_for("more", &json!({ "name": "inventory", "type": "ClusterProfile" }), None)?;
+    let more = stage.delivered_for(
+        "more",
+        &json!({ "name": "inventory", "type": "ClusterProfile" }),
+        None,
+    )?;
     let second = folder.path().join("more.json");
     std::fs::write(&second, more.to_string())?;
-    let output = stage.consume(Part::ClusterInventory, &[&second, &ours], folder.path()).await?;
+    let output = stage
+        .consume(Part::ClusterInventory, &[&second, &ours], folder.path())
+        .await?;
     assert_eq!(printed(&output)?["username"], AT_TARGET);
     let handed_out = stage.handed_out()?;
-    assert!(["tenant-a/apps", "tenant-a/more"].iter().all(|access| handed_out.iter().any(|one| one == access)), "{handed_out:?}");
+    assert!(
+        ["tenant-a/apps", "tenant-a/more"]
+            .iter()
+            .all(|access| handed_out.iter().any(|one| one == access)),
+        "{handed_out:?}"
+    );
 
     // Whoever writes a profile does not lead the token to another server.
     let elsewhere = folder.path().join("elsewhere.json");
-    std::fs::write(&elsewhere, text.replace(&stage.target.url(), &stage.hub.url()))?;
-    let output = stage.consume(Part::ClusterInventory, &[&elsewhere, &ours], folder.path()).await?;
-    assert!(!output.status.success() && said(&output).contains("server is not the address of the target"), "{}", said(&output));
+    std::fs::write(
+        &elsewhere,
+        text.replace(&stage.target.url(), &stage.hub.url()),
+    )?;
+    let output = stage
+        .consume(Part::ClusterInventory, &[&elsewhere, &ours], folder.path())
+        .await?;
+    assert!(
+        !output.status.success()
+            && said(&output).contains("server is not the address of the target"),
+        "{}",
+        said(&output)
+    );
 
     let others = file(folder.path(), &providers("another"))?;
-    let output = stage.consume(Part::ClusterInventory, &[&profile, &others], folder.path()).await?;
-    assert!(!output.status.success() && said(&output).contains("no matching cluster accessor"), "{}", said(&output));
+    let output = stage
+        .consume(Part::ClusterInventory, &[&profile, &others], folder.path())
+        .await?;
+    assert!(
+        !output.status.success() && said(&output).contains("no matching cluster accessor"),
+        "{}",
+        said(&output)
+    );
     Ok(())
 }

@@ -10,7 +10,8 @@ use keyferry_integration::parts::{Minor, Part};
 use keyferry_integration::rendered::Delivered;
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
 use keyferry_integration::world::{
-    ACCOUNT, AUDIENCE_A, Access, Broker, BrokerSpec, Ground, TENANT, Target, TrustingTarget, caller_token, until_trusted,
+    ACCOUNT, AUDIENCE_A, Access, Broker, BrokerSpec, Ground, TENANT, Target, TrustingTarget,
+    caller_token, until_trusted,
 };
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -34,7 +35,11 @@ impl Stage {
     pub(crate) async fn start() -> Result<Stage, NotStarted> {
         let ground = Ground::start().await?;
         for part in [Part::ArgoCd, Part::ClusterInventory] {
-            ground.parts().locate(part).await.map_err(FleetError::from)?;
+            ground
+                .parts()
+                .locate(part)
+                .await
+                .map_err(FleetError::from)?;
         }
         Stage::build(ground).await.map_err(NotStarted::failed)
     }
@@ -60,16 +65,30 @@ impl Stage {
         });
         configured.await?;
         until_trusted(&hub, &target).await?;
-        Ok(Stage { hub, target, broker, ground })
+        Ok(Stage {
+            hub,
+            target,
+            broker,
+            ground,
+        })
     }
 
     /// The object that a delivery writes for `tenant-a/apps`, around this token where it holds one.
-    pub(crate) fn delivered(&self, delivery: &Value, token: Option<&str>) -> Result<Value, TestError> {
+    pub(crate) fn delivered(
+        &self,
+        delivery: &Value,
+        token: Option<&str>,
+    ) -> Result<Value, TestError> {
         self.delivered_for("apps", delivery, token)
     }
 
     /// The same for an access of another name.
-    pub(crate) fn delivered_for(&self, access: &str, delivery: &Value, token: Option<&str>) -> Result<Value, TestError> {
+    pub(crate) fn delivered_for(
+        &self,
+        access: &str,
+        delivery: &Value,
+        token: Option<&str>,
+    ) -> Result<Value, TestError> {
         let metadata = |name: &str| json!({ "name": name, "uid": "u", "generation": 1, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z" });
         let target = json!({
             "apiVersion": "keyferry.dev/v1alpha1",
@@ -84,29 +103,50 @@ impl Stage {
             "spec": { "targetClusterRef": { "name": self.target.name() }, "serviceAccountName": ACCOUNT, "deliveries": [delivery] },
         });
         access["metadata"]["namespace"] = TENANT.into();
-        Delivered { target: &target, access: &access, ca_pem: self.target.ca_pem() }.render(token)
+        Delivered {
+            target: &target,
+            access: &access,
+            ca_pem: self.target.ca_pem(),
+        }
+        .render(token)
     }
 
     /// For which accesses tokens left on the exchange, in order.
     pub(crate) fn handed_out(&self) -> Result<Vec<String>, TestError> {
-        let granted = self.broker.audit()?.into_iter().filter(|record| record["route"] == "exchange" && record["decision"] == "granted");
-        Ok(granted.filter_map(|record| record["access"].as_str().map(str::to_owned)).collect())
+        let granted = self
+            .broker
+            .audit()?
+            .into_iter()
+            .filter(|record| record["route"] == "exchange" && record["decision"] == "granted");
+        Ok(granted
+            .filter_map(|record| record["access"].as_str().map(str::to_owned))
+            .collect())
     }
 
     /// A token for the target, from Keyferry.
     pub(crate) async fn token(&self) -> Result<String, TestError> {
         let caller = caller_token(&self.hub, TENANT, ACCOUNT).await?;
-        self.broker.exchange_in_time(&caller, "tenant-a/apps").await?.token()
+        self.broker
+            .exchange_in_time(&caller, "tenant-a/apps")
+            .await?
+            .token()
     }
 
-    /// A home with the user's own client file, and Keyferry's program in `bin`. A client that does not say where it will send the token
-    /// gets one only if that file says so.
-    pub(crate) async fn home(&self, folder: &Path, allow_unpinned_server: bool) -> Result<(), TestError> {
+    /// A home with the user's own client file, and Keyferry's program in `bin`. A client that does
+    /// not say where it will send the token gets one only if that file says so.
+    pub(crate) async fn home(
+        &self,
+        folder: &Path,
+        allow_unpinned_server: bool,
+    ) -> Result<(), TestError> {
         let (bin, own) = (folder.join("bin"), folder.join(".config/keyferry"));
         std::fs::create_dir_all(&bin)?;
         std::fs::create_dir_all(&own)?;
         std::os::unix::fs::symlink(self.ground.binary().path(), bin.join("keyferry"))?;
-        std::fs::write(own.join("caller-token"), caller_token(&self.hub, TENANT, ACCOUNT).await?)?;
+        std::fs::write(
+            own.join("caller-token"),
+            caller_token(&self.hub, TENANT, ACCOUNT).await?,
+        )?;
         let file = format!(
             "apiVersion: config.keyferry.dev/v1alpha1\nkind: ClientConfiguration\nserver: {}\ncertificateAuthority: {}\n\
              tokenFile: caller-token\nallowUnpinnedServer: {allow_unpinned_server}\n",
@@ -118,7 +158,12 @@ impl Stage {
     }
 
     /// Runs a consumer of this home.
-    pub(crate) async fn consume(&self, part: Part, files: &[&Path], home: &Path) -> Result<Output, TestError> {
+    pub(crate) async fn consume(
+        &self,
+        part: Part,
+        files: &[&Path],
+        home: &Path,
+    ) -> Result<Output, TestError> {
         let program = self.ground.parts().locate(part).await?;
         let path = std::env::var("PATH").unwrap_or_default();
         let run = Command::new(program)
@@ -149,7 +194,10 @@ pub(crate) fn said(output: &Output) -> String {
 
 /// Writes an object to a file.
 pub(crate) fn file(folder: &Path, object: &Value) -> Result<PathBuf, TestError> {
-    let path = folder.join(format!("{}.json", object["kind"].as_str().unwrap_or("object")));
+    let path = folder.join(format!(
+        "{}.json",
+        object["kind"].as_str().unwrap_or("object")
+    ));
     std::fs::write(&path, object.to_string())?;
     Ok(path)
 }

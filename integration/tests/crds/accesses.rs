@@ -15,31 +15,89 @@ pub(super) fn cases() -> Vec<Case> {
 fn references() -> Vec<Case> {
     let base = access();
     let mut cases = each(&base, "targetClusterRef", [(json!({ "name": "a.b" }), Yes)]);
-    let bad = [json!({}), json!({ "name": "" }), json!({ "name": "A" }), json!({ "name": "a..b" }), json!("prod"), json!(["prod"])];
-    cases.extend(each(&base, "targetClusterRef", all(No("spec.targetClusterRef"), bad)));
+    let bad = [
+        json!({}),
+        json!({ "name": "" }),
+        json!({ "name": "A" }),
+        json!({ "name": "a..b" }),
+        json!("prod"),
+        json!(["prod"]),
+    ];
+    cases.extend(each(
+        &base,
+        "targetClusterRef",
+        all(No("spec.targetClusterRef"), bad),
+    ));
     for member in ["namespace", "kind", "uid"] {
-        cases.extend(each(&base, "targetClusterRef", [(json!({ "name": "prod", member: "x" }), No(member))]));
+        cases.extend(each(
+            &base,
+            "targetClusterRef",
+            [(json!({ "name": "prod", member: "x" }), No(member))],
+        ));
     }
     cases.extend(each(&base, "serviceAccountName", all(Yes, ["a.b", "0"])));
-    let bad = ["", "A", "tenant-b/reconciler", "system:serviceaccount:tenant-b:reconciler", "a..b", "*"];
-    cases.extend(each(&base, "serviceAccountName", all(No("spec.serviceAccountName"), bad)));
-    cases.push(without(&base, "serviceAccountName", No("spec.serviceAccountName")));
-    cases.push(without(&base, "targetClusterRef", No("spec.targetClusterRef")));
+    let bad = [
+        "",
+        "A",
+        "tenant-b/reconciler",
+        "system:serviceaccount:tenant-b:reconciler",
+        "a..b",
+        "*",
+    ];
+    cases.extend(each(
+        &base,
+        "serviceAccountName",
+        all(No("spec.serviceAccountName"), bad),
+    ));
+    cases.push(without(
+        &base,
+        "serviceAccountName",
+        No("spec.serviceAccountName"),
+    ));
+    cases.push(without(
+        &base,
+        "targetClusterRef",
+        No("spec.targetClusterRef"),
+    ));
     cases.push(spec(&base, json!({}), No("spec")));
-    for member in ["serviceAccountNamespace", "address", "audience", "tokenLifetime"] {
+    for member in [
+        "serviceAccountNamespace",
+        "address",
+        "audience",
+        "tokenLifetime",
+    ] {
         cases.extend(each(&base, member, all(No(member), ["x"])));
     }
-    cases.extend(each(&base, "/metadata/name", all(No("metadata.name"), ["A", "a/b"])));
+    cases.extend(each(
+        &base,
+        "/metadata/name",
+        all(No("metadata.name"), ["A", "a/b"]),
+    ));
     cases
 }
 
 fn callers() -> Vec<Case> {
     let base = access();
-    let mut cases = each(&base, "callers", [(json!([]), Yes), (json!(["a", "b.c", "reconciler"]), Yes)]);
-    let bad = [json!(["a", "a"]), json!(["tenant-b/a"]), json!([""]), json!(["*"]), json!("a"), json!([{ "name": "a" }])];
+    let mut cases = each(
+        &base,
+        "callers",
+        [(json!([]), Yes), (json!(["a", "b.c", "reconciler"]), Yes)],
+    );
+    let bad = [
+        json!(["a", "a"]),
+        json!(["tenant-b/a"]),
+        json!([""]),
+        json!(["*"]),
+        json!("a"),
+        json!([{ "name": "a" }]),
+    ];
     cases.extend(each(&base, "callers", all(No("spec.callers"), bad)));
     let many: Vec<String> = (0..65).map(|number| format!("c{number}")).collect();
-    cases.extend(each(&base, "callers", [(json!(many), ByFile("spec.callers", BOUND))]));
+    cases.extend(each(
+        &base,
+        "callers",
+        [(json!(many), ByFile("spec.callers", BOUND))],
+    ));
     cases
 }
 
@@ -77,10 +135,29 @@ fn answered() -> Vec<Case> {
         json!({ "name": "a", "type": "HTTP" }),
     ];
     cases.extend(each(&base, "deliveries", all(No("spec.deliveries"), bad)));
-    let label = ByFile("spec.deliveries", "the API keeps the names of deliveries to labels of 63 characters");
-    cases.extend(each(&base, "deliveries", all(label, [of(json!({ "name": "a.b" })), of(json!({ "name": "a".repeat(64) }))])));
-    let many: Vec<Value> = (0..17).map(|number| json!({ "name": format!("d{number}"), "type": "HTTP" })).collect();
-    cases.extend(each(&base, "deliveries", [(json!(many), ByFile("spec.deliveries", BOUND))]));
+    let label = ByFile(
+        "spec.deliveries",
+        "the API keeps the names of deliveries to labels of 63 characters",
+    );
+    cases.extend(each(
+        &base,
+        "deliveries",
+        all(
+            label,
+            [
+                of(json!({ "name": "a.b" })),
+                of(json!({ "name": "a".repeat(64) })),
+            ],
+        ),
+    ));
+    let many: Vec<Value> = (0..17)
+        .map(|number| json!({ "name": format!("d{number}"), "type": "HTTP" }))
+        .collect();
+    cases.extend(each(
+        &base,
+        "deliveries",
+        [(json!(many), ByFile("spec.deliveries", BOUND))],
+    ));
     cases
 }
 
@@ -102,32 +179,92 @@ fn written() -> Vec<Case> {
         one("FluxConfigMap", json!({ "objectName": "x" }), by_controller),
         one("FluxConfigMap", json!({ "tokenLifetime": "1h" }), refused),
         one("KubeConfigSecret", json!({}), by_controller),
-        one("KubeConfigSecret", json!({ "objectName": "x.y", "tokenLifetime": "24h" }), by_controller),
+        one(
+            "KubeConfigSecret",
+            json!({ "objectName": "x.y", "tokenLifetime": "24h" }),
+            by_controller,
+        ),
         one("KubeConfigSecret", json!({ "objectName": "X" }), refused),
         one("KubeConfigSecret", json!({ "objectName": "a..b" }), refused),
-        one("KubeConfigSecret", json!({ "objectName": "tenant-b/x" }), refused),
-        one("KubeConfigSecret", json!({ "tokenLifetime": "9m" }), refused),
-        one("KubeConfigSecret", json!({ "tokenLifetime": "25h" }), refused),
+        one(
+            "KubeConfigSecret",
+            json!({ "objectName": "tenant-b/x" }),
+            refused,
+        ),
+        one(
+            "KubeConfigSecret",
+            json!({ "tokenLifetime": "9m" }),
+            refused,
+        ),
+        one(
+            "KubeConfigSecret",
+            json!({ "tokenLifetime": "25h" }),
+            refused,
+        ),
         one("KubeConfigSecret", json!({ "tokenLifetime": "" }), refused),
         one("KubeConfigSecret", argo.clone(), refused),
         one("ClusterAPISecret", json!({}), by_controller),
-        one("ClusterAPISecret", json!({ "objectName": "x-kubeconfig" }), by_controller),
+        one(
+            "ClusterAPISecret",
+            json!({ "objectName": "x-kubeconfig" }),
+            by_controller,
+        ),
         one("ClusterAPISecret", json!({ "objectName": "x" }), refused),
         one("ClusterProfile", json!({}), by_controller),
         one("ClusterProfile", json!({ "tokenLifetime": "1h" }), refused),
         one("ArgoCDSecret", argo, by_controller),
         one("ArgoCDSecret", json!({}), refused),
         one("ArgoCDSecret", json!({ "argoCD": {} }), refused),
-        one("ArgoCDSecret", json!({ "argoCD": { "project": "" } }), refused),
-        one("ArgoCDSecret", json!({ "argoCD": { "project": "team-a.apps" } }), by_controller),
-        one("ArgoCDSecret", json!({ "argoCD": { "project": "Apps" } }), refused),
-        one("ArgoCDSecret", json!({ "argoCD": { "project": "team_a" } }), refused),
-        one("ArgoCDSecret", json!({ "argoCD": { "project": "*" } }), refused),
-        one("ArgoCDSecret", json!({ "argoCD": { "project": "a b" } }), refused),
-        one("ArgoCDSecret", json!({ "argoCD": { "project": "-a" } }), refused),
-        one("ArgoCDSecret", json!({ "argoCD": { "project": "a", "form": "BearerToken" }, "tokenLifetime": "2h" }), by_controller),
-        one("ArgoCDSecret", json!({ "argoCD": { "project": "a", "form": "bearer" } }), refused),
-        one("ArgoCDSecret", json!({ "argoCD": { "project": "a", "server": "x" } }), refused),
+        one(
+            "ArgoCDSecret",
+            json!({ "argoCD": { "project": "" } }),
+            refused,
+        ),
+        one(
+            "ArgoCDSecret",
+            json!({ "argoCD": { "project": "team-a.apps" } }),
+            by_controller,
+        ),
+        one(
+            "ArgoCDSecret",
+            json!({ "argoCD": { "project": "Apps" } }),
+            refused,
+        ),
+        one(
+            "ArgoCDSecret",
+            json!({ "argoCD": { "project": "team_a" } }),
+            refused,
+        ),
+        one(
+            "ArgoCDSecret",
+            json!({ "argoCD": { "project": "*" } }),
+            refused,
+        ),
+        one(
+            "ArgoCDSecret",
+            json!({ "argoCD": { "project": "a b" } }),
+            refused,
+        ),
+        one(
+            "ArgoCDSecret",
+            json!({ "argoCD": { "project": "-a" } }),
+            refused,
+        ),
+        one(
+            "ArgoCDSecret",
+            json!({ "argoCD": { "project": "a", "form": "BearerToken" }, "tokenLifetime": "2h" }),
+            by_controller,
+        ),
+        one(
+            "ArgoCDSecret",
+            json!({ "argoCD": { "project": "a", "form": "bearer" } }),
+            refused,
+        ),
+        one(
+            "ArgoCDSecret",
+            json!({ "argoCD": { "project": "a", "server": "x" } }),
+            refused,
+        ),
     ];
     each(&base, "deliveries", table)
 }
@@ -135,12 +272,27 @@ fn written() -> Vec<Case> {
 fn choices() -> Vec<Case> {
     let base = access();
     let mut cases = each(&base, "deletionPolicy", all(Yes, ["Drain", "Immediate"]));
-    cases.extend(each(&base, "deletionPolicy", all(No("spec.deletionPolicy"), ["", "drain", "Orphan"])));
+    cases.extend(each(
+        &base,
+        "deletionPolicy",
+        all(No("spec.deletionPolicy"), ["", "drain", "Orphan"]),
+    ));
     cases.extend(each(&base, "probe", all(Yes, ["Off", "Report"])));
-    cases.extend(each(&base, "probe", all(No("spec.probe"), ["", "off", "Always"])));
+    cases.extend(each(
+        &base,
+        "probe",
+        all(No("spec.probe"), ["", "off", "Always"]),
+    ));
     cases.extend(each(&base, "probe", [(json!(false), No("spec.probe"))]));
-    let later = ByApi("spec.probe", "Require holds back what the controller writes, which does not run on a file");
+    let later = ByApi(
+        "spec.probe",
+        "Require holds back what the controller writes, which does not run on a file",
+    );
     cases.extend(each(&base, "probe", all(later, ["Require"])));
-    cases.extend(each(&base, "suspend", [(json!(true), Yes), (json!(1), No("spec.suspend"))]));
+    cases.extend(each(
+        &base,
+        "suspend",
+        [(json!(true), Yes), (json!(1), No("spec.suspend"))],
+    ));
     cases
 }

@@ -45,9 +45,18 @@ pub(super) fn access() -> Value {
     })
 }
 
-/// Cases of a base with one member of its spec (or, with a leading slash, of the object) set to one value after the other.
-pub(super) fn each(base: &Value, member: &'static str, values: impl IntoIterator<Item = (Value, Taken)>) -> Vec<Case> {
-    let pointer = if member.starts_with('/') { member.to_owned() } else { format!("/spec/{}", member.replace('.', "/")) };
+/// Cases of a base with one member of its spec (or, with a leading slash, of the object) set to one
+/// value after the other.
+pub(super) fn each(
+    base: &Value,
+    member: &'static str,
+    values: impl IntoIterator<Item = (Value, Taken)>,
+) -> Vec<Case> {
+    let pointer = if member.starts_with('/') {
+        member.to_owned()
+    } else {
+        format!("/spec/{}", member.replace('.', "/"))
+    };
     let case = |(value, taken): (Value, Taken)| {
         let mut object = base.clone();
         set(&mut object, &pointer, value.clone());
@@ -55,7 +64,11 @@ pub(super) fn each(base: &Value, member: &'static str, values: impl IntoIterator
         if changed.len() > 160 {
             changed = changed.chars().take(160).chain("...".chars()).collect();
         }
-        Case { object, changed, taken }
+        Case {
+            object,
+            changed,
+            taken,
+        }
     };
     values.into_iter().map(case).collect()
 }
@@ -66,7 +79,11 @@ pub(super) fn without(base: &Value, member: &'static str, taken: Taken) -> Case 
     if let Some(spec) = object["spec"].as_object_mut() {
         spec.remove(member);
     }
-    Case { object, changed: format!("without {member}"), taken }
+    Case {
+        object,
+        changed: format!("without {member}"),
+        taken,
+    }
 }
 
 /// The case of a base with a whole spec.
@@ -74,12 +91,22 @@ pub(super) fn spec(base: &Value, spec: Value, taken: Taken) -> Case {
     let changed = format!("spec = {spec}");
     let mut object = base.clone();
     object["spec"] = spec;
-    Case { object, changed, taken }
+    Case {
+        object,
+        changed,
+        taken,
+    }
 }
 
 /// Values that are all taken alike.
-pub(super) fn all<T: Into<Value>>(taken: Taken, values: impl IntoIterator<Item = T>) -> Vec<(Value, Taken)> {
-    values.into_iter().map(|value| (value.into(), taken)).collect()
+pub(super) fn all<T: Into<Value>>(
+    taken: Taken,
+    values: impl IntoIterator<Item = T>,
+) -> Vec<(Value, Taken)> {
+    values
+        .into_iter()
+        .map(|value| (value.into(), taken))
+        .collect()
 }
 
 fn set(object: &mut Value, pointer: &str, value: Value) {

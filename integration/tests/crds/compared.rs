@@ -32,17 +32,31 @@ async fn compare(stage: &Stage, name: &str, cases: Vec<Case>) -> TestResult {
     let number = cases.len();
     assert!(number > 20, "the table of {name} is gone");
     let wrong: Vec<Result<Vec<String>, TestError>> =
-        futures::stream::iter(cases.into_iter().enumerate()).map(|(index, case)| one(stage, name, index, case)).buffered(6).collect().await;
+        futures::stream::iter(cases.into_iter().enumerate())
+            .map(|(index, case)| one(stage, name, index, case))
+            .buffered(6)
+            .collect()
+            .await;
     let mut told = Vec::new();
     for one in wrong {
         told.extend(one?);
     }
-    assert!(told.is_empty(), "{} of {number} cases:\n{}", told.len(), told.join("\n"));
+    assert!(
+        told.is_empty(),
+        "{} of {number} cases:\n{}",
+        told.len(),
+        told.join("\n")
+    );
     Ok(())
 }
 
 /// What is not as the case says.
-async fn one(stage: &Stage, table: &str, index: usize, case: Case) -> Result<Vec<String>, TestError> {
+async fn one(
+    stage: &Stage,
+    table: &str,
+    index: usize,
+    case: Case,
+) -> Result<Vec<String>, TestError> {
     let (api, file, field, why) = match case.taken {
         Taken::Yes => (true, true, "", ""),
         Taken::No(field) => (false, false, field, ""),
@@ -52,11 +66,21 @@ async fn one(stage: &Stage, table: &str, index: usize, case: Case) -> Result<Vec
     let mut told = Vec::new();
     let mut hold = |who: &str, expected: bool, refusal: Option<String>| match refusal {
         None if !expected => told.push(format!("{}: {who} took it; known: {why}", case.changed)),
-        Some(said) if expected => told.push(format!("{}: {who} refused it; known: {why}; {said}", case.changed)),
-        Some(said) if !said.contains(field) => told.push(format!("{}: {who} does not name {field}: {said}", case.changed)),
+        Some(said) if expected => told.push(format!(
+            "{}: {who} refused it; known: {why}; {said}",
+            case.changed
+        )),
+        Some(said) if !said.contains(field) => told.push(format!(
+            "{}: {who} does not name {field}: {said}",
+            case.changed
+        )),
         _ => {}
     };
-    hold("the file's reader", file, by_file(stage, &format!("{table}-{index}.yaml"), &case.object).await?);
+    hold(
+        "the file's reader",
+        file,
+        by_file(stage, &format!("{table}-{index}.yaml"), &case.object).await?,
+    );
     for plane in &stage.planes {
         hold(plane.name(), api, by_api(plane, &case.object).await?);
     }
@@ -66,7 +90,10 @@ async fn one(stage: &Stage, table: &str, index: usize, case: Case) -> Result<Vec
 async fn by_file(stage: &Stage, name: &str, object: &Value) -> Result<Option<String>, TestError> {
     let file = stage.folder.join(name);
     std::fs::write(&file, format!("{HEAD}{object}\n"))?;
-    let output = stage.binary.run(&["targets", "--config", &file.display().to_string()], &[]).await?;
+    let output = stage
+        .binary
+        .run(&["targets", "--config", &file.display().to_string()], &[])
+        .await?;
     Ok((!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned()))
 }
 

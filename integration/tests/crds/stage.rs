@@ -34,8 +34,14 @@ impl Fixture for Stage {
 
 impl Stage {
     pub(super) async fn start() -> Result<Stage, NotStarted> {
-        let old = ControlPlaneSpec { minor: Minor::V1_33, ..ControlPlaneSpec::named("old") };
-        let fleet = Fleet::start(FleetSpec { control_planes: vec![ControlPlaneSpec::named("new"), old] }).await?;
+        let old = ControlPlaneSpec {
+            minor: Minor::V1_33,
+            ..ControlPlaneSpec::named("old")
+        };
+        let fleet = Fleet::start(FleetSpec {
+            control_planes: vec![ControlPlaneSpec::named("new"), old],
+        })
+        .await?;
         Stage::build(fleet).await.map_err(NotStarted::failed)
     }
 
@@ -51,23 +57,38 @@ impl Stage {
         }
         let folder = fleet.folder().join("crds");
         std::fs::create_dir_all(&folder)?;
-        Ok(Stage { planes, binary: KeyferryBinary::build().await?, folder, fleet })
+        Ok(Stage {
+            planes,
+            binary: KeyferryBinary::build().await?,
+            folder,
+            fleet,
+        })
     }
 }
 
 /// The CRD, once it says `Established` and its objects can be listed.
 pub(super) async fn established(plane: &ControlPlane, plural: &str) -> Result<Value, TestError> {
-    let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.keyferry.dev");
+    let path =
+        format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.keyferry.dev");
     let limit = Instant::now() + Duration::from_secs(20);
     loop {
         let found = plane.admin().get(&path).await?;
         if condition(&found, "Established") == Some("True")
-            && plane.admin().get(&format!("/apis/keyferry.dev/v1alpha1/{plural}")).await.is_ok()
+            && plane
+                .admin()
+                .get(&format!("/apis/keyferry.dev/v1alpha1/{plural}"))
+                .await
+                .is_ok()
         {
             return Ok(found);
         }
         if Instant::now() > limit {
-            return Err(format!("{plural} on {} is not established: {}", plane.name(), found["status"]["conditions"]).into());
+            return Err(format!(
+                "{plural} on {} is not established: {}",
+                plane.name(),
+                found["status"]["conditions"]
+            )
+            .into());
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -75,5 +96,9 @@ pub(super) async fn established(plane: &ControlPlane, plural: &str) -> Result<Va
 
 /// The status of a condition.
 pub(super) fn condition<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
-    object["status"]["conditions"].as_array()?.iter().find(|one| one["type"] == name)?["status"].as_str()
+    object["status"]["conditions"]
+        .as_array()?
+        .iter()
+        .find(|one| one["type"] == name)?["status"]
+        .as_str()
 }

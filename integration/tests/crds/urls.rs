@@ -3,7 +3,8 @@
 use super::case::Taken::{ByApi, ByFile, No, Yes};
 use super::case::{Case, all, each, target};
 
-const ODD_HOST: &str = "a host that no DNS has: the reader takes what the URL standard leaves as it is";
+const ODD_HOST: &str =
+    "a host that no DNS has: the reader takes what the URL standard leaves as it is";
 
 pub(super) fn cases() -> Vec<Case> {
     [address(), proxy(), server_name(), target_issuer()].concat()
@@ -121,14 +122,28 @@ fn address() -> Vec<Case> {
         "https://[::ffff:10.0.0.1]",
         "https://[::1]x",
     ];
-    let punycode = ByApi("spec.address", "whether a label decodes as Punycode is nothing that a pattern can say");
+    let punycode = ByApi(
+        "spec.address",
+        "whether a label decodes as Punycode is nothing that a pattern can say",
+    );
     let odd = ByFile("spec.address", ODD_HOST);
     let long = format!("https://prod.example.com/{}", "x".repeat(2024));
     let mut cases = each(&base, "address", all(Yes, good));
     cases.extend(each(&base, "address", all(No("spec.address"), bad)));
     cases.extend(each(&base, "address", all(punycode, ["https://xn--a"])));
-    cases.extend(each(&base, "address", all(odd, ["https://a!b", "https://-a", "https://a..b"])));
-    cases.extend(each(&base, "address", all(ByFile("spec.address", "the cost of the API's rules needs a bound"), [long])));
+    cases.extend(each(
+        &base,
+        "address",
+        all(odd, ["https://a!b", "https://-a", "https://a..b"]),
+    ));
+    cases.extend(each(
+        &base,
+        "address",
+        all(
+            ByFile("spec.address", "the cost of the API's rules needs a bound"),
+            [long],
+        ),
+    ));
     cases
 }
 
@@ -172,17 +187,46 @@ fn proxy() -> Vec<Case> {
 
 fn server_name() -> Vec<Case> {
     let base = target();
-    let mut cases = each(&base, "tlsServerName", all(Yes, ["kubernetes.default.svc", "10.0.0.1", "a"]));
-    let bad = ["", "*.example.com", "a b", "a/b", "a:443", "A.example", "a..b", "a.-b", "-a", "a.", ".a", "a_b", "a\n"];
-    cases.extend(each(&base, "tlsServerName", all(No("spec.tlsServerName"), bad)));
-    cases.extend(each(&base, "tlsServerName", all(No("spec.tlsServerName"), ["a".repeat(254)])));
+    let mut cases = each(
+        &base,
+        "tlsServerName",
+        all(Yes, ["kubernetes.default.svc", "10.0.0.1", "a"]),
+    );
+    let bad = [
+        "",
+        "*.example.com",
+        "a b",
+        "a/b",
+        "a:443",
+        "A.example",
+        "a..b",
+        "a.-b",
+        "-a",
+        "a.",
+        ".a",
+        "a_b",
+        "a\n",
+    ];
+    cases.extend(each(
+        &base,
+        "tlsServerName",
+        all(No("spec.tlsServerName"), bad),
+    ));
+    cases.extend(each(
+        &base,
+        "tlsServerName",
+        all(No("spec.tlsServerName"), ["a".repeat(254)]),
+    ));
     cases
 }
 
 fn target_issuer() -> Vec<Case> {
     let base = target();
-    let good =
-        ["https://kubernetes.default.svc.cluster.local", "https://prod.example.com:6443/a/b?"].map(|text| text.trim_end_matches('?'));
+    let good = [
+        "https://kubernetes.default.svc.cluster.local",
+        "https://prod.example.com:6443/a/b?",
+    ]
+    .map(|text| text.trim_end_matches('?'));
     let bad = [
         "",
         "kubernetes/serviceaccount",
@@ -195,9 +239,17 @@ fn target_issuer() -> Vec<Case> {
         "https://",
     ];
     let mut cases = each(&base, "targetIssuer", all(Yes, good));
-    cases.extend(each(&base, "targetIssuer", all(No("spec.targetIssuer"), bad)));
+    cases.extend(each(
+        &base,
+        "targetIssuer",
+        all(No("spec.targetIssuer"), bad),
+    ));
     let sized = |size: usize| format!("https://prod.example.com/{}", "x".repeat(size - 25));
     cases.extend(each(&base, "targetIssuer", all(Yes, [sized(600)])));
-    cases.extend(each(&base, "targetIssuer", all(No("spec.targetIssuer"), [sized(601)])));
+    cases.extend(each(
+        &base,
+        "targetIssuer",
+        all(No("spec.targetIssuer"), [sized(601)]),
+    ));
     cases
 }

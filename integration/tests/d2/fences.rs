@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use keyferry_integration::flux::{GitSource, KubeConfigRef, KustomizationSpec, until_ready, until_said};
+use keyferry_integration::flux::{
+    GitSource, KubeConfigRef, KustomizationSpec, until_ready, until_said,
+};
 use keyferry_integration::rest::RestError;
 use keyferry_integration::runner::{TestError, TestResult};
 use serde_json::{Value, json};
@@ -10,7 +12,8 @@ use serde_json::{Value, json};
 use crate::fleet::D2;
 
 const SOURCES: &str = "/apis/source.toolkit.fluxcd.io/v1/namespaces/tenant-b";
-const KUSTOMIZATIONS: &str = "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/tenant-b/kustomizations?dryRun=All";
+const KUSTOMIZATIONS: &str =
+    "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/tenant-b/kustomizations?dryRun=All";
 
 /// What it is, the change of a good spec, and what the refusal says.
 type Case = (&'static str, fn(&mut Value), &'static str);
@@ -36,22 +39,41 @@ pub(crate) async fn sources_of_tenants_are_their_own(d2: Arc<D2>) -> TestResult 
         "https://evil.example/apps.git".to_owned(),
         format!("ssh://git@evil.example/{git}/fleet/tenant-b/apps.git"),
     ] {
-        refused(d2.hub.admin().create(&path, &repository(url.clone())).await, by_prefix, &url)?;
+        refused(
+            d2.hub.admin().create(&path, &repository(url.clone())).await,
+            by_prefix,
+            &url,
+        )?;
     }
     let mut with_submodules = own.clone();
     with_submodules["spec"]["recurseSubmodules"] = true.into();
-    refused(d2.hub.admin().create(&path, &with_submodules).await, "submodules", "submodules")?;
+    refused(
+        d2.hub.admin().create(&path, &with_submodules).await,
+        "submodules",
+        "submodules",
+    )?;
     let bucket = json!({
         "apiVersion": "source.toolkit.fluxcd.io/v1",
         "kind": "Bucket",
         "metadata": { "name": "x" },
         "spec": { "interval": "1m", "bucketName": "tenant-a", "endpoint": "evil.example" },
     });
-    let answer = d2.hub.admin().create(&format!("{SOURCES}/buckets?dryRun=All"), &bucket).await;
+    let answer = d2
+        .hub
+        .admin()
+        .create(&format!("{SOURCES}/buckets?dryRun=All"), &bucket)
+        .await;
     refused(answer, "a GitRepository or an OCIRepository", "a bucket")?;
     // What is there cannot be bent either.
     let change = json!({ "spec": { "url": format!("{git}/fleet/tenant-a/apps.git") } });
-    let answer = d2.hub.admin().patch(&format!("{SOURCES}/gitrepositories/apps?dryRun=All"), &change).await;
+    let answer = d2
+        .hub
+        .admin()
+        .patch(
+            &format!("{SOURCES}/gitrepositories/apps?dryRun=All"),
+            &change,
+        )
+        .await;
     refused(answer, by_prefix, "an update")
 }
 
@@ -70,7 +92,11 @@ pub(crate) async fn kustomizations_of_tenants_lead_to_their_target(d2: Arc<D2>) 
     });
     d2.hub.admin().create(KUSTOMIZATIONS, &good).await?;
     let cases: [Case; 6] = [
-        ("the hub itself", |spec| spec["kubeConfig"] = Value::Null, "without spec.kubeConfig"),
+        (
+            "the hub itself",
+            |spec| spec["kubeConfig"] = Value::Null,
+            "without spec.kubeConfig",
+        ),
         (
             "an object of its own",
             |spec| spec["kubeConfig"] = json!({ "configMapRef": { "name": "mine" } }),
@@ -81,14 +107,30 @@ pub(crate) async fn kustomizations_of_tenants_lead_to_their_target(d2: Arc<D2>) 
             |spec| spec["kubeConfig"] = json!({ "secretRef": { "name": "target", "key": "mine" } }),
             "with its default key",
         ),
-        ("no account", |spec| spec["serviceAccountName"] = Value::Null, "spec.serviceAccountName is reconciler"),
-        ("another account", |spec| spec["serviceAccountName"] = "default".into(), "spec.serviceAccountName is reconciler"),
-        ("another's source", |spec| spec["sourceRef"]["namespace"] = "tenant-a".into(), "stays in the tenant's namespace"),
+        (
+            "no account",
+            |spec| spec["serviceAccountName"] = Value::Null,
+            "spec.serviceAccountName is reconciler",
+        ),
+        (
+            "another account",
+            |spec| spec["serviceAccountName"] = "default".into(),
+            "spec.serviceAccountName is reconciler",
+        ),
+        (
+            "another's source",
+            |spec| spec["sourceRef"]["namespace"] = "tenant-a".into(),
+            "stays in the tenant's namespace",
+        ),
     ];
     for (case, change, said) in cases {
         let mut bad = good.clone();
         change(&mut bad["spec"]);
-        refused(d2.hub.admin().create(KUSTOMIZATIONS, &bad).await, said, case)?;
+        refused(
+            d2.hub.admin().create(KUSTOMIZATIONS, &bad).await,
+            said,
+            case,
+        )?;
     }
     Ok(())
 }
@@ -96,19 +138,42 @@ pub(crate) async fn kustomizations_of_tenants_lead_to_their_target(d2: Arc<D2>) 
 /// In a namespace that no policy watches: the flags hold by themselves.
 pub(crate) async fn no_source_of_another_namespace_and_no_remote_base(d2: Arc<D2>) -> TestResult {
     let namespace = "unlabelled";
-    d2.hub.create_namespace_with_service_account(namespace, "reconciler").await?;
+    d2.hub
+        .create_namespace_with_service_account(namespace, "reconciler")
+        .await?;
     let base = d2.git.create("base").await?;
-    let config_map = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: fetched\n  namespace: apps\n";
-    base.commit(&[("apps/kustomization.yaml", "resources:\n  - fetched.yaml\n"), ("apps/fetched.yaml", config_map)]).await?;
+    let config_map =
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: fetched\n  namespace: apps\n";
+    base.commit(&[
+        ("apps/kustomization.yaml", "resources:\n  - fetched.yaml\n"),
+        ("apps/fetched.yaml", config_map),
+    ])
+    .await?;
     let remote = format!("resources:\n  - {}//apps?ref=main\n", base.url());
     let repository = d2.git.create("remote").await?;
-    repository.commit(&[("apps/kustomization.yaml", &remote)]).await?;
-    let source = GitSource { namespace, name: "remote", url: repository.url() };
+    repository
+        .commit(&[("apps/kustomization.yaml", &remote)])
+        .await?;
+    let source = GitSource {
+        namespace,
+        name: "remote",
+        url: repository.url(),
+    };
     source.apply(d2.hub.admin()).await?;
     until_ready(&d2.hub, &source.path()).await?;
-    let secret = d2.hub.admin().get("/api/v1/namespaces/tenant-a/secrets/target").await?;
+    let secret = d2
+        .hub
+        .admin()
+        .get("/api/v1/namespaces/tenant-a/secrets/target")
+        .await?;
     let copied = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "target" }, "data": secret["data"] });
-    d2.hub.admin().apply(&format!("/api/v1/namespaces/{namespace}/secrets/target"), &copied).await?;
+    d2.hub
+        .admin()
+        .apply(
+            &format!("/api/v1/namespaces/{namespace}/secrets/target"),
+            &copied,
+        )
+        .await?;
     let spec = KustomizationSpec {
         namespace,
         name: "remote",
@@ -120,18 +185,30 @@ pub(crate) async fn no_source_of_another_namespace_and_no_remote_base(d2: Arc<D2
     spec.apply(d2.hub.admin()).await?;
     until_said(&d2.hub, &spec.path(), "fs-security-constraint").await?;
 
-    let crossing = KustomizationSpec { name: "crossing", ..spec };
+    let crossing = KustomizationSpec {
+        name: "crossing",
+        ..spec
+    };
     crossing.apply(d2.hub.admin()).await?;
     let change = json!({ "spec": { "sourceRef": { "kind": "GitRepository", "name": "apps", "namespace": "tenant-a" } } });
     d2.hub.admin().patch(&crossing.path(), &change).await?;
-    until_said(&d2.hub, &crossing.path(), "cross-namespace references have been blocked").await?;
+    until_said(
+        &d2.hub,
+        &crossing.path(),
+        "cross-namespace references have been blocked",
+    )
+    .await?;
     Ok(())
 }
 
 /// The hub's admission refused it, and for this cause.
 fn refused(answer: Result<Value, RestError>, said: &str, case: &str) -> Result<(), TestError> {
     match answer {
-        Err(RestError::Status { status: 422 | 403, message, .. }) if message.contains(said) => Ok(()),
+        Err(RestError::Status {
+            status: 422 | 403,
+            message,
+            ..
+        }) if message.contains(said) => Ok(()),
         other => Err(format!("{case}: expected a refusal with {said:?}, not {other:?}").into()),
     }
 }

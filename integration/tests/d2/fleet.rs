@@ -13,7 +13,9 @@ use keyferry_integration::parts::Minor;
 use keyferry_integration::rbac::apply_manifests;
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
 use keyferry_integration::world::on_hub::install_for_objects;
-use keyferry_integration::world::{Broker, BrokerSpec, Ground, TrustingTarget, put_secret, shipped};
+use keyferry_integration::world::{
+    Broker, BrokerSpec, Ground, TrustingTarget, put_secret, shipped,
+};
 use serde_json::Value;
 
 use crate::repositories::{Addresses, File, components};
@@ -40,7 +42,11 @@ pub(crate) struct D2 {
 
 impl Fixture for D2 {
     fn log_tails(&self) -> String {
-        format!("{}--- kustomize-controller\n{}\n", self.ground.log_tails(), self.flux.log(15))
+        format!(
+            "{}--- kustomize-controller\n{}\n",
+            self.ground.log_tails(),
+            self.flux.log(15)
+        )
     }
 }
 
@@ -48,12 +54,18 @@ impl D2 {
     pub(crate) async fn start() -> Result<D2, NotStarted> {
         let ground = Ground::start().await?;
         GitServer::prepare().await.map_err(FleetError::from)?;
-        Flux::prepare(ground.parts()).await.map_err(FleetError::from)?;
+        Flux::prepare(ground.parts())
+            .await
+            .map_err(FleetError::from)?;
         D2::build(ground).await.map_err(NotStarted::failed)
     }
 
     async fn build(ground: Ground) -> Result<D2, TestError> {
-        let spec = ControlPlaneSpec { controller_manager: true, audit_log: true, ..ControlPlaneSpec::named("hub") };
+        let spec = ControlPlaneSpec {
+            controller_manager: true,
+            audit_log: true,
+            ..ControlPlaneSpec::named("hub")
+        };
         let hub = Arc::new(ground.control_plane(spec).await?);
         install_for_objects(&hub).await?;
         let spec = BrokerSpec::of_hub("main", &hub).with_server_lines("objects: CustomResources\n");
@@ -61,17 +73,41 @@ impl D2 {
         let broker = ground.start_installed(&hub, spec).await?;
         let mut targets = Vec::new();
         for ((name, minor), tenant) in TARGETS.into_iter().zip(TENANTS) {
-            let (issuer, audience, subjects) =
-                ("https://hub.keyferry.test", &audience(name), [format!("{tenant}:reconciler"), format!("{GUEST}:reconciler")]);
-            let trusting = TrustingTarget { name, minor, issuer, audience, discovery_url: &discovery_url, subjects: &subjects };
+            let (issuer, audience, subjects) = (
+                "https://hub.keyferry.test",
+                &audience(name),
+                [
+                    format!("{tenant}:reconciler"),
+                    format!("{GUEST}:reconciler"),
+                ],
+            );
+            let trusting = TrustingTarget {
+                name,
+                minor,
+                issuer,
+                audience,
+                discovery_url: &discovery_url,
+                subjects: &subjects,
+            };
             let target = ground.target(trusting).await?;
-            apply_manifests(&target, &[&shipped(&format!("examples/d2/target-clusters/{name}.yaml"))]).await?;
+            apply_manifests(
+                &target,
+                &[&shipped(&format!(
+                    "examples/d2/target-clusters/{name}.yaml"
+                ))],
+            )
+            .await?;
             put_secret(&hub, &format!("{name}-ca"), &[("ca.crt", target.ca_pem())]).await?;
             targets.push(target);
         }
         let git = GitServer::start(ground.folder())?;
-        let [a, b] = targets.as_slice() else { return Err("there are two targets".into()) };
-        let addresses = Addresses { git: git.url(), targets: [a.url(), b.url()] };
+        let [a, b] = targets.as_slice() else {
+            return Err("there are two targets".into());
+        };
+        let addresses = Addresses {
+            git: git.url(),
+            targets: [a.url(), b.url()],
+        };
         let (platform, apps) = publish(&git, &addresses).await?;
         let tree = ground.folder().join("platform");
         write(&tree, &platform.1)?;
@@ -79,13 +115,36 @@ impl D2 {
         let flags = kustomize_flags(&kubectl(&hub, &["kustomize", &flux_system]).await?);
         let mut further = flags.clone();
         further.push("--requeue-dependency=1s".to_owned());
-        let flux = Flux::start(&hub, ground.parts(), ground.folder(), &FluxSpec { further, ..FluxSpec::default() }).await?;
+        let flux = Flux::start(
+            &hub,
+            ground.parts(),
+            ground.folder(),
+            &FluxSpec {
+                further,
+                ..FluxSpec::default()
+            },
+        )
+        .await?;
         // What `flux bootstrap` does. From here on Flux fills the hub by itself.
-        kubectl(&hub, &["apply", "--server-side", "--kustomize", &flux_system]).await?;
+        kubectl(
+            &hub,
+            &["apply", "--server-side", "--kustomize", &flux_system],
+        )
+        .await?;
         for name in ["flux-system", "policies", "targets", "tenants"] {
             until_ready(&hub, &kustomization("flux-system", name)).await?;
         }
-        Ok(D2 { hub, targets, git, platform, apps, flags, flux, broker, ground })
+        Ok(D2 {
+            hub,
+            targets,
+            git,
+            platform,
+            apps,
+            flags,
+            flux,
+            broker,
+            ground,
+        })
     }
 
     /// Runs Keyferry's command line.
@@ -105,22 +164,34 @@ pub(crate) fn kustomization(namespace: &str, name: &str) -> String {
 }
 
 /// Waits until the condition of an object with these words is met.
-pub(crate) async fn until_object(hub: &ControlPlane, path: &str, holds: impl Fn(&Value) -> bool) -> Result<Value, TestError> {
+pub(crate) async fn until_object(
+    hub: &ControlPlane,
+    path: &str,
+    holds: impl Fn(&Value) -> bool,
+) -> Result<Value, TestError> {
     let limit = Instant::now() + Duration::from_secs(60);
     loop {
         let object = hub.admin().get(path).await;
         match object {
             Ok(object) if holds(&object) => return Ok(object),
-            other if Instant::now() > limit => return Err(format!("{path} is not as wanted after a minute: {other:?}").into()),
+            other if Instant::now() > limit => {
+                return Err(format!("{path} is not as wanted after a minute: {other:?}").into());
+            }
             _ => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
 }
 
 /// The platform repository with its files, and those of the tenants.
-async fn publish(git: &GitServer, addresses: &Addresses) -> Result<((Repository, Vec<File>), Vec<Repository>), TestError> {
+async fn publish(
+    git: &GitServer,
+    addresses: &Addresses,
+) -> Result<((Repository, Vec<File>), Vec<Repository>), TestError> {
     let mut files = addresses.files("platform")?;
-    files.push(("clusters/hub/flux-system/gotk-components.yaml".to_owned(), components()));
+    files.push((
+        "clusters/hub/flux-system/gotk-components.yaml".to_owned(),
+        components(),
+    ));
     let platform = git.create("platform/fleet").await?;
     commit(&platform, &files).await?;
     let mut apps = Vec::new();
@@ -133,7 +204,10 @@ async fn publish(git: &GitServer, addresses: &Addresses) -> Result<((Repository,
 }
 
 pub(crate) async fn commit(repository: &Repository, files: &[File]) -> Result<(), TestError> {
-    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    let files: Vec<(&str, &str)> = files
+        .iter()
+        .map(|(path, text)| (path.as_str(), text.as_str()))
+        .collect();
     repository.commit(&files).await?;
     Ok(())
 }
@@ -141,7 +215,10 @@ pub(crate) async fn commit(repository: &Repository, files: &[File]) -> Result<()
 fn write(folder: &Path, files: &[File]) -> Result<(), TestError> {
     for (path, text) in files {
         let file = folder.join(path);
-        std::fs::create_dir_all(file.parent().ok_or("a file of the example is in no folder")?)?;
+        std::fs::create_dir_all(
+            file.parent()
+                .ok_or("a file of the example is in no folder")?,
+        )?;
         std::fs::write(file, text)?;
     }
     Ok(())
@@ -150,14 +227,20 @@ fn write(folder: &Path, files: &[File]) -> Result<(), TestError> {
 async fn kubectl(hub: &ControlPlane, args: &[&str]) -> Result<String, TestError> {
     let output = hub.kubectl(args).await?;
     if !output.status.success() {
-        return Err(format!("kubectl {args:?}: {}", String::from_utf8_lossy(&output.stderr)).into());
+        return Err(format!(
+            "kubectl {args:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        )
+        .into());
     }
     Ok(String::from_utf8(output.stdout)?)
 }
 
 /// The flags of kustomize-controller's Deployment in what kustomize built.
 fn kustomize_flags(built: &str) -> Vec<String> {
-    let deployment = built.split("\n---\n").find(|one| one.contains("kind: Deployment") && one.contains("name: kustomize-controller"));
+    let deployment = built
+        .split("\n---\n")
+        .find(|one| one.contains("kind: Deployment") && one.contains("name: kustomize-controller"));
     deployment
         .into_iter()
         .flat_map(str::lines)

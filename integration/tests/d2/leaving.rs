@@ -20,25 +20,49 @@ pub(crate) async fn a_tenant_comes_and_goes(d2: Arc<D2>) -> TestResult {
     let mut with_guest = files.clone();
     for (path, text) in &mut with_guest {
         if path == "targets/target-b.yaml" {
-            *text = replaced(text, "namespaces: [tenant-b]", &format!("namespaces: [tenant-b, {GUEST}]"))?;
+            *text = replaced(
+                text,
+                "namespaces: [tenant-b]",
+                &format!("namespaces: [tenant-b, {GUEST}]"),
+            )?;
         }
     }
-    let guests: Vec<File> = with_guest.iter().filter(|(path, _)| path.starts_with("tenants/tenant-b/")).map(renamed).collect();
+    let guests: Vec<File> = with_guest
+        .iter()
+        .filter(|(path, _)| path.starts_with("tenants/tenant-b/"))
+        .map(renamed)
+        .collect();
     with_guest.extend(guests);
     commit(platform, &with_guest).await?;
-    let (apps, config_map) = (kustomization(GUEST, "apps"), format!("/api/v1/namespaces/{GUEST}/configmaps/target"));
+    let (apps, config_map) = (
+        kustomization(GUEST, "apps"),
+        format!("/api/v1/namespaces/{GUEST}/configmaps/target"),
+    );
     until_object(hub, &apps, |_| true).await?;
     until_ready(hub, &apps).await?;
-    assert_eq!(target.admin().get(BELONGINGS).await?["data"]["owner"], GUEST);
+    assert_eq!(
+        target.admin().get(BELONGINGS).await?["data"]["owner"],
+        GUEST
+    );
 
     // First what the tenant uses: the access and the Kustomization at once, in one commit.
     let gone = ["access.yaml", "sync.yaml"].map(|name| format!("tenants/{GUEST}/{name}"));
-    let emptied: Vec<File> = with_guest.into_iter().filter(|(path, _)| !gone.contains(path)).collect();
+    let emptied: Vec<File> = with_guest
+        .into_iter()
+        .filter(|(path, _)| !gone.contains(path))
+        .collect();
     commit(platform, &emptied).await?;
     until_gone(hub.admin(), &apps).await?;
-    assert!(!is_there(target.admin(), BELONGINGS).await?, "the target ends clean");
+    assert!(
+        !is_there(target.admin(), BELONGINGS).await?,
+        "the target ends clean"
+    );
     // Its object was there to prune by, and stays no longer than somebody uses it.
-    until_gone(hub.admin(), &format!("/apis/keyferry.dev/v1alpha1/namespaces/{GUEST}/targetaccesses/target-b")).await?;
+    until_gone(
+        hub.admin(),
+        &format!("/apis/keyferry.dev/v1alpha1/namespaces/{GUEST}/targetaccesses/target-b"),
+    )
+    .await?;
     until_gone(hub.admin(), &config_map).await?;
 
     // Then the namespace.
@@ -49,30 +73,51 @@ pub(crate) async fn a_tenant_comes_and_goes(d2: Arc<D2>) -> TestResult {
 
 /// The guest's repository, and what the target's admin applies for it: the same as for tenant-b.
 async fn prepare(d2: &D2) -> Result<(), TestError> {
-    let belongings =
-        format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: belongings\n  namespace: apps\ndata:\n  owner: {GUEST}\n");
-    d2.git.create(&format!("fleet/{GUEST}/apps")).await?.commit(&[("apps/belongings.yaml", &belongings)]).await?;
+    let belongings = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: belongings\n  namespace: \
+         apps\ndata:\n  owner: {GUEST}\n"
+    );
+    d2.git
+        .create(&format!("fleet/{GUEST}/apps"))
+        .await?
+        .commit(&[("apps/belongings.yaml", &belongings)])
+        .await?;
     let rights = std::fs::read_to_string(shipped("examples/d2/target-clusters/target-b.yaml"))?;
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("rights.yaml");
     // One binding of this name is tenant-b's.
-    std::fs::write(&file, replaced(&rights, "name: flux-ping", &format!("name: {GUEST}-ping"))?.replace("tenant-b", GUEST))?;
+    std::fs::write(
+        &file,
+        replaced(&rights, "name: flux-ping", &format!("name: {GUEST}-ping"))?
+            .replace("tenant-b", GUEST),
+    )?;
     Ok(apply_manifests(&d2.targets[1], &[&file]).await?)
 }
 
 fn renamed((path, text): &File) -> File {
-    (path.replace("tenant-b", GUEST), text.replace("tenant-b", GUEST))
+    (
+        path.replace("tenant-b", GUEST),
+        text.replace("tenant-b", GUEST),
+    )
 }
 
 fn replaced(text: &str, needle: &str, by: &str) -> Result<String, TestError> {
-    if text.contains(needle) { Ok(text.replace(needle, by)) } else { Err(format!("the shipped file does not hold {needle}").into()) }
+    if text.contains(needle) {
+        Ok(text.replace(needle, by))
+    } else {
+        Err(format!("the shipped file does not hold {needle}").into())
+    }
 }
 
 async fn until_gone(client: &RestClient, path: &str) -> Result<(), TestError> {
     let limit = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while is_there(client, path).await? {
         if std::time::Instant::now() > limit {
-            return Err(format!("{path} is still there after a minute: {}", client.get(path).await?).into());
+            return Err(format!(
+                "{path} is still there after a minute: {}",
+                client.get(path).await?
+            )
+            .into());
         }
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }

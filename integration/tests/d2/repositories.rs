@@ -1,4 +1,5 @@
-//! The shipped files, with the addresses of this machine in the place of the examples' and shorter intervals.
+//! The shipped files, with the addresses of this machine in the place of the examples' and shorter
+//! intervals.
 
 use std::path::Path;
 
@@ -20,7 +21,10 @@ impl Addresses {
         let mut files = Vec::new();
         collect(&shipped("examples/d2").join(folder), "", &mut files)?;
         files.sort();
-        Ok(files.into_iter().map(|(path, text)| (path, self.replace(&text))).collect())
+        Ok(files
+            .into_iter()
+            .map(|(path, text)| (path, self.replace(&text)))
+            .collect())
     }
 
     fn replace(&self, text: &str) -> String {
@@ -35,7 +39,8 @@ impl Addresses {
     }
 }
 
-/// What `flux bootstrap` writes beside the example's own files, as far as a hub without nodes has use for it.
+/// What `flux bootstrap` writes beside the example's own files, as far as a hub without nodes has
+/// use for it.
 pub(crate) fn components() -> String {
     let deployment = |name: &str| {
         format!(
@@ -44,14 +49,25 @@ pub(crate) fn components() -> String {
              spec:\n      containers:\n        - name: manager\n          image: example.com/{name}\n          args:\n            - --log-level=info\n"
         )
     };
-    format!("{}---\n{}", deployment("source-controller"), deployment("kustomize-controller"))
+    format!(
+        "{}---\n{}",
+        deployment("source-controller"),
+        deployment("kustomize-controller")
+    )
 }
 
 fn collect(folder: &Path, below: &str, files: &mut Vec<File>) -> Result<(), TestError> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).ok_or("a file of the example has no name")?;
-        let shown = if below.is_empty() { name.to_owned() } else { format!("{below}/{name}") };
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .ok_or("a file of the example has no name")?;
+        let shown = if below.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{below}/{name}")
+        };
         match path.is_dir() {
             true => collect(&path, &shown, files)?,
             false => files.push((shown, std::fs::read_to_string(&path)?)),

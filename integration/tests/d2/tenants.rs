@@ -14,40 +14,97 @@ const SETTINGS: &str = "/api/v1/namespaces/apps/configmaps/settings";
 pub(crate) async fn each_tenant_is_on_its_own_target(d2: Arc<D2>) -> TestResult {
     for (tenant, target) in TENANTS.iter().zip(&d2.targets) {
         until_ready(&d2.hub, &kustomization(tenant, "apps")).await?;
-        assert_eq!(target.admin().get(SETTINGS).await?["data"], json!({ "owner": tenant }));
+        assert_eq!(
+            target.admin().get(SETTINGS).await?["data"],
+            json!({ "owner": tenant })
+        );
         let events = target.audit_events()?;
-        let applied: Vec<&Value> =
-            events.iter().filter(|event| event["verb"] == "patch" && event["objectRef"]["name"] == "settings").collect();
+        let applied: Vec<&Value> = events
+            .iter()
+            .filter(|event| event["verb"] == "patch" && event["objectRef"]["name"] == "settings")
+            .collect();
         assert!(!applied.is_empty());
         for event in applied {
-            assert_eq!(event["user"]["username"], format!("hub:system:serviceaccount:{tenant}:reconciler"), "{event}");
-            assert_eq!(event["impersonatedUser"]["username"], format!("system:serviceaccount:{tenant}:reconciler"), "{event}");
+            assert_eq!(
+                event["user"]["username"],
+                format!("hub:system:serviceaccount:{tenant}:reconciler"),
+                "{event}"
+            );
+            assert_eq!(
+                event["impersonatedUser"]["username"],
+                format!("system:serviceaccount:{tenant}:reconciler"),
+                "{event}"
+            );
         }
-        let pings: Vec<&Value> = events.iter().filter(|event| event["requestURI"] == "/livez/ping").collect();
-        assert!(!pings.is_empty() && pings.iter().all(|event| event["responseStatus"]["code"] == 200), "{pings:?}");
+        let pings: Vec<&Value> = events
+            .iter()
+            .filter(|event| event["requestURI"] == "/livez/ping")
+            .collect();
+        assert!(
+            !pings.is_empty()
+                && pings
+                    .iter()
+                    .all(|event| event["responseStatus"]["code"] == 200),
+            "{pings:?}"
+        );
     }
     // A change goes the same way.
-    let changed = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n  namespace: apps\ndata:\n  owner: tenant-b\n  at: noon\n";
-    d2.apps[1].commit(&[("apps/settings.yaml", changed)]).await?;
-    until_object(&d2.targets[1], SETTINGS, |object| object["data"]["at"] == "noon").await?;
-    assert_eq!(d2.targets[0].admin().get(SETTINGS).await?["data"], json!({ "owner": "tenant-a" }));
+    let changed = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n  namespace: \
+        apps\ndata:\n  owner: tenant-b\n  at: noon\n";
+    d2.apps[1]
+        .commit(&[("apps/settings.yaml", changed)])
+        .await?;
+    until_object(&d2.targets[1], SETTINGS, |object| {
+        object["data"]["at"] == "noon"
+    })
+    .await?;
+    assert_eq!(
+        d2.targets[0].admin().get(SETTINGS).await?["data"],
+        json!({ "owner": "tenant-a" })
+    );
     Ok(())
 }
 
-/// The hub's CRDs and admission took every object of the example, and Flux runs with the flags that the repository gives it.
+/// The hub's CRDs and admission took every object of the example, and Flux runs with the flags that
+/// the repository gives it.
 pub(crate) async fn the_platform_repository_holds_all_of_the_hub(d2: Arc<D2>) -> TestResult {
-    let deployment = d2.hub.admin().get("/apis/apps/v1/namespaces/flux-system/deployments/kustomize-controller").await?;
-    assert_eq!(deployment["spec"]["template"]["spec"]["containers"][0]["args"], json!(d2.flags));
-    for flag in ["--no-cross-namespace-refs=true", "--no-remote-bases=true", "--default-service-account=default"] {
-        assert!(d2.flags.iter().any(|one| one == flag), "{flag} is not in {:?}", d2.flags);
+    let deployment = d2
+        .hub
+        .admin()
+        .get("/apis/apps/v1/namespaces/flux-system/deployments/kustomize-controller")
+        .await?;
+    assert_eq!(
+        deployment["spec"]["template"]["spec"]["containers"][0]["args"],
+        json!(d2.flags)
+    );
+    for flag in [
+        "--no-cross-namespace-refs=true",
+        "--no-remote-bases=true",
+        "--default-service-account=default",
+    ] {
+        assert!(
+            d2.flags.iter().any(|one| one == flag),
+            "{flag} is not in {:?}",
+            d2.flags
+        );
     }
     for (tenant, delivery) in TENANTS.iter().zip(["KubeConfigSecret", "FluxConfigMap"]) {
         let target = tenant.replace("tenant", "target");
-        let access = format!("/apis/keyferry.dev/v1alpha1/namespaces/{tenant}/targetaccesses/{target}");
+        let access =
+            format!("/apis/keyferry.dev/v1alpha1/namespaces/{tenant}/targetaccesses/{target}");
         let access = until_ready(&d2.hub, &access).await?;
         assert_eq!(access["spec"]["deliveries"][0]["type"], delivery);
-        assert_eq!(access["status"]["deliveries"][0]["reason"], "Delivered", "{access}");
-        let cluster = d2.hub.admin().get(&format!("/apis/keyferry.dev/v1alpha1/targetclusters/{target}")).await?;
+        assert_eq!(
+            access["status"]["deliveries"][0]["reason"], "Delivered",
+            "{access}"
+        );
+        let cluster = d2
+            .hub
+            .admin()
+            .get(&format!(
+                "/apis/keyferry.dev/v1alpha1/targetclusters/{target}"
+            ))
+            .await?;
         assert_eq!(
             cluster["spec"]["allow"][0],
             json!({ "namespaces": [tenant], "serviceAccounts": ["reconciler"], "deliveries": [delivery] })
@@ -57,22 +114,60 @@ pub(crate) async fn the_platform_repository_holds_all_of_the_hub(d2: Arc<D2>) ->
     Ok(())
 }
 
-/// From the objects that the tenants hold to their targets, by the commands that the documentation names.
+/// From the objects that the tenants hold to their targets, by the commands that the documentation
+/// names.
 pub(crate) async fn doctor_and_can_i_say_what_flux_says(d2: Arc<D2>) -> TestResult {
     let hub = d2.hub.admin_kubeconfig().display().to_string();
     let ca = d2.broker.ca_path().display().to_string();
-    let url = format!("{}/.well-known/openid-configuration", d2.broker.discovery_url());
-    let discovery = ["--kubeconfig", &hub, "--discovery-url", &url, "--discovery-ca", &ca];
+    let url = format!(
+        "{}/.well-known/openid-configuration",
+        d2.broker.discovery_url()
+    );
+    let discovery = [
+        "--kubeconfig",
+        &hub,
+        "--discovery-url",
+        &url,
+        "--discovery-ca",
+        &ca,
+    ];
     for tenant in TENANTS {
         until_ready(&d2.hub, &kustomization(tenant, "apps")).await?;
-        let doctor = ["doctor", "kustomization/apps", "-n", tenant, "--target-namespace", "apps"];
-        let output = d2.keyferry(&[doctor.as_slice(), &discovery].concat()).await?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && !said.contains("warning"), "{tenant}: {said}");
-        let apps = shipped(&format!("examples/d2/{tenant}/apps")).display().to_string();
-        let can_i = ["can-i", "apply", "-f", &apps, "--from", "kustomization/apps", "-n", tenant];
-        let output = d2.keyferry(&[can_i.as_slice(), &discovery].concat()).await?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        let doctor = [
+            "doctor",
+            "kustomization/apps",
+            "-n",
+            tenant,
+            "--target-namespace",
+            "apps",
+        ];
+        let output = d2
+            .keyferry(&[doctor.as_slice(), &discovery].concat())
+            .await?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && !said.contains("warning"),
+            "{tenant}: {said}"
+        );
+        let apps = shipped(&format!("examples/d2/{tenant}/apps"))
+            .display()
+            .to_string();
+        let can_i = [
+            "can-i",
+            "apply",
+            "-f",
+            &apps,
+            "--from",
+            "kustomization/apps",
+            "-n",
+            tenant,
+        ];
+        let output = d2
+            .keyferry(&[can_i.as_slice(), &discovery].concat())
+            .await?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{tenant}: {said}");
     }
     Ok(())

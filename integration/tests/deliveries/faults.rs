@@ -1,4 +1,5 @@
-//! What can stand in the way of a delivery: each cause has its reason, and goes when the cause does.
+//! What can stand in the way of a delivery: each cause has its reason, and goes when the cause
+//! does.
 
 use std::sync::Arc;
 
@@ -22,13 +23,24 @@ pub(crate) async fn a_ca_that_is_missing_wrong_or_replaced(world: Arc<OnHub>) ->
     let by_secret = json!({ "certSecretRef": { "name": "authority-ca" }, "caBundle": null });
     tenant.put_target(&EVERY_SHAPE, &by_secret).await?;
     tenant.put_access("apps", secret()).await?;
-    tenant.until("apps", "Delivered", "False", "CertificateAuthorityInvalid").await?;
-    world.until_target("authority", "Ready", "False", "CertificateAuthorityInvalid").await?;
+    tenant
+        .until("apps", "Delivered", "False", "CertificateAuthorityInvalid")
+        .await?;
+    world
+        .until_target("authority", "Ready", "False", "CertificateAuthorityInvalid")
+        .await?;
     assert_eq!(tenant.written()?, 0);
     put_secret(&world.hub, "authority-ca", &[("ca.crt", "no certificate")]).await?;
     world.broker.process().hang_up().await?;
-    tenant.until("apps", "Delivered", "False", "CertificateAuthorityInvalid").await?;
-    put_secret(&world.hub, "authority-ca", &[("ca.crt", world.targets[0].ca_pem())]).await?;
+    tenant
+        .until("apps", "Delivered", "False", "CertificateAuthorityInvalid")
+        .await?;
+    put_secret(
+        &world.hub,
+        "authority-ca",
+        &[("ca.crt", world.targets[0].ca_pem())],
+    )
+    .await?;
     world.broker.process().hang_up().await?;
     tenant.until_ready("apps").await?;
     let path = tenant.secret("apps-kubeconfig");
@@ -37,53 +49,104 @@ pub(crate) async fn a_ca_that_is_missing_wrong_or_replaced(world: Arc<OnHub>) ->
     let both = format!("{}{}", world.targets[0].ca_pem(), world.targets[1].ca_pem());
     put_secret(&world.hub, "authority-ca", &[("ca.crt", &both)]).await?;
     world.broker.process().hang_up().await?;
-    let after = world.until(&path, "with the new CA", |secret| secret["data"] != before["data"]).await?;
+    let after = world
+        .until(&path, "with the new CA", |secret| {
+            secret["data"] != before["data"]
+        })
+        .await?;
     let id = |secret: &Value| secret["metadata"]["annotations"]["keyferry.dev/token-id"].clone();
     assert_eq!(id(&before), id(&after), "the CA costs no mint");
     assert_ne!(decoded(&before, "value")?, decoded(&after, "value")?);
     // A Secret that is gone takes nothing away from who has its object.
-    world.hub.admin().delete("/api/v1/namespaces/keyferry-system/secrets/authority-ca").await?;
+    world
+        .hub
+        .admin()
+        .delete("/api/v1/namespaces/keyferry-system/secrets/authority-ca")
+        .await?;
     world.broker.process().hang_up().await?;
-    tenant.until("apps", "Delivered", "False", "CertificateAuthorityInvalid").await?;
+    tenant
+        .until("apps", "Delivered", "False", "CertificateAuthorityInvalid")
+        .await?;
     assert!(world.is_there(&path).await?);
     Ok(())
 }
 
-pub(crate) async fn a_client_certificate_beside_the_ca_is_told_and_never_delivered(world: Arc<OnHub>) -> TestResult {
+pub(crate) async fn a_client_certificate_beside_the_ca_is_told_and_never_delivered(
+    world: Arc<OnHub>,
+) -> TestResult {
     let tenant = Tenant::new(&world, "pair", &EVERY_SHAPE).await?;
-    let client = world.targets[0].ca().client("cluster-admin", "system:masters")?;
-    let data = [("ca.crt", world.targets[0].ca_pem()), ("tls.crt", &client.cert_pem), ("tls.key", &client.key_pem)];
+    let client = world.targets[0]
+        .ca()
+        .client("cluster-admin", "system:masters")?;
+    let data = [
+        ("ca.crt", world.targets[0].ca_pem()),
+        ("tls.crt", &client.cert_pem),
+        ("tls.key", &client.key_pem),
+    ];
     put_secret(&world.hub, "pair-ca", &data).await?;
-    tenant.put_target(&EVERY_SHAPE, &json!({ "certSecretRef": { "name": "pair-ca" }, "caBundle": null })).await?;
-    world.until_target("pair", "ClientCertificateIgnored", "True", "ClientCertificateIgnored").await?;
+    tenant
+        .put_target(
+            &EVERY_SHAPE,
+            &json!({ "certSecretRef": { "name": "pair-ca" }, "caBundle": null }),
+        )
+        .await?;
+    world
+        .until_target(
+            "pair",
+            "ClientCertificateIgnored",
+            "True",
+            "ClientCertificateIgnored",
+        )
+        .await?;
     tenant.put_access("apps", secret()).await?;
     tenant.until_ready("apps").await?;
-    let kubeconfig = decoded(&world.hub.admin().get(&tenant.secret("apps-kubeconfig")).await?, "value")?;
+    let kubeconfig = decoded(
+        &world
+            .hub
+            .admin()
+            .get(&tenant.secret("apps-kubeconfig"))
+            .await?,
+        "value",
+    )?;
     assert!(!kubeconfig.contains("client-certificate") && !kubeconfig.contains("client-key"));
     Ok(())
 }
 
 pub(crate) async fn a_missing_binding_is_named_and_mended(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "unbound", &EVERY_SHAPE).await?;
-    let binding = "/apis/rbac.authorization.k8s.io/v1/namespaces/unbound/rolebindings/keyferry-minter";
+    let binding =
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/unbound/rolebindings/keyferry-minter";
     world.hub.admin().delete(binding).await?;
     let create = json!({ "apiGroups": [""], "resources": ["secrets"], "verbs": ["create"] });
-    world.hub.until_it_counts_no_more(KEYFERRY, "unbound", &create).await?;
+    world
+        .hub
+        .until_it_counts_no_more(KEYFERRY, "unbound", &create)
+        .await?;
     tenant.put_access("apps", secret()).await?;
-    let access = tenant.until("apps", "Delivered", "False", "DeliveryForbidden").await?;
+    let access = tenant
+        .until("apps", "Delivered", "False", "DeliveryForbidden")
+        .await?;
     assert!(access.to_string().contains("keyferry-minter"), "{access}");
     bind_minter(&world.hub, "unbound").await?;
     tenant.until_ready("apps").await?;
     Ok(())
 }
 
-/// Rights on objects alone: the mint is refused by the hub, and the message holds the Role that is missing.
+/// Rights on objects alone: the mint is refused by the hub, and the message holds the Role that is
+/// missing.
 pub(crate) async fn a_missing_right_to_mint_is_named_and_mended(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "mintless", &EVERY_SHAPE).await?;
     let rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/mintless";
-    world.hub.admin().delete(&format!("{rbac}/rolebindings/keyferry-minter")).await?;
+    world
+        .hub
+        .admin()
+        .delete(&format!("{rbac}/rolebindings/keyferry-minter"))
+        .await?;
     let mint = json!({ "apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": ["reconciler"], "verbs": ["create"] });
-    world.hub.until_it_counts_no_more(KEYFERRY, "mintless", &mint).await?;
+    world
+        .hub
+        .until_it_counts_no_more(KEYFERRY, "mintless", &mint)
+        .await?;
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": { "name": "objects", "namespace": "mintless" },
         "rules": [{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "get", "update", "delete"] }],
@@ -93,12 +156,28 @@ pub(crate) async fn a_missing_right_to_mint_is_named_and_mended(world: Arc<OnHub
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "objects" },
         "subjects": [{ "kind": "ServiceAccount", "name": "keyferry", "namespace": "keyferry-system" }],
     });
-    world.hub.admin().apply(&format!("{rbac}/roles/objects"), &role).await?;
-    world.hub.admin().apply(&format!("{rbac}/rolebindings/objects"), &binding).await?;
-    world.hub.until_it_counts(KEYFERRY, "mintless", &role["rules"][0]).await?;
+    world
+        .hub
+        .admin()
+        .apply(&format!("{rbac}/roles/objects"), &role)
+        .await?;
+    world
+        .hub
+        .admin()
+        .apply(&format!("{rbac}/rolebindings/objects"), &binding)
+        .await?;
+    world
+        .hub
+        .until_it_counts(KEYFERRY, "mintless", &role["rules"][0])
+        .await?;
     tenant.put_access("apps", secret()).await?;
-    let access = tenant.until("apps", "Delivered", "False", "MintForbidden").await?;
-    assert!(access.to_string().contains("keyferry-minter-reconciler"), "it holds what to apply: {access}");
+    let access = tenant
+        .until("apps", "Delivered", "False", "MintForbidden")
+        .await?;
+    assert!(
+        access.to_string().contains("keyferry-minter-reconciler"),
+        "it holds what to apply: {access}"
+    );
     assert_eq!(tenant.written()?, 0);
     bind_minter(&world.hub, "mintless").await?;
     tenant.until_ready("apps").await?;
@@ -112,9 +191,15 @@ pub(crate) async fn a_quota_that_is_used_up(world: Arc<OnHub>) -> TestResult {
     });
     let path = "/api/v1/namespaces/quota/resourcequotas";
     world.hub.admin().create(path, &quota).await?;
-    world.until(&format!("{path}/none"), "counted", |quota| quota["status"]["hard"]["secrets"] == "0").await?;
+    world
+        .until(&format!("{path}/none"), "counted", |quota| {
+            quota["status"]["hard"]["secrets"] == "0"
+        })
+        .await?;
     tenant.put_access("apps", secret()).await?;
-    tenant.until("apps", "Delivered", "False", "QuotaExceeded").await?;
+    tenant
+        .until("apps", "Delivered", "False", "QuotaExceeded")
+        .await?;
     world.hub.admin().delete(&format!("{path}/none")).await?;
     tenant.until_ready("apps").await?;
     Ok(())
@@ -122,27 +207,44 @@ pub(crate) async fn a_quota_that_is_used_up(world: Arc<OnHub>) -> TestResult {
 
 pub(crate) async fn what_a_shape_cannot_carry_is_not_written(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "paths", &EVERY_SHAPE).await?;
-    tenant.put_access("apps", json!([{ "name": "m", "type": "FluxConfigMap" }])).await?;
+    tenant
+        .put_access("apps", json!([{ "name": "m", "type": "FluxConfigMap" }]))
+        .await?;
     tenant.until_ready("apps").await?;
     let address = format!("{}/k8s/clusters/c-1", world.targets[0].url());
-    tenant.put_target(&EVERY_SHAPE, &json!({ "address": address })).await?;
-    let access = tenant.until("apps", "Delivered", "False", "NotExpressible").await?;
-    assert!(access.to_string().contains("KubeConfigSecret"), "it names a shape that can: {access}");
-    world.until_gone("/api/v1/namespaces/paths/configmaps/apps").await
+    tenant
+        .put_target(&EVERY_SHAPE, &json!({ "address": address }))
+        .await?;
+    let access = tenant
+        .until("apps", "Delivered", "False", "NotExpressible")
+        .await?;
+    assert!(
+        access.to_string().contains("KubeConfigSecret"),
+        "it names a shape that can: {access}"
+    );
+    world
+        .until_gone("/api/v1/namespaces/paths/configmaps/apps")
+        .await
 }
 
 pub(crate) async fn a_suspended_access_keeps_what_it_has(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "suspended", &EVERY_SHAPE).await?;
     tenant.put_access("apps", secret()).await?;
     tenant.until_ready("apps").await?;
-    tenant.put_access_with("apps", json!({ "deliveries": secret(), "suspend": true })).await?;
-    tenant.until("apps", "Delivered", "False", "TargetSuspended").await?;
+    tenant
+        .put_access_with("apps", json!({ "deliveries": secret(), "suspend": true }))
+        .await?;
+    tenant
+        .until("apps", "Delivered", "False", "TargetSuspended")
+        .await?;
     assert!(world.is_there(&tenant.secret("apps-kubeconfig")).await?);
     Ok(())
 }
 
 /// What leads to the target that an access had before does not wait until the new one can be used.
-pub(crate) async fn a_move_to_a_suspended_target_takes_the_earlier_object(world: Arc<OnHub>) -> TestResult {
+pub(crate) async fn a_move_to_a_suspended_target_takes_the_earlier_object(
+    world: Arc<OnHub>,
+) -> TestResult {
     let tenant = Tenant::new(&world, "moved", &EVERY_SHAPE).await?;
     tenant.put_access("apps", secret()).await?;
     tenant.until_ready("apps").await?;
@@ -151,25 +253,56 @@ pub(crate) async fn a_move_to_a_suspended_target_takes_the_earlier_object(world:
     other["suspend"] = json!(true);
     other["allow"] = json!([{ "namespaces": ["moved"], "serviceAccounts": ["reconciler"], "deliveries": EVERY_SHAPE }]);
     world.put_target("moved-to", &other).await?;
-    world.put_access("moved", "apps", "moved-to", &json!({ "deliveries": secret() })).await?;
-    tenant.until("apps", "Delivered", "False", "TargetSuspended").await?;
+    world
+        .put_access(
+            "moved",
+            "apps",
+            "moved-to",
+            &json!({ "deliveries": secret() }),
+        )
+        .await?;
+    tenant
+        .until("apps", "Delivered", "False", "TargetSuspended")
+        .await?;
     world.until_gone(&tenant.secret("apps-kubeconfig")).await
 }
 
 pub(crate) async fn one_audience_has_one_target(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "first-owner", &EVERY_SHAPE).await?;
-    world.until_target("first-owner", "Ready", "True", "Ready").await?;
+    world
+        .until_target("first-owner", "Ready", "True", "Ready")
+        .await?;
     tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
     let mut second = world.target_spec(1);
     second["audience"] = json!("https://first-owner.keyferry.test");
     world.put_target("second-owner", &second).await?;
-    world.until_target("second-owner", "AudienceConflict", "True", "AudienceConflict").await?;
-    world.hub.admin().delete("/apis/keyferry.dev/v1alpha1/targetclusters/first-owner").await?;
+    world
+        .until_target(
+            "second-owner",
+            "AudienceConflict",
+            "True",
+            "AudienceConflict",
+        )
+        .await?;
+    world
+        .hub
+        .admin()
+        .delete("/apis/keyferry.dev/v1alpha1/targetclusters/first-owner")
+        .await?;
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
-    world.until_target("second-owner", "AudienceConflict", "True", "AudienceConflict").await?;
+    world
+        .until_target(
+            "second-owner",
+            "AudienceConflict",
+            "True",
+            "AudienceConflict",
+        )
+        .await?;
     second["allow"] = json!([{ "namespaces": [tenant.name], "serviceAccounts": ["reconciler"] }]);
     world.put_target("second-owner", &second).await?;
-    world.until_target("second-owner", "Ready", "True", "Ready").await?;
+    world
+        .until_target("second-owner", "Ready", "True", "Ready")
+        .await?;
     Ok(())
 }
 
@@ -177,12 +310,24 @@ pub(crate) async fn one_audience_has_one_target(world: Arc<OnHub>) -> TestResult
 pub(crate) async fn a_target_that_lets_in_anybody_is_told(world: Arc<OnHub>) -> TestResult {
     let target = &world.targets[1];
     let url = world.broker.discovery_url() + "/.well-known/openid-configuration";
-    let fenced = authentication_configuration("https://target-b.keyferry.test", &url, world.ground.ca().cert_pem())?;
-    let (before, rules) = fenced.split_once("    claimValidationRules:").ok_or("no rules")?;
-    let (_, after) = rules.split_once("    claimMappings:").ok_or("no mappings")?;
-    target.set_authentication_config(&format!("{before}    claimMappings:{after}")).await?;
+    let fenced = authentication_configuration(
+        "https://target-b.keyferry.test",
+        &url,
+        world.ground.ca().cert_pem(),
+    )?;
+    let (before, rules) = fenced
+        .split_once("    claimValidationRules:")
+        .ok_or("no rules")?;
+    let (_, after) = rules
+        .split_once("    claimMappings:")
+        .ok_or("no mappings")?;
+    target
+        .set_authentication_config(&format!("{before}    claimMappings:{after}"))
+        .await?;
     world.put_target("target-b", &world.target_spec(1)).await?;
-    world.until_target("target-b", "TargetNotFenced", "True", "TargetNotFenced").await?;
+    world
+        .until_target("target-b", "TargetNotFenced", "True", "TargetNotFenced")
+        .await?;
     target.set_authentication_config(&fenced).await?;
     let mut changed = world.target_spec(1);
     changed["allow"] = json!([{ "namespaces": ["tenant-b"], "serviceAccounts": ["reconciler"] }]);

@@ -10,12 +10,16 @@ use crate::tenant::{EVERY_SHAPE, Tenant};
 
 pub(crate) async fn objects_of_others_stay_as_they_are(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "foreign", &EVERY_SHAPE).await?;
-    let owner =
-        |uid: &str| json!([{ "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess", "name": "x", "uid": uid, "controller": true }]);
+    let owner = |uid: &str| json!([{ "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess", "name": "x", "uid": uid, "controller": true }]);
     let labels = json!({ "app.kubernetes.io/managed-by": "keyferry", "keyferry.dev/access-name": "labelled" });
     // An owner that is there, so that the hub's collector leaves the object alone.
-    tenant.put_access("owner", json!([{ "name": "h", "type": "HTTP" }])).await?;
-    let other = tenant.until_ready("owner").await?["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+    tenant
+        .put_access("owner", json!([{ "name": "h", "type": "HTTP" }]))
+        .await?;
+    let other = tenant.until_ready("owner").await?["metadata"]["uid"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
     let mut other_owner = owner(&other);
     other_owner[0]["name"] = json!("owner");
     let cases = [
@@ -31,17 +35,36 @@ pub(crate) async fn objects_of_others_stay_as_they_are(world: Arc<OnHub>) -> Tes
         });
         secret["metadata"]["name"] = json!(format!("{name}-kubeconfig"));
         before.push(world.hub.admin().create(&tenant.secrets(), &secret).await?);
-        tenant.put_access(name, json!([{ "name": "s", "type": "KubeConfigSecret" }])).await?;
+        tenant
+            .put_access(name, json!([{ "name": "s", "type": "KubeConfigSecret" }]))
+            .await?;
     }
     for ((name, ..), before) in cases.iter().zip(&before) {
-        let access = tenant.until(name, "Delivered", "False", "ObjectNotOurs").await?;
-        assert!(access.to_string().contains(&format!("{name}-kubeconfig")), "{access}");
-        let after = world.hub.admin().get(&tenant.secret(&format!("{name}-kubeconfig"))).await?;
+        let access = tenant
+            .until(name, "Delivered", "False", "ObjectNotOurs")
+            .await?;
+        assert!(
+            access.to_string().contains(&format!("{name}-kubeconfig")),
+            "{access}"
+        );
+        let after = world
+            .hub
+            .admin()
+            .get(&tenant.secret(&format!("{name}-kubeconfig")))
+            .await?;
         assert_eq!(&after, before, "{name}: a byte changed");
     }
-    assert_eq!(tenant.written()?, 0, "nothing is minted for an object that cannot be written");
+    assert_eq!(
+        tenant.written()?,
+        0,
+        "nothing is minted for an object that cannot be written"
+    );
     // When the cause goes, it heals.
-    world.hub.admin().delete(&tenant.secret("plain-kubeconfig")).await?;
+    world
+        .hub
+        .admin()
+        .delete(&tenant.secret("plain-kubeconfig"))
+        .await?;
     tenant.until_ready("plain").await?;
     Ok(())
 }
@@ -54,29 +77,50 @@ pub(crate) async fn a_second_secret_for_one_server_is_not_written(world: Arc<OnH
     // A second's difference, so that it is the younger one.
     tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
     tenant.put_access("second", argo("a")).await?;
-    tenant.until("second", "Delivered", "False", "ObjectNotOurs").await?;
+    tenant
+        .until("second", "Delivered", "False", "ObjectNotOurs")
+        .await?;
     assert!(!world.is_there(&tenant.secret("cluster-second")).await?);
     world.hub.admin().delete(&tenant.access("first")).await?;
     tenant.until_ready("second").await?;
     Ok(())
 }
 
-pub(crate) async fn what_others_add_to_an_object_stays_and_what_they_change_is_mended(world: Arc<OnHub>) -> TestResult {
+pub(crate) async fn what_others_add_to_an_object_stays_and_what_they_change_is_mended(
+    world: Arc<OnHub>,
+) -> TestResult {
     let tenant = Tenant::new(&world, "edited", &EVERY_SHAPE).await?;
     tenant.put_access("apps", json!([{ "name": "m", "type": "FluxConfigMap" }, { "name": "s", "type": "KubeConfigSecret" }])).await?;
     tenant.until_ready("apps").await?;
-    let (path, secret) = ("/api/v1/namespaces/edited/configmaps/apps", tenant.secret("apps-kubeconfig"));
+    let (path, secret) = (
+        "/api/v1/namespaces/edited/configmaps/apps",
+        tenant.secret("apps-kubeconfig"),
+    );
     let change = json!({ "metadata": { "labels": { "theirs": "x" } }, "data": { "address": "https://elsewhere.example" } });
     world.hub.admin().patch(path, &change).await?;
     world.hub.admin().delete(&secret).await?;
     // Objects are not watched; a request for a look is.
     let ask = json!({ "metadata": { "annotations": { "keyferry.dev/requestedAt": "now" } } });
-    world.hub.admin().patch(&tenant.access("apps"), &ask).await?;
+    world
+        .hub
+        .admin()
+        .patch(&tenant.access("apps"), &ask)
+        .await?;
     let address = world.targets[0].url();
-    let mended = world.until(path, "mended", |map: &Value| map["data"]["address"] == address.as_str()).await?;
+    let mended = world
+        .until(path, "mended", |map: &Value| {
+            map["data"]["address"] == address.as_str()
+        })
+        .await?;
     assert_eq!(mended["metadata"]["labels"]["theirs"], "x");
-    world.until(&secret, "there again", |secret: &Value| secret["data"]["value"].is_string()).await?;
+    world
+        .until(&secret, "there again", |secret: &Value| {
+            secret["data"]["value"].is_string()
+        })
+        .await?;
     let handled = |access: &Value| access["status"]["lastHandledReconcileAt"] == "now";
-    world.until(&tenant.access("apps"), "handled", handled).await?;
+    world
+        .until(&tenant.access("apps"), "handled", handled)
+        .await?;
     Ok(())
 }

@@ -17,7 +17,9 @@ use crate::written::decoded;
 
 const ACCESSES: usize = 30;
 
-pub(crate) async fn killed_again_and_again_it_leaves_nothing_half_done(world: Arc<OnHub>) -> TestResult {
+pub(crate) async fn killed_again_and_again_it_leaves_nothing_half_done(
+    world: Arc<OnHub>,
+) -> TestResult {
     put_to_sleep(&world).await?;
     let outcome = kill_and_look(&world).await;
     wake(&world).await?;
@@ -27,18 +29,26 @@ pub(crate) async fn killed_again_and_again_it_leaves_nothing_half_done(world: Ar
 async fn kill_and_look(world: &Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(world, "killed", &EVERY_SHAPE).await?;
     for number in 0..ACCESSES {
-        let spec = json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }], "probe": "Off" });
+        let spec =
+            json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }], "probe": "Off" });
         tenant.put_access_with(&format!("a{number}"), spec).await?;
     }
     // Each call about the tenant takes a while, so that every kill finds many of them under way.
     let proxy = ChaosProxy::in_front_of(&world.hub).await?;
     for method in [Method::GET, Method::POST, Method::PATCH] {
-        proxy.add(Rule::on(method, "/namespaces/killed/", Fault::Delay(Duration::from_millis(250))));
+        proxy.add(Rule::on(
+            method,
+            "/namespaces/killed/",
+            Fault::Delay(Duration::from_millis(250)),
+        ));
     }
-    let spec = BrokerSpec::of_hub("killed", &world.hub).with_server_lines("objects: CustomResources\n").through(&proxy.url());
+    let spec = BrokerSpec::of_hub("killed", &world.hub)
+        .with_server_lines("objects: CustomResources\n")
+        .through(&proxy.url());
     let mut broker = world.ground.start_installed(&world.hub, spec).await?;
     let mut found = Vec::new();
-    // After a few finalizers, with some Secrets written and their statuses not, and close to the end.
+    // After a few finalizers, with some Secrets written and their statuses not, and close to the
+    // end.
     for (kill, wanted) in [1_usize, 9, 20].into_iter().enumerate() {
         let there = until_written(&tenant, wanted).await?;
         let ready = ready(&tenant).await?;
@@ -48,7 +58,11 @@ async fn kill_and_look(world: &Arc<OnHub>) -> TestResult {
     }
     let limit = Instant::now() + Duration::from_secs(120);
     while ready(&tenant).await? < ACCESSES {
-        assert!(Instant::now() < limit, "{} of {ACCESSES} are ready; at the kills: {found:?}", ready(&tenant).await?);
+        assert!(
+            Instant::now() < limit,
+            "{} of {ACCESSES} are ready; at the kills: {found:?}",
+            ready(&tenant).await?
+        );
         whole(&tenant).await?;
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
@@ -68,10 +82,16 @@ async fn whole(tenant: &Tenant) -> Result<usize, TestError> {
     let secrets = secrets(tenant).await?;
     for secret in &secrets {
         let text = decoded(secret, "value")?;
-        let complete = token_in(&text).is_some() && text.contains(&tenant.world.targets[0].url()) && text.contains("current-context");
+        let complete = token_in(&text).is_some()
+            && text.contains(&tenant.world.targets[0].url())
+            && text.contains("current-context");
         assert!(complete, "a partial Secret: {}", secret["metadata"]);
         for key in ["expires-at", "renew-at", "token-id", "digest"] {
-            assert!(secret["metadata"]["annotations"][format!("keyferry.dev/{key}")].is_string(), "{key}: {}", secret["metadata"]);
+            assert!(
+                secret["metadata"]["annotations"][format!("keyferry.dev/{key}")].is_string(),
+                "{key}: {}",
+                secret["metadata"]
+            );
         }
     }
     Ok(secrets.len())
@@ -79,7 +99,9 @@ async fn whole(tenant: &Tenant) -> Result<usize, TestError> {
 
 /// The token of a kubeconfig: three parts of base64url.
 fn token_in(kubeconfig: &str) -> Option<&str> {
-    kubeconfig.split(['"', '\'', ' ', '\n', ',']).find(|word| word.starts_with("eyJ") && word.matches('.').count() == 2)
+    kubeconfig
+        .split(['"', '\'', ' ', '\n', ','])
+        .find(|word| word.starts_with("eyJ") && word.matches('.').count() == 2)
 }
 
 async fn until_written(tenant: &Tenant, wanted: usize) -> Result<usize, TestError> {
@@ -97,37 +119,87 @@ async fn until_written(tenant: &Tenant, wanted: usize) -> Result<usize, TestErro
 }
 
 async fn accesses(tenant: &Tenant) -> Result<Vec<Value>, TestError> {
-    let path = format!("/apis/keyferry.dev/v1alpha1/namespaces/{}/targetaccesses", tenant.name);
-    Ok(tenant.world.hub.admin().get(&path).await?["items"].as_array().cloned().unwrap_or_default())
+    let path = format!(
+        "/apis/keyferry.dev/v1alpha1/namespaces/{}/targetaccesses",
+        tenant.name
+    );
+    Ok(tenant.world.hub.admin().get(&path).await?["items"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default())
 }
 
 async fn ready(tenant: &Tenant) -> Result<usize, TestError> {
-    let is_ready = |access: &&Value| keyferry_integration::world::on_hub::has_condition(access, "Ready", "True", "Ready");
+    let is_ready = |access: &&Value| {
+        keyferry_integration::world::on_hub::has_condition(access, "Ready", "True", "Ready")
+    };
     Ok(accesses(tenant).await?.iter().filter(is_ready).count())
 }
 
 async fn every_token_is_good_and_recorded(tenant: &Tenant, broker: &Broker) -> TestResult {
     let (secrets, accesses) = (secrets(tenant).await?, accesses(tenant).await?);
     assert_eq!(secrets.len(), ACCESSES);
-    let recorded: BTreeSet<String> = broker.audit()?.iter().filter_map(|record| Some(record["tokenId"].as_str()?.to_owned())).collect();
+    let recorded: BTreeSet<String> = broker
+        .audit()?
+        .iter()
+        .filter_map(|record| Some(record["tokenId"].as_str()?.to_owned()))
+        .collect();
     let mut owners = BTreeSet::new();
     for secret in &secrets {
         let metadata = &secret["metadata"];
-        let owner = metadata["ownerReferences"][0]["uid"].as_str().ok_or("no owner")?;
-        assert!(owners.insert(owner.to_owned()), "two Secrets of one access: {metadata}");
-        let access = accesses.iter().find(|access| access["metadata"]["uid"] == owner).ok_or("its owner is none of the accesses")?;
-        let id = metadata["annotations"]["keyferry.dev/token-id"].as_str().ok_or("no token id")?;
-        assert!(recorded.contains(id), "a token left without its record: {id}");
-        let exposure: String = access["status"]["exposureUntil"].as_str().unwrap_or_default().chars().take(19).collect();
-        let end: String = metadata["annotations"]["keyferry.dev/expires-at"].as_str().unwrap_or_default().chars().take(19).collect();
-        assert!(exposure >= end && !end.is_empty(), "{exposure} does not cover {end}");
+        let owner = metadata["ownerReferences"][0]["uid"]
+            .as_str()
+            .ok_or("no owner")?;
+        assert!(
+            owners.insert(owner.to_owned()),
+            "two Secrets of one access: {metadata}"
+        );
+        let access = accesses
+            .iter()
+            .find(|access| access["metadata"]["uid"] == owner)
+            .ok_or("its owner is none of the accesses")?;
+        let id = metadata["annotations"]["keyferry.dev/token-id"]
+            .as_str()
+            .ok_or("no token id")?;
+        assert!(
+            recorded.contains(id),
+            "a token left without its record: {id}"
+        );
+        let exposure: String = access["status"]["exposureUntil"]
+            .as_str()
+            .unwrap_or_default()
+            .chars()
+            .take(19)
+            .collect();
+        let end: String = metadata["annotations"]["keyferry.dev/expires-at"]
+            .as_str()
+            .unwrap_or_default()
+            .chars()
+            .take(19)
+            .collect();
+        assert!(
+            exposure >= end && !end.is_empty(),
+            "{exposure} does not cover {end}"
+        );
         let text = decoded(secret, "value")?;
         let token = token_in(&text).ok_or("no token")?;
         let spec = json!({ "token": token, "audiences": [format!("https://{}.keyferry.test", tenant.name)] });
         let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec });
-        let answer = tenant.world.hub.admin().create("/apis/authentication.k8s.io/v1/tokenreviews", &review).await?;
-        assert_eq!(answer["status"]["authenticated"], true, "{}", answer["status"]);
-        assert_eq!(answer["status"]["user"]["username"], format!("system:serviceaccount:{}:reconciler", tenant.name).as_str());
+        let answer = tenant
+            .world
+            .hub
+            .admin()
+            .create("/apis/authentication.k8s.io/v1/tokenreviews", &review)
+            .await?;
+        assert_eq!(
+            answer["status"]["authenticated"], true,
+            "{}",
+            answer["status"]
+        );
+        assert_eq!(
+            answer["status"]["user"]["username"],
+            format!("system:serviceaccount:{}:reconciler", tenant.name).as_str()
+        );
     }
     Ok(())
 }

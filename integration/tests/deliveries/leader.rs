@@ -15,111 +15,228 @@ use crate::tenant::{EVERY_SHAPE, Tenant};
 const PAIRING: &str = "/apis/keyferry.dev/v1alpha1/audiencepairings/keyferry";
 /// The hub's issuer, and so its own audience.
 const ISSUER: &str = "https://hub.keyferry.test";
-pub(crate) const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/keyferry-system/leases/keyferry";
+pub(crate) const LEASE: &str =
+    "/apis/coordination.k8s.io/v1/namespaces/keyferry-system/leases/keyferry";
 
 pub(crate) async fn without_the_author_policy_no_token_is_written(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "unchecked", &EVERY_SHAPE).await?;
-    let binding = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/keyferry-author";
+    let binding =
+        "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/keyferry-author";
     world.hub.admin().delete(binding).await?;
     until_logged(&world, "no token is written to an object").await?;
     let both = json!([{ "name": "s", "type": "KubeConfigSecret" }, { "name": "m", "type": "FluxConfigMap" }]);
     tenant.put_access("apps", both).await?;
-    tenant.until("apps", "Delivered", "False", "AuthorUnchecked").await?;
-    assert!(world.is_there("/api/v1/namespaces/unchecked/configmaps/apps").await?, "what holds no token goes on");
+    tenant
+        .until("apps", "Delivered", "False", "AuthorUnchecked")
+        .await?;
+    assert!(
+        world
+            .is_there("/api/v1/namespaces/unchecked/configmaps/apps")
+            .await?,
+        "what holds no token goes on"
+    );
     assert!(!world.is_there(&tenant.secret("apps-kubeconfig")).await?);
     assert_eq!(tenant.written()?, 0);
     let manifest = shipped("examples/fences/author.yaml").display().to_string();
-    let applied = world.hub.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", &manifest]).await?;
+    let applied = world
+        .hub
+        .kubectl(&[
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "-f",
+            &manifest,
+        ])
+        .await?;
     assert!(applied.status.success(), "{applied:?}");
     tenant.until_ready("apps").await?;
     Ok(())
 }
 
-/// Nothing is withheld without them, but whoever looks at a target learns that others may mint for its audience, or have themselves selected.
+/// Nothing is withheld without them, but whoever looks at a target learns that others may mint for
+/// its audience, or have themselves selected.
 pub(crate) async fn without_its_fences_a_target_says_so(world: Arc<OnHub>) -> TestResult {
     let mut spec = world.target_spec(1);
     spec["audience"] = json!("https://unpaired.keyferry.test");
-    spec["allow"] =
-        json!([{ "namespaceSelector": { "matchLabels": { "access.keyferry.dev/team": "a" } }, "serviceAccounts": ["reconciler"] }]);
+    spec["allow"] = json!([{ "namespaceSelector": { "matchLabels": { "access.keyferry.dev/team": "a" } }, "serviceAccounts": ["reconciler"] }]);
     world.put_target("unpaired", &spec).await?;
-    world.until_target("unpaired", "Ready", "True", "Ready").await?;
+    world
+        .until_target("unpaired", "Ready", "True", "Ready")
+        .await?;
     for fence in ["keyferry-pairing", "keyferry-labels"] {
-        let binding = format!("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/{fence}");
+        let binding = format!(
+            "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/{fence}"
+        );
         world.hub.admin().delete(&binding).await?;
     }
-    world.until_target("unpaired", "PairingUnfenced", "True", "PairingUnfenced").await?;
-    world.until_target("unpaired", "LabelsUnfenced", "True", "LabelsUnfenced").await?;
-    world.until_target("unpaired", "Ready", "True", "Ready").await?;
+    world
+        .until_target("unpaired", "PairingUnfenced", "True", "PairingUnfenced")
+        .await?;
+    world
+        .until_target("unpaired", "LabelsUnfenced", "True", "LabelsUnfenced")
+        .await?;
+    world
+        .until_target("unpaired", "Ready", "True", "Ready")
+        .await?;
     for file in ["pairing-binding", "labels"] {
-        let manifest = shipped("examples/fences").join(format!("{file}.yaml")).display().to_string();
-        let applied = world.hub.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", &manifest]).await?;
+        let manifest = shipped("examples/fences")
+            .join(format!("{file}.yaml"))
+            .display()
+            .to_string();
+        let applied = world
+            .hub
+            .kubectl(&[
+                "apply",
+                "--server-side",
+                "--force-conflicts",
+                "-f",
+                &manifest,
+            ])
+            .await?;
         assert!(applied.status.success(), "{applied:?}");
     }
     let path = "/apis/keyferry.dev/v1alpha1/targetclusters/unpaired";
-    world.until(path, "fenced again", |object| !object["status"].to_string().contains("Unfenced")).await?;
+    world
+        .until(path, "fenced again", |object| {
+            !object["status"].to_string().contains("Unfenced")
+        })
+        .await?;
     Ok(())
 }
 
-/// A TargetCluster with the hub's own audience, where no admission policy keeps it away: the hub goes on, and says what is missing. A target that
-/// somebody's finalizer keeps holds its audience no longer.
+/// A TargetCluster with the hub's own audience, where no admission policy keeps it away: the hub
+/// goes on, and says what is missing. A target that somebody's finalizer keeps holds its audience
+/// no longer.
 pub(crate) async fn one_target_cannot_shut_the_hub(world: Arc<OnHub>) -> TestResult {
     let hub = &world.hub;
     let tenant = Tenant::new(&world, "greedy", &EVERY_SHAPE).await?;
-    world.until_target("greedy", "Ready", "True", "Ready").await?;
+    world
+        .until_target("greedy", "Ready", "True", "Ready")
+        .await?;
     let mut spec = world.target_spec(1);
     spec["audience"] = json!(ISSUER);
     spec["allow"] = json!([{ "namespaces": [tenant.name], "serviceAccounts": ["reconciler"] }]);
     world.put_target("the-hubs", &spec).await?;
-    world.until_target("the-hubs", "Ready", "False", "AudienceIsHubs").await?;
+    world
+        .until_target("the-hubs", "Ready", "False", "AudienceIsHubs")
+        .await?;
     let listed = async || -> Result<Vec<String>, TestError> {
         let object = hub.admin().get(PAIRING).await?;
-        Ok(object["pairs"].as_object().into_iter().flatten().map(|(audience, _)| audience.clone()).collect())
+        Ok(object["pairs"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(audience, _)| audience.clone())
+            .collect())
     };
     // What was made later is listed, so the leader has looked since.
     spec["audience"] = json!("https://kept.keyferry.test");
     world.put_target("kept-by-another", &spec).await?;
-    world.until(PAIRING, "with the later target", |object| object["pairs"].get("https://kept.keyferry.test").is_some()).await?;
-    assert!(!listed().await?.contains(&ISSUER.to_owned()), "{:?}", listed().await?);
+    world
+        .until(PAIRING, "with the later target", |object| {
+            object["pairs"].get("https://kept.keyferry.test").is_some()
+        })
+        .await?;
+    assert!(
+        !listed().await?.contains(&ISSUER.to_owned()),
+        "{:?}",
+        listed().await?
+    );
     for audiences in [&[] as &[&str], &[ISSUER], &["keyferry.dev"]] {
-        hub.token_request(&tenant.name, "reconciler", audiences, 600).await?;
+        hub.token_request(&tenant.name, "reconciler", audiences, 600)
+            .await?;
     }
     // Somebody else's finalizer.
     let path = "/apis/keyferry.dev/v1alpha1/targetclusters/kept-by-another";
-    hub.admin().patch(path, &json!({ "metadata": { "finalizers": ["example.com/stays"] } })).await?;
+    hub.admin()
+        .patch(
+            path,
+            &json!({ "metadata": { "finalizers": ["example.com/stays"] } }),
+        )
+        .await?;
     hub.admin().delete(path).await?;
-    world.until(PAIRING, "without it", |object| object["pairs"].get("https://kept.keyferry.test").is_none()).await?;
+    world
+        .until(PAIRING, "without it", |object| {
+            object["pairs"].get("https://kept.keyferry.test").is_none()
+        })
+        .await?;
     assert!(world.is_there(path).await?);
-    hub.admin().patch(path, &json!({ "metadata": { "finalizers": null } })).await?;
+    hub.admin()
+        .patch(path, &json!({ "metadata": { "finalizers": null } }))
+        .await?;
     // The policies are installed as they are shipped, and do not know this hub's audience.
-    let said = world.until_target("greedy", "AdmissionPolicyIncomplete", "True", "AdmissionPolicyIncomplete").await?;
+    let said = world
+        .until_target(
+            "greedy",
+            "AdmissionPolicyIncomplete",
+            "True",
+            "AdmissionPolicyIncomplete",
+        )
+        .await?;
     for name in ["keyferry-pairing", "keyferry-audience", "keyferry-self"] {
         let wanted = format!("hubAudiences of the ValidatingAdmissionPolicy {name} lacks {ISSUER}");
-        assert!(said["status"].to_string().contains(&wanted), "{wanted}: {}", said["status"]);
+        assert!(
+            said["status"].to_string().contains(&wanted),
+            "{wanted}: {}",
+            said["status"]
+        );
     }
-    hub.admin().delete("/apis/keyferry.dev/v1alpha1/targetclusters/the-hubs").await?;
+    hub.admin()
+        .delete("/apis/keyferry.dev/v1alpha1/targetclusters/the-hubs")
+        .await?;
     let kubeconfig = hub.admin_kubeconfig().display().to_string();
-    let printed = world.ground.binary().run(&["admission-policies", "--kubeconfig", &kubeconfig], &[]).await?;
+    let printed = world
+        .ground
+        .binary()
+        .run(&["admission-policies", "--kubeconfig", &kubeconfig], &[])
+        .await?;
     assert!(printed.status.success(), "{printed:?}");
     let file = world.ground.folder().join("admission-policies.yaml");
     std::fs::write(&file, &printed.stdout)?;
-    let applied = hub.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", &file.display().to_string()]).await?;
+    let applied = hub
+        .kubectl(&[
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "-f",
+            &file.display().to_string(),
+        ])
+        .await?;
     assert!(applied.status.success(), "{applied:?}");
     let path = "/apis/keyferry.dev/v1alpha1/targetclusters/greedy";
-    world.until(path, "complete", |object| !object["status"].to_string().contains("AdmissionPolicyIncomplete")).await?;
+    world
+        .until(path, "complete", |object| {
+            !object["status"]
+                .to_string()
+                .contains("AdmissionPolicyIncomplete")
+        })
+        .await?;
     // And each that goes is named.
-    let binding = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/keyferry-retarget";
+    let binding =
+        "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/keyferry-retarget";
     hub.admin().delete(binding).await?;
     world
         .until(path, "incomplete", |object| {
-            object["status"].to_string().contains("there is no ValidatingAdmissionPolicyBinding keyferry-retarget")
+            object["status"]
+                .to_string()
+                .contains("there is no ValidatingAdmissionPolicyBinding keyferry-retarget")
         })
         .await?;
-    let applied = hub.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", &file.display().to_string()]).await?;
+    let applied = hub
+        .kubectl(&[
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "-f",
+            &file.display().to_string(),
+        ])
+        .await?;
     assert!(applied.status.success(), "{applied:?}");
     Ok(())
 }
 
-/// The leader is stopped for longer than its Lease, an access goes meanwhile, and then it goes on: nothing comes back.
+/// The leader is stopped for longer than its Lease, an access goes meanwhile, and then it goes on:
+/// nothing comes back.
 pub(crate) async fn a_leader_that_wakes_too_late_writes_nothing(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "late", &EVERY_SHAPE).await?;
     let secret = |policy: &str| json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }], "deletionPolicy": policy });
@@ -128,11 +245,13 @@ pub(crate) async fn a_leader_that_wakes_too_late_writes_nothing(world: Arc<OnHub
     tenant.until_ready("gone").await?;
     tenant.until_ready("stays").await?;
     let first = holder(&world).await?;
-    let spec = BrokerSpec::of_hub("second", &world.hub).with_server_lines("objects: CustomResources\n");
+    let spec =
+        BrokerSpec::of_hub("second", &world.hub).with_server_lines("objects: CustomResources\n");
     let second = world.ground.start_installed(&world.hub, spec).await?;
     assert_eq!(holder(&world).await?, first, "the first one leads");
     world.broker.process().signal(Signal::Suspend).await?;
-    // What the stopped leader was about to do is still before it: an access that it has seen is deleted, another one changed.
+    // What the stopped leader was about to do is still before it: an access that it has seen is
+    // deleted, another one changed.
     world.hub.admin().delete(&tenant.access("gone")).await?;
     let limit = Instant::now() + Duration::from_secs(75);
     while holder(&world).await? == first {
@@ -143,19 +262,29 @@ pub(crate) async fn a_leader_that_wakes_too_late_writes_nothing(world: Arc<OnHub
     world.until_gone(&tenant.secret("gone-kubeconfig")).await?;
     tenant.put_access_with("new", secret("Drain")).await?;
     tenant.until_ready("new").await?;
-    let by_second = second.audit()?.iter().filter(|record| record["route"] == "delivery").count();
+    let by_second = second
+        .audit()?
+        .iter()
+        .filter(|record| record["route"] == "delivery")
+        .count();
     assert!(by_second >= 1, "the second one writes now");
     let before = tenant.written()?;
     world.broker.process().signal(Signal::Continue).await?;
     tokio::time::sleep(Duration::from_secs(8)).await;
     assert!(!world.is_there(&tenant.access("gone")).await?);
-    assert!(!world.is_there(&tenant.secret("gone-kubeconfig")).await?, "nothing comes back");
+    assert!(
+        !world.is_there(&tenant.secret("gone-kubeconfig")).await?,
+        "nothing comes back"
+    );
     assert_eq!(tenant.written()?, before, "the late one wrote nothing");
     // And the other one is stopped: the first takes over again.
     second.into_process().stop().await?;
     let limit = Instant::now() + Duration::from_secs(75);
     while holder(&world).await? != first {
-        assert!(Instant::now() < limit, "the first one did not take the Lease again");
+        assert!(
+            Instant::now() < limit,
+            "the first one did not take the Lease again"
+        );
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     Ok(())
@@ -163,7 +292,10 @@ pub(crate) async fn a_leader_that_wakes_too_late_writes_nothing(world: Arc<OnHub
 
 pub(crate) async fn holder(world: &OnHub) -> Result<String, TestError> {
     let lease: Value = world.hub.admin().get(LEASE).await?;
-    Ok(lease["spec"]["holderIdentity"].as_str().ok_or("the Lease has no holder")?.to_owned())
+    Ok(lease["spec"]["holderIdentity"]
+        .as_str()
+        .ok_or("the Lease has no holder")?
+        .to_owned())
 }
 
 async fn until_logged(world: &OnHub, text: &str) -> TestResult {

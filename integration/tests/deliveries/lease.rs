@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use crate::leader::{LEASE, holder};
 use crate::tenant::{EVERY_SHAPE, Tenant};
 
-/// A deleted Lease is taken again. In an edited one somebody else leads: for a minute nothing is written, whatever
-/// it says, and then all of it is.
+/// A deleted Lease is taken again. In an edited one somebody else leads: for a minute nothing is
+/// written, whatever it says, and then all of it is.
 pub(crate) async fn a_lease_that_is_deleted_or_edited(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "leased", &EVERY_SHAPE).await?;
     let secret = || json!([{ "name": "s", "type": "KubeConfigSecret" }]);
@@ -26,21 +26,37 @@ pub(crate) async fn a_lease_that_is_deleted_or_edited(world: Arc<OnHub>) -> Test
     let change = json!({ "metadata": { "resourceVersion": lease["metadata"]["resourceVersion"] }, "spec": somebody() });
     if world.hub.admin().patch(LEASE, &change).await.is_err() {
         // It was renewed in between, and is not for another ten seconds.
-        world.hub.admin().patch(LEASE, &json!({ "spec": somebody() })).await?;
+        world
+            .hub
+            .admin()
+            .patch(LEASE, &json!({ "spec": somebody() }))
+            .await?;
     }
     // The leader has seen it by now, or, where its calls failed, does not lead without knowing.
     tokio::time::sleep(Duration::from_secs(21)).await;
-    assert_eq!(holder(&world).await?, "somebody", "a Lease of another is not taken before its time");
+    assert_eq!(
+        holder(&world).await?,
+        "somebody",
+        "a Lease of another is not taken before its time"
+    );
     tenant.put_access("edited", secret()).await?;
     tokio::time::sleep(Duration::from_secs(4)).await;
     let untouched = world.hub.admin().get(&tenant.access("edited")).await?;
     let written = world.is_there(&tenant.secret("edited-kubeconfig")).await?;
     // On a machine under load its time may be over by now.
     if holder(&world).await? == "somebody" {
-        assert!(untouched["status"].is_null() && !written, "nobody leads: {untouched}");
+        assert!(
+            untouched["status"].is_null() && !written,
+            "nobody leads: {untouched}"
+        );
     }
-    assert_eq!(until_held(&world, |holder| holder == first).await?, first, "taken when its time is over");
-    // On a machine under load a renewal may come too late, and then it is another term that brings it.
+    assert_eq!(
+        until_held(&world, |holder| holder == first).await?,
+        first,
+        "taken when its time is over"
+    );
+    // On a machine under load a renewal may come too late, and then it is another term that brings
+    // it.
     tenant.until_ready("edited").await?;
     Ok(())
 }
@@ -56,7 +72,9 @@ async fn until_held(world: &OnHub, wanted: impl Fn(&str) -> bool) -> Result<Stri
     loop {
         match holder(world).await {
             Ok(holder) if wanted(&holder) => return Ok(holder),
-            seen if Instant::now() > limit => return Err(format!("the Lease is not held as wanted: {seen:?}").into()),
+            seen if Instant::now() > limit => {
+                return Err(format!("the Lease is not held as wanted: {seen:?}").into());
+            }
             _ => tokio::time::sleep(Duration::from_millis(300)).await,
         }
     }

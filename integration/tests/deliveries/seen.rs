@@ -15,37 +15,62 @@ fn secret() -> Value {
 pub(crate) async fn what_became_of_an_access_is_told_once(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "told", &["HTTP"]).await?;
     tenant.put_access("apps", secret()).await?;
-    tenant.until("apps", "Authorized", "False", "TargetNotGranted").await?;
+    tenant
+        .until("apps", "Authorized", "False", "TargetNotGranted")
+        .await?;
     let refused = told(&tenant, "apps").await?;
-    assert_eq!(refused, [("Warning".to_owned(), "TargetNotGranted".to_owned())]);
+    assert_eq!(
+        refused,
+        [("Warning".to_owned(), "TargetNotGranted".to_owned())]
+    );
     tenant.put_target(&EVERY_SHAPE, &json!({})).await?;
     tenant.until_ready("apps").await?;
     // Looks that find nothing new: each is asked for, and seen to have been made.
     for round in 0..3 {
         let asked = format!("round-{round}");
         let ask = json!({ "metadata": { "annotations": { "keyferry.dev/requestedAt": asked } } });
-        world.hub.admin().patch(&tenant.access("apps"), &ask).await?;
-        world.until(&tenant.access("apps"), "handled", |access| access["status"]["lastHandledReconcileAt"] == asked.as_str()).await?;
+        world
+            .hub
+            .admin()
+            .patch(&tenant.access("apps"), &ask)
+            .await?;
+        world
+            .until(&tenant.access("apps"), "handled", |access| {
+                access["status"]["lastHandledReconcileAt"] == asked.as_str()
+            })
+            .await?;
     }
     let mut events = told(&tenant, "apps").await?;
     events.sort();
-    let all = [("Normal", "Ready"), ("Warning", "TargetNotGranted")].map(|(kind, reason)| (kind.to_owned(), reason.to_owned()));
-    // Between the two the target's CA may have to be read first, and the hub may not yet have seen the new pair, which is told as well.
+    let all = [("Normal", "Ready"), ("Warning", "TargetNotGranted")]
+        .map(|(kind, reason)| (kind.to_owned(), reason.to_owned()));
+    // Between the two the target's CA may have to be read first, and the hub may not yet have seen
+    // the new pair, which is told as well.
     events.retain(|(_, reason)| reason != "TargetNotReady" && reason != "MintForbidden");
     assert_eq!(events, all);
     Ok(())
 }
 
-/// Type and reason of each Event about an access. An Event follows its status, so there may be none for a moment.
+/// Type and reason of each Event about an access. An Event follows its status, so there may be none
+/// for a moment.
 async fn told(tenant: &Tenant, access: &str) -> Result<Vec<(String, String)>, TestError> {
     let path = format!("/apis/events.k8s.io/v1/namespaces/{}/events", tenant.name);
     let of_access = |list: &Value| {
         let all = list["items"].as_array().cloned().unwrap_or_default();
-        let ours = all.into_iter().filter(|event| event["regarding"]["kind"] == "TargetAccess" && event["regarding"]["name"] == access);
-        let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
-        ours.map(|event| (text(&event, "type"), text(&event, "reason"))).collect::<Vec<_>>()
+        let ours = all.into_iter().filter(|event| {
+            event["regarding"]["kind"] == "TargetAccess" && event["regarding"]["name"] == access
+        });
+        let text =
+            |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
+        ours.map(|event| (text(&event, "type"), text(&event, "reason")))
+            .collect::<Vec<_>>()
     };
-    Ok(of_access(&tenant.world.until(&path, "with an Event", |list| !of_access(list).is_empty()).await?))
+    Ok(of_access(
+        &tenant
+            .world
+            .until(&path, "with an Event", |list| !of_access(list).is_empty())
+            .await?,
+    ))
 }
 
 pub(crate) async fn kubectl_waits_for_it_and_lists_it(world: Arc<OnHub>) -> TestResult {
@@ -55,25 +80,78 @@ pub(crate) async fn kubectl_waits_for_it_and_lists_it(world: Arc<OnHub>) -> Test
         let output = world.hub.kubectl(args).await?;
         match output.status.success() {
             true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-            false => Err(format!("kubectl {args:?}: {}", String::from_utf8_lossy(&output.stderr)).into()),
+            false => Err(format!(
+                "kubectl {args:?}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            )
+            .into()),
         }
     };
-    kubectl(&["wait", "--for=condition=Ready", "--timeout=45s", "-n", "waited", "tga/apps"]).await?;
-    kubectl(&["wait", "--for=condition=Ready", "--timeout=45s", "tgt/waited"]).await?;
-    // No target trusts the audience of this tenant. Ready is Keyferry's own work, and the row must not leave it at that.
-    tenant.until("apps", "TargetAuthenticates", "False", "ProbeRefused").await?;
-    let expires = world.hub.admin().get(&tenant.access("apps")).await?["status"]["exposureUntil"].as_str().unwrap_or_default().to_owned();
+    kubectl(&[
+        "wait",
+        "--for=condition=Ready",
+        "--timeout=45s",
+        "-n",
+        "waited",
+        "tga/apps",
+    ])
+    .await?;
+    kubectl(&[
+        "wait",
+        "--for=condition=Ready",
+        "--timeout=45s",
+        "tgt/waited",
+    ])
+    .await?;
+    // No target trusts the audience of this tenant. Ready is Keyferry's own work, and the row must
+    // not leave it at that.
+    tenant
+        .until("apps", "TargetAuthenticates", "False", "ProbeRefused")
+        .await?;
+    let expires = world.hub.admin().get(&tenant.access("apps")).await?["status"]["exposureUntil"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
     let listed = kubectl(&["get", "tga", "-n", "waited"]).await?;
     let (head, row) = listed.split_once('\n').ok_or("no row")?;
-    assert_eq!(head.split_whitespace().collect::<Vec<_>>(), ["NAME", "READY", "TARGET", "TARGET-OK", "EXPIRES", "STATUS", "AGE"]);
-    assert_eq!(row.split_whitespace().take(5).collect::<Vec<_>>(), ["apps", "True", "waited", "False", expires.as_str()], "{listed}");
-    assert!(row.contains("delivered, but the target refuses the token (401)"), "{listed}");
+    assert_eq!(
+        head.split_whitespace().collect::<Vec<_>>(),
+        [
+            "NAME",
+            "READY",
+            "TARGET",
+            "TARGET-OK",
+            "EXPIRES",
+            "STATUS",
+            "AGE"
+        ]
+    );
+    assert_eq!(
+        row.split_whitespace().take(5).collect::<Vec<_>>(),
+        ["apps", "True", "waited", "False", expires.as_str()],
+        "{listed}"
+    );
+    assert!(
+        row.contains("delivered, but the target refuses the token (401)"),
+        "{listed}"
+    );
     let targets = kubectl(&["get", "tgt", "waited"]).await?;
-    assert!(targets.starts_with("NAME") && targets.contains("READY") && targets.contains("True"), "{targets}");
+    assert!(
+        targets.starts_with("NAME") && targets.contains("READY") && targets.contains("True"),
+        "{targets}"
+    );
     let all = kubectl(&["get", "keyferry", "-n", "waited"]).await?;
     assert!(all.contains("targetaccess.keyferry.dev/apps"), "{all}");
     // One that is refused is waited for in vain, and says why.
     tenant.put_target(&["HTTP"], &json!({})).await?;
-    kubectl(&["wait", "--for=condition=Ready=false", "--timeout=45s", "-n", "waited", "tga/apps"]).await?;
+    kubectl(&[
+        "wait",
+        "--for=condition=Ready=false",
+        "--timeout=45s",
+        "-n",
+        "waited",
+        "tga/apps",
+    ])
+    .await?;
     Ok(())
 }

@@ -7,8 +7,15 @@ use keyferry_integration::world::on_hub::{OnHub, RECONCILER, access_path, tenant
 use serde_json::{Value, json};
 
 /// The shapes that leave a token at rest, and those that do not.
-pub(crate) const EVERY_SHAPE: [&str; 7] =
-    ["HTTP", "Exec", "FluxConfigMap", "KubeConfigSecret", "ClusterAPISecret", "ArgoCDSecret", "ClusterProfile"];
+pub(crate) const EVERY_SHAPE: [&str; 7] = [
+    "HTTP",
+    "Exec",
+    "FluxConfigMap",
+    "KubeConfigSecret",
+    "ClusterAPISecret",
+    "ArgoCDSecret",
+    "ClusterProfile",
+];
 
 /// A tenant; its namespace and its TargetCluster have one name.
 pub(crate) struct Tenant {
@@ -17,16 +24,28 @@ pub(crate) struct Tenant {
 }
 
 impl Tenant {
-    /// A namespace in which Keyferry may mint, and a target that the tenant may use in these shapes.
-    pub(crate) async fn new(world: &Arc<OnHub>, name: &str, shapes: &[&str]) -> Result<Tenant, TestError> {
+    /// A namespace in which Keyferry may mint, and a target that the tenant may use in these
+    /// shapes.
+    pub(crate) async fn new(
+        world: &Arc<OnHub>,
+        name: &str,
+        shapes: &[&str],
+    ) -> Result<Tenant, TestError> {
         tenant_with_minter(&world.hub, name, &[RECONCILER]).await?;
-        let tenant = Tenant { world: Arc::clone(world), name: name.to_owned() };
+        let tenant = Tenant {
+            world: Arc::clone(world),
+            name: name.to_owned(),
+        };
         tenant.put_target(shapes, &json!({})).await?;
         Ok(tenant)
     }
 
     /// The target with further fields of its spec.
-    pub(crate) async fn put_target(&self, shapes: &[&str], further: &Value) -> Result<(), TestError> {
+    pub(crate) async fn put_target(
+        &self,
+        shapes: &[&str],
+        further: &Value,
+    ) -> Result<(), TestError> {
         let mut spec = self.world.target_spec(0);
         spec["audience"] = json!(format!("https://{}.keyferry.test", self.name));
         if !shapes.is_empty() {
@@ -43,17 +62,32 @@ impl Tenant {
 
     /// An access with these deliveries.
     pub(crate) async fn put_access(&self, name: &str, deliveries: Value) -> Result<(), TestError> {
-        self.put_access_with(name, json!({ "deliveries": deliveries })).await
+        self.put_access_with(name, json!({ "deliveries": deliveries }))
+            .await
     }
 
     /// An access with further fields of its spec.
-    pub(crate) async fn put_access_with(&self, name: &str, further: Value) -> Result<(), TestError> {
-        self.world.put_access(&self.name, name, &self.name, &further).await
+    pub(crate) async fn put_access_with(
+        &self,
+        name: &str,
+        further: Value,
+    ) -> Result<(), TestError> {
+        self.world
+            .put_access(&self.name, name, &self.name, &further)
+            .await
     }
 
     /// Waits for a condition of the access.
-    pub(crate) async fn until(&self, access: &str, kind: &str, status: &str, reason: &str) -> Result<Value, TestError> {
-        self.world.until_access(&self.name, access, kind, status, reason).await
+    pub(crate) async fn until(
+        &self,
+        access: &str,
+        kind: &str,
+        status: &str,
+        reason: &str,
+    ) -> Result<Value, TestError> {
+        self.world
+            .until_access(&self.name, access, kind, status, reason)
+            .await
     }
 
     /// Waits until the access is ready.
@@ -82,7 +116,9 @@ impl Tenant {
         let of_tenant = |record: &&Value| {
             record["route"] == "delivery"
                 && record["tokenId"].is_string()
-                && record["access"].as_str().is_some_and(|access| access.starts_with(&prefix))
+                && record["access"]
+                    .as_str()
+                    .is_some_and(|access| access.starts_with(&prefix))
         };
         Ok(self.world.broker.audit()?.iter().filter(of_tenant).count())
     }

@@ -25,49 +25,94 @@ pub(crate) async fn a_watch_that_is_told_gone_misses_nothing(world: Arc<OnHub>) 
 async fn deleted_meanwhile(world: &Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(world, "unwatched", &EVERY_SHAPE).await?;
     let proxy = ChaosProxy::in_front_of(&world.hub).await?;
-    let spec = BrokerSpec::of_hub("unwatched", &world.hub).with_server_lines("objects: CustomResources\n").through(&proxy.url());
+    let spec = BrokerSpec::of_hub("unwatched", &world.hub)
+        .with_server_lines("objects: CustomResources\n")
+        .through(&proxy.url());
     let broker = world.ground.start_installed(&world.hub, spec).await?;
-    let both = json!([{ "name": "s", "type": "KubeConfigSecret" }, { "name": "h", "type": "HTTP" }]);
+    let both =
+        json!([{ "name": "s", "type": "KubeConfigSecret" }, { "name": "h", "type": "HTTP" }]);
     for name in ["before", "stays"] {
-        tenant.put_access_with(name, json!({ "deliveries": both, "deletionPolicy": "Immediate" })).await?;
+        tenant
+            .put_access_with(
+                name,
+                json!({ "deliveries": both, "deletionPolicy": "Immediate" }),
+            )
+            .await?;
         tenant.until_ready(name).await?;
     }
     let caller = caller_token(&world.hub, "unwatched", RECONCILER).await?;
-    let status = async |access: &str| broker.exchange(&caller, access).await.map(|answer| answer.status);
+    let status = async |access: &str| {
+        broker
+            .exchange(&caller, access)
+            .await
+            .map(|answer| answer.status)
+    };
     assert_eq!(status("unwatched/before").await?, 200);
 
     // As an apiserver answers a resourceVersion that it no longer knows.
     let gone = json!({ "apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Expired", "code": 410, "message": "too old" });
-    let json_type = (HeaderName::from_static("content-type"), HeaderValue::from_static("application/json"));
-    let fault = || Fault::Status { status: StatusCode::GONE, headers: vec![json_type.clone()], body: gone.to_string().into_bytes() };
+    let json_type = (
+        HeaderName::from_static("content-type"),
+        HeaderValue::from_static("application/json"),
+    );
+    let fault = || Fault::Status {
+        status: StatusCode::GONE,
+        headers: vec![json_type.clone()],
+        body: gone.to_string().into_bytes(),
+    };
     for query in ["?&watch=true", "?watch=true"] {
-        proxy.add(Rule::on(Method::GET, &format!("{COLLECTION}{query}"), fault()));
+        proxy.add(Rule::on(
+            Method::GET,
+            &format!("{COLLECTION}{query}"),
+            fault(),
+        ));
     }
     let asked = proxy.count(&Method::GET, COLLECTION);
     proxy.cut_all();
     world.hub.admin().delete(&tenant.access("before")).await?;
     let deleted = Instant::now();
     while status("unwatched/before").await? == 200 {
-        assert!(deleted.elapsed() < Duration::from_secs(15), "the deleted access still gives tokens");
+        assert!(
+            deleted.elapsed() < Duration::from_secs(15),
+            "the deleted access still gives tokens"
+        );
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    eprintln!("a deletion behind a watch that answers 410 bit after {:.1?}", deleted.elapsed());
+    eprintln!(
+        "a deletion behind a watch that answers 410 bit after {:.1?}",
+        deleted.elapsed()
+    );
     world.until_gone(&tenant.access("before")).await?;
-    world.until_gone(&tenant.secret("before-kubeconfig")).await?;
+    world
+        .until_gone(&tenant.secret("before-kubeconfig"))
+        .await?;
     // Each 410 is followed by a list and another try, with pauses, not in a storm.
     let limit = Instant::now() + Duration::from_secs(30);
     while proxy.count(&Method::GET, COLLECTION) < asked + 6 {
-        assert!(Instant::now() < limit, "the watch was not refused again and again");
+        assert!(
+            Instant::now() < limit,
+            "the watch was not refused again and again"
+        );
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     let (from, since) = (proxy.count(&Method::GET, COLLECTION), Instant::now());
     tokio::time::sleep(Duration::from_secs(5)).await;
     let asked = proxy.count(&Method::GET, COLLECTION) - from;
-    assert!(asked <= 5 * (since.elapsed().as_secs() + 1), "{asked} calls in {:?}", since.elapsed());
-    assert_eq!(status("unwatched/stays").await?, 200, "who is not concerned is served all the time");
+    assert!(
+        asked <= 5 * (since.elapsed().as_secs() + 1),
+        "{asked} calls in {:?}",
+        since.elapsed()
+    );
+    assert_eq!(
+        status("unwatched/stays").await?,
+        200,
+        "who is not concerned is served all the time"
+    );
 
     proxy.clear();
-    tenant.put_access_with("after", json!({ "deliveries": both })).await?;
+    tenant
+        .put_access_with("after", json!({ "deliveries": both }))
+        .await?;
     tenant.until_ready("after").await?;
     broker.into_process().stop().await?;
     Ok(())

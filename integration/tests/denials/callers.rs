@@ -4,15 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keyferry_integration::runner::TestResult;
-use keyferry_integration::world::{ACCOUNT, Subject, TENANT, World, caller_token, let_mint, take_back};
+use keyferry_integration::world::{
+    ACCOUNT, Subject, TENANT, World, caller_token, let_mint, take_back,
+};
 
 use crate::surfaces::{denied, granted, nothing_minted, until};
 
-/// A review of the hub's stands for ten seconds; the rest is room for a busy machine, far below the life of a held token.
+/// A review of the hub's stands for ten seconds; the rest is room for a busy machine, far below the
+/// life of a held token.
 const REVIEWED_AGAIN: Duration = Duration::from_secs(30);
 
 pub(crate) async fn an_account_that_allow_does_not_hold(world: Arc<World>) -> TestResult {
-    // A tenant may write any access; the target's allow[] decides. Its own namespace, its own ServiceAccount, and not its target.
+    // A tenant may write any access; the target's allow[] decides. Its own namespace, its own
+    // ServiceAccount, and not its target.
     let hub = world.hub();
     let own = caller_token(hub, "strangers", "owner").await?;
     denied(&world, &own, "strangers/mine", "TargetNotGranted").await?;
@@ -26,7 +30,14 @@ pub(crate) async fn an_account_that_allow_does_not_hold(world: Arc<World>) -> Te
 pub(crate) async fn a_caller_of_another_tenant(world: Arc<World>) -> TestResult {
     let hub = world.hub();
     // By every right that RBAC can give: an access is for the callers of its own namespace.
-    let_mint(hub, "generous", Subject::ServiceAccount("strangers", "owner"), "owned", &["owner"]).await?;
+    let_mint(
+        hub,
+        "generous",
+        Subject::ServiceAccount("strangers", "owner"),
+        "owned",
+        &["owner"],
+    )
+    .await?;
     let stranger = caller_token(hub, "strangers", "owner").await?;
     denied(&world, &stranger, "owned/mine", "TargetNotGranted").await?;
     nothing_minted(hub, "owned")?;
@@ -38,7 +49,14 @@ pub(crate) async fn a_caller_of_another_tenant(world: Arc<World>) -> TestResult 
 
 pub(crate) async fn callers_that_are_not_listed(world: Arc<World>) -> TestResult {
     let hub = world.hub();
-    let_mint(hub, "generous", Subject::Group("system:serviceaccounts"), "unlisted", &["owner"]).await?;
+    let_mint(
+        hub,
+        "generous",
+        Subject::Group("system:serviceaccounts"),
+        "unlisted",
+        &["owner"],
+    )
+    .await?;
     let unlisted = caller_token(hub, "unlisted", "passer-by").await?;
     denied(&world, &unlisted, "unlisted/mine", "TargetNotGranted").await?;
     let namesake = caller_token(hub, "strangers", "deployer").await?;
@@ -55,14 +73,36 @@ pub(crate) async fn a_listed_caller_needs_rbac(world: Arc<World>) -> TestResult 
     denied(&world, &first, "listed/mine", "DelegationForbidden").await?;
     nothing_minted(hub, "listed")?;
     // A right to mint for somebody else is none here.
-    let_mint(hub, "deployer", Subject::ServiceAccount("listed", "deployer"), "listed", &["deployer"]).await?;
+    let_mint(
+        hub,
+        "deployer",
+        Subject::ServiceAccount("listed", "deployer"),
+        "listed",
+        &["deployer"],
+    )
+    .await?;
     let second = caller_token(hub, "listed", "deployer").await?;
     denied(&world, &second, "listed/mine", "DelegationForbidden").await?;
     nothing_minted(hub, "listed")?;
 
-    let_mint(hub, "deployer", Subject::ServiceAccount("listed", "deployer"), "listed", &["owner"]).await?;
+    let_mint(
+        hub,
+        "deployer",
+        Subject::ServiceAccount("listed", "deployer"),
+        "listed",
+        &["owner"],
+    )
+    .await?;
     until(REVIEWED_AGAIN, || async {
-        Ok(world.broker().exchange(&caller_token(hub, "listed", "deployer").await?, "listed/mine").await?.status == 200)
+        Ok(world
+            .broker()
+            .exchange(
+                &caller_token(hub, "listed", "deployer").await?,
+                "listed/mine",
+            )
+            .await?
+            .status
+            == 200)
     })
     .await?;
     let third = caller_token(hub, "listed", "deployer").await?;
@@ -70,7 +110,10 @@ pub(crate) async fn a_listed_caller_needs_rbac(world: Arc<World>) -> TestResult 
 
     // Taken back, it ends within the ten seconds that a review stands, although the token is held.
     take_back(hub, "deployer", "listed").await?;
-    until(REVIEWED_AGAIN, || async { Ok(world.broker().exchange(&third, "listed/mine").await?.status != 200) }).await?;
+    until(REVIEWED_AGAIN, || async {
+        Ok(world.broker().exchange(&third, "listed/mine").await?.status != 200)
+    })
+    .await?;
     denied(&world, &third, "listed/mine", "DelegationForbidden").await
 }
 
@@ -78,9 +121,24 @@ pub(crate) async fn a_grant_through_a_group_counts(world: Arc<World>) -> TestRes
     let hub = world.hub();
     let before = caller_token(hub, "grouped", "deployer").await?;
     denied(&world, &before, "grouped/mine", "DelegationForbidden").await?;
-    let_mint(hub, "everybody-here", Subject::Group("system:serviceaccounts:grouped"), "grouped", &["owner"]).await?;
+    let_mint(
+        hub,
+        "everybody-here",
+        Subject::Group("system:serviceaccounts:grouped"),
+        "grouped",
+        &["owner"],
+    )
+    .await?;
     until(REVIEWED_AGAIN, || async {
-        Ok(world.broker().exchange(&caller_token(hub, "grouped", "deployer").await?, "grouped/mine").await?.status == 200)
+        Ok(world
+            .broker()
+            .exchange(
+                &caller_token(hub, "grouped", "deployer").await?,
+                "grouped/mine",
+            )
+            .await?
+            .status
+            == 200)
     })
     .await?;
     let after = caller_token(hub, "grouped", "deployer").await?;

@@ -11,24 +11,52 @@ use serde_json::json;
 pub(crate) async fn a_method_that_is_not_taken(world: Arc<World>) -> TestResult {
     let broker = world.broker();
     let routes = [
-        ("/v1/token", "POST", [Method::GET, Method::HEAD, Method::PUT]),
-        ("/v1/namespaces/methods/accesses/mine/kubeconfig", "GET", [Method::POST, Method::HEAD, Method::DELETE]),
+        (
+            "/v1/token",
+            "POST",
+            [Method::GET, Method::HEAD, Method::PUT],
+        ),
+        (
+            "/v1/namespaces/methods/accesses/mine/kubeconfig",
+            "GET",
+            [Method::POST, Method::HEAD, Method::DELETE],
+        ),
     ];
     for client in of_both_versions(broker)? {
         for (path, allowed, methods) in &routes {
             for method in methods {
-                let answer = client.request(method.clone(), format!("{}{path}", broker.api_url())).send().await?;
-                let said = answer.headers().get("allow").and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
-                assert_eq!((answer.status().as_u16(), said.as_str()), (405, *allowed), "{method} {path}");
-                let body = answer.text().await.map_err(|error| format!("{method} {path}: {error}"))?;
-                assert_eq!(body.is_empty(), *method == Method::HEAD, "{method} {path}: {body}");
+                let answer = client
+                    .request(method.clone(), format!("{}{path}", broker.api_url()))
+                    .send()
+                    .await?;
+                let said = answer
+                    .headers()
+                    .get("allow")
+                    .and_then(|value| value.to_str().ok())
+                    .unwrap_or_default()
+                    .to_owned();
+                assert_eq!(
+                    (answer.status().as_u16(), said.as_str()),
+                    (405, *allowed),
+                    "{method} {path}"
+                );
+                let body = answer
+                    .text()
+                    .await
+                    .map_err(|error| format!("{method} {path}: {error}"))?;
+                assert_eq!(
+                    body.is_empty(),
+                    *method == Method::HEAD,
+                    "{method} {path}: {body}"
+                );
             }
         }
     }
     Ok(())
 }
 
-/// The same form that is granted at the path of the exchange: what is only like it leads nowhere, and a query is refused.
+/// The same form that is granted at the path of the exchange: what is only like it leads nowhere,
+/// and a query is refused.
 pub(crate) async fn a_path_that_is_nearly_right(world: Arc<World>) -> TestResult {
     let broker = world.broker();
     let caller = caller_token(world.hub(), TENANT, ACCOUNT).await?;
@@ -50,13 +78,28 @@ pub(crate) async fn a_path_that_is_nearly_right(world: Arc<World>) -> TestResult
     for client in of_both_versions(broker)? {
         for (path, expected) in paths {
             let request = client.post(format!("{}{path}", broker.api_url()));
-            let request = request.header("content-type", "application/x-www-form-urlencoded").body(form.clone());
+            let request = request
+                .header("content-type", "application/x-www-form-urlencoded")
+                .body(form.clone());
             let answer = request.send().await?;
             assert_eq!(answer.status().as_u16(), expected, "{path}");
-            let id = answer.headers().get("x-request-id").and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
-            assert_eq!(answer.text().await?.contains("access_token"), expected == 200, "{path}");
+            let id = answer
+                .headers()
+                .get("x-request-id")
+                .and_then(|id| id.to_str().ok())
+                .unwrap_or_default()
+                .to_owned();
+            assert_eq!(
+                answer.text().await?.contains("access_token"),
+                expected == 200,
+                "{path}"
+            );
             if expected != 404 {
-                assert_eq!(broker.audit_of(&id)?["decision"], json!(if expected == 200 { "granted" } else { "denied" }), "{path}");
+                assert_eq!(
+                    broker.audit_of(&id)?["decision"],
+                    json!(if expected == 200 { "granted" } else { "denied" }),
+                    "{path}"
+                );
             }
         }
     }
@@ -66,5 +109,8 @@ pub(crate) async fn a_path_that_is_nearly_right(world: Arc<World>) -> TestResult
 fn of_both_versions(broker: &Broker) -> Result<[Client; 2], TestError> {
     let ca = Certificate::from_pem(&std::fs::read(broker.ca_path())?)?;
     let builder = || Client::builder().no_proxy().tls_certs_only([ca.clone()]);
-    Ok([builder().http1_only().build()?, builder().http2_prior_knowledge().build()?])
+    Ok([
+        builder().http1_only().build()?,
+        builder().http2_prior_knowledge().build()?,
+    ])
 }

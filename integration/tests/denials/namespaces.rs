@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::surfaces::{denied, granted, nothing_minted, until};
 
-/// A watch tells within milliseconds; this is room for a busy machine, far below the life of the held token.
+/// A watch tells within milliseconds; this is room for a busy machine, far below the life of the
+/// held token.
 const SOON: Duration = Duration::from_secs(10);
 
 pub(crate) async fn a_namespace_by_its_label_and_no_longer(world: Arc<World>) -> TestResult {
@@ -18,17 +19,37 @@ pub(crate) async fn a_namespace_by_its_label_and_no_longer(world: Arc<World>) ->
     denied(&world, &own, "selected/mine", "TargetNotGranted").await?;
     nothing_minted(hub, "selected")?;
     let label = |value: Value| json!({ "metadata": { "labels": { "access.keyferry.dev/denials": value } } });
-    hub.admin().patch("/api/v1/namespaces/selected", &label(json!("yes"))).await?;
-    world.broker().exchange_in_time(&own, "selected/mine").await?;
+    hub.admin()
+        .patch("/api/v1/namespaces/selected", &label(json!("yes")))
+        .await?;
+    world
+        .broker()
+        .exchange_in_time(&own, "selected/mine")
+        .await?;
     granted(&world, &own, "selected/mine", "selected/owner").await?;
     // Refused as soon as the watch has told it, although the token is held.
-    hub.admin().patch("/api/v1/namespaces/selected", &label(json!("no"))).await?;
-    until(SOON, || async { Ok(world.broker().exchange(&own, "selected/mine").await?.status != 200) }).await?;
+    hub.admin()
+        .patch("/api/v1/namespaces/selected", &label(json!("no")))
+        .await?;
+    until(SOON, || async {
+        Ok(world.broker().exchange(&own, "selected/mine").await?.status != 200)
+    })
+    .await?;
     denied(&world, &own, "selected/mine", "TargetNotGranted").await?;
-    hub.admin().patch("/api/v1/namespaces/selected", &label(json!("yes"))).await?;
-    world.broker().exchange_in_time(&own, "selected/mine").await?;
-    hub.admin().patch("/api/v1/namespaces/selected", &label(Value::Null)).await?;
-    until(SOON, || async { Ok(world.broker().exchange(&own, "selected/mine").await?.status != 200) }).await?;
+    hub.admin()
+        .patch("/api/v1/namespaces/selected", &label(json!("yes")))
+        .await?;
+    world
+        .broker()
+        .exchange_in_time(&own, "selected/mine")
+        .await?;
+    hub.admin()
+        .patch("/api/v1/namespaces/selected", &label(Value::Null))
+        .await?;
+    until(SOON, || async {
+        Ok(world.broker().exchange(&own, "selected/mine").await?.status != 200)
+    })
+    .await?;
     denied(&world, &own, "selected/mine", "TargetNotGranted").await
 }
 
@@ -46,10 +67,23 @@ pub(crate) async fn kube_system_is_not_selected(world: Arc<World>) -> TestResult
 pub(crate) async fn keyferrys_own_namespace_is_closed(world: Arc<World>) -> TestResult {
     let hub = world.hub();
     let keyferry = caller_token(hub, "keyferry-system", "keyferry").await?;
-    denied(&world, &keyferry, "keyferry-system/mine", "TargetNotGranted").await?;
-    let minted_for = hub.audit_events()?.into_iter().filter(|event| event["objectRef"]["subresource"] == "token");
-    let by_keyferry = minted_for.filter(|event| event["user"]["username"] == "system:serviceaccount:keyferry-system:keyferry");
-    let for_itself = by_keyferry.filter(|event| event["objectRef"]["name"] == "keyferry").count();
+    denied(
+        &world,
+        &keyferry,
+        "keyferry-system/mine",
+        "TargetNotGranted",
+    )
+    .await?;
+    let minted_for = hub
+        .audit_events()?
+        .into_iter()
+        .filter(|event| event["objectRef"]["subresource"] == "token");
+    let by_keyferry = minted_for.filter(|event| {
+        event["user"]["username"] == "system:serviceaccount:keyferry-system:keyferry"
+    });
+    let for_itself = by_keyferry
+        .filter(|event| event["objectRef"]["name"] == "keyferry")
+        .count();
     assert_eq!(for_itself, 0);
     Ok(())
 }

@@ -12,7 +12,8 @@ pub(crate) async fn a_denial_says_the_same_whatever_the_cause(world: Arc<World>)
     let (hub, namespace) = (world.hub(), "allowed-name");
     let stranger = caller_token(hub, "strangers", "owner").await?;
     let own = caller_token(hub, namespace, "owner").await?;
-    // Absent: the access, its namespace, its target, its ServiceAccount. Forbidden: not allowed, another tenant's.
+    // Absent: the access, its namespace, its target, its ServiceAccount. Forbidden: not allowed,
+    // another tenant's.
     let forbidden = ask(&world, &stranger, "allowed-name/mine").await?;
     for (token, access) in [
         (&own, "allowed-name/no-such-access"),
@@ -26,8 +27,16 @@ pub(crate) async fn a_denial_says_the_same_whatever_the_cause(world: Arc<World>)
     ] {
         denied(&world, token, access, "TargetNotGranted").await?;
         let other = ask(&world, token, access).await?;
-        assert_eq!(outside(&other.exchange), outside(&forbidden.exchange), "{access}");
-        assert_eq!(outside(&other.kubeconfig), outside(&forbidden.kubeconfig), "{access}");
+        assert_eq!(
+            outside(&other.exchange),
+            outside(&forbidden.exchange),
+            "{access}"
+        );
+        assert_eq!(
+            outside(&other.kubeconfig),
+            outside(&forbidden.kubeconfig),
+            "{access}"
+        );
     }
     nothing_minted(hub, namespace)?;
     granted(&world, &own, "allowed-name/mine", "allowed-name/owner").await?;
@@ -40,29 +49,62 @@ pub(crate) async fn only_who_may_use_a_target_learns_its_state(world: Arc<World>
     let stranger = caller_token(hub, "strangers", "owner").await?;
     let own = caller_token(hub, "allowed-name", "owner").await?;
     let absent = ask(&world, &stranger, "allowed-name/no-such-access").await?;
-    for (name, reason) in [("suspended", "TargetSuspended"), ("broken", "CertificateAuthorityInvalid")] {
+    for (name, reason) in [
+        ("suspended", "TargetSuspended"),
+        ("broken", "CertificateAuthorityInvalid"),
+    ] {
         let access = format!("allowed-name/{name}");
         denied(&world, &stranger, &access, "TargetNotGranted").await?;
         let forbidden = ask(&world, &stranger, &access).await?;
-        assert_eq!(outside(&forbidden.exchange), outside(&absent.exchange), "{access}");
-        assert_eq!(outside(&forbidden.kubeconfig), outside(&absent.kubeconfig), "{access}");
+        assert_eq!(
+            outside(&forbidden.exchange),
+            outside(&absent.exchange),
+            "{access}"
+        );
+        assert_eq!(
+            outside(&forbidden.kubeconfig),
+            outside(&absent.kubeconfig),
+            "{access}"
+        );
         let told = ask(&world, &own, &access).await?;
         for answer in [&told.exchange, &told.kubeconfig] {
-            assert_eq!((answer.status, &answer.json()?["error"]), (503, &json!("target_not_ready")), "{}", answer.body);
+            assert_eq!(
+                (answer.status, &answer.json()?["error"]),
+                (503, &json!("target_not_ready")),
+                "{}",
+                answer.body
+            );
             assert!(answer.body.contains(reason), "{}", answer.body);
-            assert_eq!(world.broker().audit_of(&answer.request_id)?["reason"], reason);
+            assert_eq!(
+                world.broker().audit_of(&answer.request_id)?["reason"],
+                reason
+            );
         }
     }
-    // What a request asks for beside the access changes nothing: only who may use it learns what would be too much.
-    for (access, token) in [("allowed-name/mine", &stranger), ("allowed-name/no-such-access", &own), ("allowed-name/others", &own)] {
+    // What a request asks for beside the access changes nothing: only who may use it learns what
+    // would be too much.
+    for (access, token) in [
+        ("allowed-name/mine", &stranger),
+        ("allowed-name/no-such-access", &own),
+        ("allowed-name/others", &own),
+    ] {
         let mut form = exchange_form(token, access);
         form.push(("min_ttl", "999999".to_owned()));
-        assert_eq!(outside(&world.broker().post_form(&form).await?), outside(&absent.exchange), "{access}");
+        assert_eq!(
+            outside(&world.broker().post_form(&form).await?),
+            outside(&absent.exchange),
+            "{access}"
+        );
     }
     let mut form = exchange_form(&own, "allowed-name/mine");
     form.push(("min_ttl", "999999".to_owned()));
     let told = world.broker().post_form(&form).await?;
-    assert_eq!((told.status, &told.json()?["error"]), (400, &json!("invalid_request")), "{}", told.body);
+    assert_eq!(
+        (told.status, &told.json()?["error"]),
+        (400, &json!("invalid_request")),
+        "{}",
+        told.body
+    );
     assert!(told.body.contains("min_ttl"), "{}", told.body);
     Ok(())
 }

@@ -26,30 +26,71 @@ async fn prepare(world: &World) -> TestResult {
     world
         .broker()
         .reconfigure(|targets, accesses| {
-            let mut target = Target::of(world.target_a(), "https://denials.keyferry.test").named("denials");
-            for namespace in ["allowed-name", "owned", "unlisted", "listed", "grouped", "bad-tokens", "minted", "keyferry-system"] {
+            let mut target =
+                Target::of(world.target_a(), "https://denials.keyferry.test").named("denials");
+            for namespace in [
+                "allowed-name",
+                "owned",
+                "unlisted",
+                "listed",
+                "grouped",
+                "bad-tokens",
+                "minted",
+                "keyferry-system",
+            ] {
                 target = target.allowing(namespace, &["owner", "keyferry"]);
             }
             targets.push(target);
-            targets.push(selecting(world, "by-label", "matchLabels: { access.keyferry.dev/denials: 'yes' }"));
-            let suspended = Target::of(world.target_a(), "https://suspended.keyferry.test").named("suspended");
-            targets.push(Target { further: "  suspend: true\n".to_owned(), ..suspended.allowing("allowed-name", &["owner"]) });
-            let broken = Target::of(world.target_a(), "https://broken.keyferry.test").named("broken");
-            targets.push(Target { ca_secret: Some("no-such-secret".to_owned()), ..broken.allowing("allowed-name", &["owner"]) });
-            accesses.push(Access::of("allowed-name", "suspended", "suspended", "owner"));
+            targets.push(selecting(
+                world,
+                "by-label",
+                "matchLabels: { access.keyferry.dev/denials: \
+                'yes' }",
+            ));
+            let suspended =
+                Target::of(world.target_a(), "https://suspended.keyferry.test").named("suspended");
+            targets.push(Target {
+                further: "  suspend: true\n".to_owned(),
+                ..suspended.allowing("allowed-name", &["owner"])
+            });
+            let broken =
+                Target::of(world.target_a(), "https://broken.keyferry.test").named("broken");
+            targets.push(Target {
+                ca_secret: Some("no-such-secret".to_owned()),
+                ..broken.allowing("allowed-name", &["owner"])
+            });
+            accesses.push(Access::of(
+                "allowed-name",
+                "suspended",
+                "suspended",
+                "owner",
+            ));
             accesses.push(Access::of("allowed-name", "broken", "broken", "owner"));
-            let both = "matchExpressions: [{ key: kubernetes.io/metadata.name, operator: In, values: [kube-system, metadata-name] }]";
+            let both = "matchExpressions: [{ key: kubernetes.io/metadata.name, operator: In, \
+                values: [kube-system, metadata-name] }]";
             targets.push(selecting(world, "by-name", both));
             accesses.push(Access::of("allowed-name", "mine", "denials", "owner"));
             accesses.push(Access::of("allowed-name", "others", "denials", "other"));
-            accesses.push(Access::of("allowed-name", "nowhere", "no-such-target", "owner"));
-            accesses.push(Access::of("allowed-name", "nobody", "denials", "no-such-account"));
+            accesses.push(Access::of(
+                "allowed-name",
+                "nowhere",
+                "no-such-target",
+                "owner",
+            ));
+            accesses.push(Access::of(
+                "allowed-name",
+                "nobody",
+                "denials",
+                "no-such-account",
+            ));
             accesses.push(Access::of("strangers", "mine", "denials", "owner"));
             for namespace in ["owned", "bad-tokens", "minted"] {
                 accesses.push(Access::of(namespace, "mine", "denials", "owner"));
             }
             for namespace in ["unlisted", "listed", "grouped"] {
-                accesses.push(Access::of(namespace, "mine", "denials", "owner").for_callers(&["deployer"]));
+                accesses.push(
+                    Access::of(namespace, "mine", "denials", "owner").for_callers(&["deployer"]),
+                );
             }
             accesses.push(Access::of("selected", "mine", "by-label", "owner"));
             accesses.push(Access::of("kube-system", "mine", "by-name", "owner"));
@@ -60,7 +101,10 @@ async fn prepare(world: &World) -> TestResult {
 }
 
 fn selecting(world: &World, name: &str, selector: &str) -> Target {
-    let mut target = Target::of(world.target_a(), &format!("https://{name}.keyferry.test")).named(name);
-    target.further = format!("  allow:\n    - namespaceSelector: {{ {selector} }}\n      serviceAccounts: [owner]\n");
+    let mut target =
+        Target::of(world.target_a(), &format!("https://{name}.keyferry.test")).named(name);
+    target.further = format!(
+        "  allow:\n    - namespaceSelector: {{ {selector} }}\n      serviceAccounts: [owner]\n"
+    );
     target
 }

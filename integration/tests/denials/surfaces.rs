@@ -17,53 +17,113 @@ pub(crate) async fn ask(world: &World, token: &str, access: &str) -> Result<Both
     let (namespace, name) = access.split_once('/').ok_or("an access has two names")?;
     let exchange = world.broker().exchange(token, access).await?;
     let kubeconfig = world.broker().kubeconfig_of(token, namespace, name).await?;
-    Ok(Both { exchange, kubeconfig })
+    Ok(Both {
+        exchange,
+        kubeconfig,
+    })
 }
 
 /// What a client can tell answers apart by: all but the request's id and the time.
 pub(crate) fn outside(answer: &Answer) -> (u16, Vec<(String, String)>, &str) {
-    let headers = answer.headers.iter().filter(|(name, _)| *name != "x-request-id" && *name != "date");
-    let headers = headers.map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
+    let headers = answer
+        .headers
+        .iter()
+        .filter(|(name, _)| *name != "x-request-id" && *name != "date");
+    let headers = headers.map(|(name, value)| {
+        (
+            name.to_string(),
+            String::from_utf8_lossy(value.as_bytes()).into_owned(),
+        )
+    });
     (answer.status, headers.collect(), &answer.body)
 }
 
-/// Asks on both surfaces; both must refuse in the form for this kind of reason, each with one audit record that holds the true one.
+/// Asks on both surfaces; both must refuse in the form for this kind of reason, each with one audit
+/// record that holds the true one.
 pub(crate) async fn denied(world: &World, token: &str, access: &str, reason: &str) -> TestResult {
     let answers = ask(world, token, access).await?;
     let about_caller = reason.starts_with("Caller");
     let (exchange, kubeconfig) = if about_caller {
-        ((400, "invalid_request", "the subject_token was not accepted"), (401, "invalid_token", "the bearer token was not accepted"))
+        (
+            (400, "invalid_request", "the subject_token was not accepted"),
+            (401, "invalid_token", "the bearer token was not accepted"),
+        )
     } else {
-        let exchange = (400, "invalid_target", "the audience names no access that this caller may use");
-        (exchange, (403, "access_denied", "this caller may use no such access"))
+        let exchange = (
+            400,
+            "invalid_target",
+            "the audience names no access that this caller may use",
+        );
+        (
+            exchange,
+            (403, "access_denied", "this caller may use no such access"),
+        )
     };
-    for (answer, (status, error, description), route) in
-        [(&answers.exchange, exchange, "exchange"), (&answers.kubeconfig, kubeconfig, "kubeconfig")]
-    {
+    for (answer, (status, error, description), route) in [
+        (&answers.exchange, exchange, "exchange"),
+        (&answers.kubeconfig, kubeconfig, "kubeconfig"),
+    ] {
         let body = format!("{{\"error\":\"{error}\",\"error_description\":\"{description}\"}}");
-        assert_eq!((answer.status, &answer.body), (status, &body), "{access}, which should be refused for {reason}");
-        let challenge = answer.headers.get("www-authenticate").and_then(|value| value.to_str().ok());
-        assert_eq!(challenge, (status == 401).then_some("Bearer error=\"invalid_token\""));
-        assert!(!answer.headers.contains_key("retry-after"), "asking again is no help");
+        assert_eq!(
+            (answer.status, &answer.body),
+            (status, &body),
+            "{access}, which should be refused for {reason}"
+        );
+        let challenge = answer
+            .headers
+            .get("www-authenticate")
+            .and_then(|value| value.to_str().ok());
+        assert_eq!(
+            challenge,
+            (status == 401).then_some("Bearer error=\"invalid_token\"")
+        );
+        assert!(
+            !answer.headers.contains_key("retry-after"),
+            "asking again is no help"
+        );
         let record = world.broker().audit_of(&answer.request_id)?;
-        assert_eq!((&record["decision"], &record["reason"]), (&json!("denied"), &json!(reason)), "{record}");
-        assert_eq!((&record["route"], &record["access"]), (&json!(route), &json!(access)), "{record}");
+        assert_eq!(
+            (&record["decision"], &record["reason"]),
+            (&json!("denied"), &json!(reason)),
+            "{record}"
+        );
+        assert_eq!(
+            (&record["route"], &record["access"]),
+            (&json!(route), &json!(access)),
+            "{record}"
+        );
         assert_eq!(record["tokenId"], Value::Null, "{record}");
     }
     not_written_down(world, token)
 }
 
 /// Both surfaces hand out a token of this ServiceAccount.
-pub(crate) async fn granted(world: &World, token: &str, access: &str, account: &str) -> Result<String, TestError> {
+pub(crate) async fn granted(
+    world: &World,
+    token: &str,
+    access: &str,
+    account: &str,
+) -> Result<String, TestError> {
     let answers = ask(world, token, access).await?;
-    assert_eq!(answers.kubeconfig.status, 200, "{access}: {}", answers.kubeconfig.body);
+    assert_eq!(
+        answers.kubeconfig.status, 200,
+        "{access}: {}",
+        answers.kubeconfig.body
+    );
     let handed_out = answers.exchange.token()?;
     let subject = format!("system:serviceaccount:{}", account.replace('/', ":"));
     assert_eq!(claims(&handed_out)?["sub"], subject);
-    assert!(answers.kubeconfig.body.contains(&handed_out), "the kubeconfig holds the cached token");
+    assert!(
+        answers.kubeconfig.body.contains(&handed_out),
+        "the kubeconfig holds the cached token"
+    );
     for answer in [&answers.exchange, &answers.kubeconfig] {
         let record = world.broker().audit_of(&answer.request_id)?;
-        assert_eq!((&record["decision"], &record["serviceAccount"]), (&json!("granted"), &json!(account)), "{record}");
+        assert_eq!(
+            (&record["decision"], &record["serviceAccount"]),
+            (&json!("granted"), &json!(account)),
+            "{record}"
+        );
     }
     not_written_down(world, token)?;
     not_written_down(world, &handed_out)?;
@@ -72,21 +132,37 @@ pub(crate) async fn granted(world: &World, token: &str, access: &str, account: &
 
 fn not_written_down(world: &World, token: &str) -> TestResult {
     let signature = token.rsplit('.').next().unwrap_or_default();
-    let written = [world.broker().log()?, format!("{:?}", world.broker().audit()?)];
-    for needle in [token, signature].into_iter().filter(|needle| needle.len() > 20) {
-        assert!(written.iter().all(|text| !text.contains(needle)), "a token is in the log or in the audit log");
+    let written = [
+        world.broker().log()?,
+        format!("{:?}", world.broker().audit()?),
+    ];
+    for needle in [token, signature]
+        .into_iter()
+        .filter(|needle| needle.len() > 20)
+    {
+        assert!(
+            written.iter().all(|text| !text.contains(needle)),
+            "a token is in the log or in the audit log"
+        );
     }
     Ok(())
 }
 
 /// Nothing was even asked of the hub for the ServiceAccounts of this namespace.
 pub(crate) fn nothing_minted(hub: &ControlPlane, namespace: &str) -> TestResult {
-    assert_eq!(token_requests(hub, namespace)?, 0, "TokenRequests in {namespace}");
+    assert_eq!(
+        token_requests(hub, namespace)?,
+        0,
+        "TokenRequests in {namespace}"
+    );
     Ok(())
 }
 
 /// Asks until it is so.
-pub(crate) async fn until<F: Future<Output = Result<bool, TestError>>>(limit: Duration, holds: impl Fn() -> F) -> TestResult {
+pub(crate) async fn until<F: Future<Output = Result<bool, TestError>>>(
+    limit: Duration,
+    holds: impl Fn() -> F,
+) -> TestResult {
     let started = Instant::now();
     while !holds().await? {
         if started.elapsed() > limit {

@@ -15,17 +15,30 @@ use super::setup::{Behind, Document, KEYS, METADATA, published};
 
 /// Headers without the ones of the moment.
 fn headers(answer: &reqwest::Response) -> BTreeMap<String, String> {
-    let named =
-        |(name, value): (&http::HeaderName, &http::HeaderValue)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned());
-    answer.headers().iter().map(named).filter(|(name, _)| name != "date").collect()
+    let named = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
+        (
+            name.to_string(),
+            String::from_utf8_lossy(value.as_bytes()).into_owned(),
+        )
+    };
+    answer
+        .headers()
+        .iter()
+        .map(named)
+        .filter(|(name, _)| name != "date")
+        .collect()
 }
 
-fn client(broker: &Broker, of: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder) -> Result<reqwest::Client, TestError> {
+fn client(
+    broker: &Broker,
+    of: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
+) -> Result<reqwest::Client, TestError> {
     let ca = reqwest::Certificate::from_pem(&std::fs::read(broker.ca_path())?)?;
     Ok(of(reqwest::Client::builder().no_proxy().tls_certs_only([ca])).build()?)
 }
 
-/// HTTP/1.1 and HTTP/2, TLS 1.2 and 1.3: GET, HEAD and conditional GET, with the same headers and bytes.
+/// HTTP/1.1 and HTTP/2, TLS 1.2 and 1.3: GET, HEAD and conditional GET, with the same headers and
+/// bytes.
 pub(super) async fn every_protocol_gets_the_same(world: Arc<World>) -> TestResult {
     let broker = world.broker();
     let published = published(broker).await?;
@@ -33,7 +46,11 @@ pub(super) async fn every_protocol_gets_the_same(world: Arc<World>) -> TestResul
         for tls in [tls::Version::TLS_1_2, tls::Version::TLS_1_3] {
             let http = client(broker, |builder| {
                 let builder = builder.tls_version_min(tls).tls_version_max(tls);
-                if protocol { builder.http2_prior_knowledge() } else { builder.http1_only() }
+                if protocol {
+                    builder.http2_prior_knowledge()
+                } else {
+                    builder.http1_only()
+                }
             })?;
             for (path, document) in [METADATA, KEYS].into_iter().zip(&published) {
                 let url = format!("{}{path}", broker.discovery_url());
@@ -44,7 +61,11 @@ pub(super) async fn every_protocol_gets_the_same(world: Arc<World>) -> TestResul
                 what_caches_need(&of_get, document);
 
                 let head = http.head(&url).send().await?;
-                assert_eq!((head.status(), headers(&head)), (StatusCode::OK, of_get.clone()), "HEAD is GET without a body");
+                assert_eq!(
+                    (head.status(), headers(&head)),
+                    (StatusCode::OK, of_get.clone()),
+                    "HEAD is GET without a body"
+                );
                 assert!(head.bytes().await?.is_empty());
                 conditional(&http, &url, document, &of_get).await?;
             }
@@ -55,17 +76,54 @@ pub(super) async fn every_protocol_gets_the_same(world: Arc<World>) -> TestResul
 
 fn what_caches_need(headers: &BTreeMap<String, String>, document: &Document) {
     let header = |name: &str| headers.get(name).map(String::as_str);
-    assert_eq!(header("content-length"), Some(document.bytes.len().to_string().as_str()));
-    assert_eq!(header("cache-control"), Some("public, max-age=60"), "explicit, and no s-maxage");
-    assert_eq!((header("last-modified"), header("expires"), header("age"), header("pragma")), (None, None, None, None));
-    assert_eq!((header("access-control-allow-origin"), header("access-control-allow-credentials")), (Some("*"), None));
-    assert_eq!((header("vary"), header("content-encoding"), header("set-cookie"), header("server")), (None, None, None, None));
+    assert_eq!(
+        header("content-length"),
+        Some(document.bytes.len().to_string().as_str())
+    );
+    assert_eq!(
+        header("cache-control"),
+        Some("public, max-age=60"),
+        "explicit, and no s-maxage"
+    );
+    assert_eq!(
+        (
+            header("last-modified"),
+            header("expires"),
+            header("age"),
+            header("pragma")
+        ),
+        (None, None, None, None)
+    );
+    assert_eq!(
+        (
+            header("access-control-allow-origin"),
+            header("access-control-allow-credentials")
+        ),
+        (Some("*"), None)
+    );
+    assert_eq!(
+        (
+            header("vary"),
+            header("content-encoding"),
+            header("set-cookie"),
+            header("server")
+        ),
+        (None, None, None, None)
+    );
     let etag = header("etag").unwrap_or_default();
-    assert!(etag.starts_with('"') && etag.ends_with('"') && etag.len() > 20, "a strong ETag: {etag}");
+    assert!(
+        etag.starts_with('"') && etag.ends_with('"') && etag.len() > 20,
+        "a strong ETag: {etag}"
+    );
 }
 
 /// RFC 9110, 13.1.2 and 15.4.5.
-async fn conditional(http: &reqwest::Client, url: &str, document: &Document, of_get: &BTreeMap<String, String>) -> TestResult {
+async fn conditional(
+    http: &reqwest::Client,
+    url: &str,
+    document: &Document,
+    of_get: &BTreeMap<String, String>,
+) -> TestResult {
     let etag = &document.etag;
     for (condition, status) in [
         (etag.clone(), 304),
@@ -75,7 +133,11 @@ async fn conditional(http: &reqwest::Client, url: &str, document: &Document, of_
         (etag.trim_matches('"').to_owned(), 200),
     ] {
         for method in [Method::GET, Method::HEAD] {
-            let answer = http.request(method, url).header("if-none-match", &condition).send().await?;
+            let answer = http
+                .request(method, url)
+                .header("if-none-match", &condition)
+                .send()
+                .await?;
             assert_eq!(answer.status(), status, "{condition}");
             if status == 304 {
                 let seen = headers(&answer);
@@ -116,8 +178,15 @@ pub(super) async fn no_header_changes_a_byte(world: Arc<World>) -> TestResult {
     ];
     for (path, document) in [METADATA, KEYS].into_iter().zip(&published) {
         for (name, value) in cases {
-            let answer = http.get(format!("{}{path}", broker.discovery_url())).header(name, value).send().await?;
-            assert!(!answer.headers().contains_key("content-encoding") && !answer.headers().contains_key("vary"));
+            let answer = http
+                .get(format!("{}{path}", broker.discovery_url()))
+                .header(name, value)
+                .send()
+                .await?;
+            assert!(
+                !answer.headers().contains_key("content-encoding")
+                    && !answer.headers().contains_key("vary")
+            );
             assert_eq!(Document::of(answer).await?, *document, "{name}: {value}");
         }
     }
@@ -127,18 +196,44 @@ pub(super) async fn no_header_changes_a_byte(world: Arc<World>) -> TestResult {
 pub(super) async fn refusals_and_methods(world: Arc<World>) -> TestResult {
     let broker = world.broker();
     for path in [METADATA, KEYS] {
-        for method in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH, Method::OPTIONS, Method::TRACE] {
-            let answer = broker.http().request(method.clone(), format!("{}{path}", broker.discovery_url())).send().await?;
+        for method in [
+            Method::POST,
+            Method::PUT,
+            Method::DELETE,
+            Method::PATCH,
+            Method::OPTIONS,
+            Method::TRACE,
+        ] {
+            let answer = broker
+                .http()
+                .request(method.clone(), format!("{}{path}", broker.discovery_url()))
+                .send()
+                .await?;
             let seen = headers(&answer);
             assert_eq!(answer.status(), 405, "{method}");
-            assert_eq!(seen.get("allow").map(String::as_str), Some("GET, HEAD"), "{method}");
+            assert_eq!(
+                seen.get("allow").map(String::as_str),
+                Some("GET, HEAD"),
+                "{method}"
+            );
             an_error(answer, &seen).await?;
         }
     }
-    for path in
-        ["/", "/openid/v1/jwks/", "/openid/v1/JWKS", "/.well-known/jwks.json", "/issuers/prod/jwks", "/metrics", "/v1/token", "/readyz"]
-    {
-        let answer = broker.http().get(format!("{}{path}", broker.discovery_url())).send().await?;
+    for path in [
+        "/",
+        "/openid/v1/jwks/",
+        "/openid/v1/JWKS",
+        "/.well-known/jwks.json",
+        "/issuers/prod/jwks",
+        "/metrics",
+        "/v1/token",
+        "/readyz",
+    ] {
+        let answer = broker
+            .http()
+            .get(format!("{}{path}", broker.discovery_url()))
+            .send()
+            .await?;
         let seen = headers(&answer);
         assert_eq!(answer.status(), 404, "{path}");
         an_error(answer, &seen).await?;
@@ -154,10 +249,16 @@ pub(super) async fn refusals_and_methods(world: Arc<World>) -> TestResult {
 }
 
 async fn an_error(answer: reqwest::Response, seen: &BTreeMap<String, String>) -> TestResult {
-    assert_eq!(seen.get("cache-control").map(String::as_str), Some("no-store"));
+    assert_eq!(
+        seen.get("cache-control").map(String::as_str),
+        Some("no-store")
+    );
     assert!(!seen.contains_key("etag"));
     let body = answer.text().await?;
-    assert!(!body.contains("evil") && !body.contains("127.0.0.1") && body.len() < 200, "{body}");
+    assert!(
+        !body.contains("evil") && !body.contains("127.0.0.1") && body.len() < 200,
+        "{body}"
+    );
     Ok(())
 }
 
@@ -174,30 +275,60 @@ pub(super) async fn no_request_reaches_the_hub(world: Arc<World>) -> TestResult 
         let requests = (0..50).map(|one| async move {
             let (path, number) = ([METADATA, KEYS][one % 2], fifty * 50 + one);
             let url = format!("{origin}{path}?fresh={number}");
-            let request = http.get(url).header("cache-control", "no-cache").header("pragma", "no-cache");
-            Document::of(request.header("if-none-match", format!("\"{number}\"")).send().await?).await
+            let request = http
+                .get(url)
+                .header("cache-control", "no-cache")
+                .header("pragma", "no-cache");
+            Document::of(
+                request
+                    .header("if-none-match", format!("\"{number}\""))
+                    .send()
+                    .await?,
+            )
+            .await
         });
         for (one, document) in try_join_all(requests).await?.into_iter().enumerate() {
             assert_eq!(document, expected[one % 2]);
         }
     }
-    // Both documents, every 15 s, whatever clients do; a request that reached the hub would be one of a thousand that do.
+    // Both documents, every 15 s, whatever clients do; a request that reached the hub would be one
+    // of a thousand that do.
     let (took, reads) = (quiet.elapsed(), behind.upstream_reads() - before);
-    let own = if took < Duration::from_secs(14) { 0 } else { 2 * (took.as_secs() / 15 + 1) };
-    assert!(reads <= own, "requests reached the hub: {reads} readings in {took:?}");
+    let own = if took < Duration::from_secs(14) {
+        0
+    } else {
+        2 * (took.as_secs() / 15 + 1)
+    };
+    assert!(
+        reads <= own,
+        "requests reached the hub: {reads} readings in {took:?}"
+    );
     Ok(())
 }
 
-/// What the shipped limits are for: one address that holds all it can get, and a client that takes no answers.
+/// What the shipped limits are for: one address that holds all it can get, and a client that takes
+/// no answers.
 pub(super) async fn clients_that_hold_on_keep_nobody_out(world: Arc<World>) -> TestResult {
-    let broker = world.start_broker(world.hub(), BrokerSpec::of_hub("held-on", world.hub()).with_usual_limits()).await?;
-    let from = |last: u8| client(&broker, |builder| builder.local_address(std::net::IpAddr::from([127, 0, 0, last])));
+    let broker = world
+        .start_broker(
+            world.hub(),
+            BrokerSpec::of_hub("held-on", world.hub()).with_usual_limits(),
+        )
+        .await?;
+    let from = |last: u8| {
+        client(&broker, |builder| {
+            builder.local_address(std::net::IpAddr::from([127, 0, 0, last]))
+        })
+    };
     let keys = format!("{}{KEYS}", broker.discovery_url());
     let address = broker.discovery_url().replace("https://", "");
 
     // HTTP/2 whose streams have hardly any window; the client answers pings all the time.
     let unread = client(&broker, |builder| {
-        builder.http2_prior_knowledge().http2_initial_stream_window_size(1).local_address(std::net::IpAddr::from([127, 0, 0, 3]))
+        builder
+            .http2_prior_knowledge()
+            .http2_initial_stream_window_size(1)
+            .local_address(std::net::IpAddr::from([127, 0, 0, 3]))
     })?;
     let begun = Instant::now();
     let held = unread.get(&keys).send().await?;
@@ -207,16 +338,38 @@ pub(super) async fn clients_that_hold_on_keep_nobody_out(world: Arc<World>) -> T
     for _ in 0..300 {
         half_open.push(tokio::net::TcpStream::connect(&address).await?);
     }
-    let refused = "keyferry_connections_refused_total{listener=\"discovery\",cause=\"address_limit\"}";
+    let refused =
+        "keyferry_connections_refused_total{listener=\"discovery\",cause=\"address_limit\"}";
     until_at_least(&broker, refused, 1.0).await?;
-    assert_eq!(from(2)?.get(&keys).send().await?.status(), 200, "another address is served");
+    assert_eq!(
+        from(2)?.get(&keys).send().await?.status(),
+        200,
+        "another address is served"
+    );
     // A handshake has 3 s, whoever else comes.
-    until_at_least(&broker, "keyferry_connections_refused_total{listener=\"discovery\",cause=\"handshake_failed\"}", 256.0).await?;
-    assert_eq!(from(1)?.get(&keys).send().await?.status(), 200, "and the same one, when it has let go");
+    until_at_least(
+        &broker,
+        "keyferry_connections_refused_total{listener=\"discovery\",cause=\"handshake_failed\"}",
+        256.0,
+    )
+    .await?;
+    assert_eq!(
+        from(1)?.get(&keys).send().await?.status(),
+        200,
+        "and the same one, when it has let go"
+    );
     drop(half_open);
 
-    until_at_least(&broker, "keyferry_connections_ended_total{listener=\"discovery\",cause=\"unread\"}", 1.0).await?;
-    assert!(begun.elapsed() >= Duration::from_secs(30), "a slow client has its time");
+    until_at_least(
+        &broker,
+        "keyferry_connections_ended_total{listener=\"discovery\",cause=\"unread\"}",
+        1.0,
+    )
+    .await?;
+    assert!(
+        begun.elapsed() >= Duration::from_secs(30),
+        "a slow client has its time"
+    );
     drop(held);
     Ok(())
 }
@@ -225,7 +378,11 @@ async fn until_at_least(broker: &Broker, metric: &str, least: f64) -> TestResult
     let limit = Instant::now() + Duration::from_secs(90);
     while broker.metric(metric).await? < least {
         if Instant::now() > limit {
-            return Err(format!("{metric} is {} and not {least}", broker.metric(metric).await?).into());
+            return Err(format!(
+                "{metric} is {} and not {least}",
+                broker.metric(metric).await?
+            )
+            .into());
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
@@ -233,16 +390,29 @@ async fn until_at_least(broker: &Broker, metric: &str, least: f64) -> TestResult
 }
 
 /// RFC 9112, 3.2 and 6.1.
-pub(super) async fn framing_that_could_be_read_in_two_ways_is_refused(world: Arc<World>) -> TestResult {
+pub(super) async fn framing_that_could_be_read_in_two_ways_is_refused(
+    world: Arc<World>,
+) -> TestResult {
     let broker = world.broker();
     let http = client(broker, reqwest::ClientBuilder::http1_only)?;
-    for url in [format!("{}{KEYS}", broker.discovery_url()), format!("{}/v1/token", broker.api_url())] {
+    for url in [
+        format!("{}{KEYS}", broker.discovery_url()),
+        format!("{}/v1/token", broker.api_url()),
+    ] {
         let mut request = http.get(&url).build()?;
         for host in ["hub.example.com", "evil.example.com"] {
             request.headers_mut().append("host", host.parse()?);
         }
-        assert_eq!(http.execute(request).await?.status(), 400, "{url}: two hosts");
-        let one = http.get(&url).header("host", "user@hub.example.com").send().await?;
+        assert_eq!(
+            http.execute(request).await?.status(),
+            400,
+            "{url}: two hosts"
+        );
+        let one = http
+            .get(&url)
+            .header("host", "user@hub.example.com")
+            .send()
+            .await?;
         assert_eq!(one.status(), 400, "{url}: no host");
     }
     let address = broker.health_url().replace("http://", "");
@@ -251,7 +421,10 @@ pub(super) async fn framing_that_could_be_read_in_two_ways_is_refused(world: Arc
         ("X: y", 400),
         ("Host: a\r\nHost: b", 400),
         ("Host: a\r\nTransfer-Encoding: gzip, chunked", 501),
-        ("Host: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked", 501),
+        (
+            "Host: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+            501,
+        ),
         ("Host: a\r\nTransfer-Encoding: gzip", 400),
     ] {
         let mut stream = tokio::net::TcpStream::connect(&address).await?;
@@ -259,9 +432,13 @@ pub(super) async fn framing_that_could_be_read_in_two_ways_is_refused(world: Arc
         stream.write_all(text.as_bytes()).await?;
         let mut said = Vec::new();
         // What was not read of the request resets the connection after the answer.
-        let _ = tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut said)).await?;
+        let _ =
+            tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut said)).await?;
         let said = String::from_utf8_lossy(&said);
-        assert!(said.starts_with(&format!("HTTP/1.1 {status} ")), "{head:?}: {said}");
+        assert!(
+            said.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{head:?}: {said}"
+        );
     }
     Ok(())
 }
@@ -269,10 +446,26 @@ pub(super) async fn framing_that_could_be_read_in_two_ways_is_refused(world: Arc
 /// Verifiers may be old, callers are not; and nothing of one connection is used for the next.
 pub(super) async fn the_token_api_speaks_tls_1_3_alone(world: Arc<World>) -> TestResult {
     let broker = world.broker();
-    for (version, taken) in [(tls::Version::TLS_1_2, false), (tls::Version::TLS_1_3, true)] {
-        let http = client(broker, |builder| builder.tls_version_min(version).tls_version_max(version))?;
-        assert_eq!(http.get(broker.api_url()).send().await.is_ok(), taken, "{version:?}");
-        assert_eq!(http.get(format!("{}{KEYS}", broker.discovery_url())).send().await?.status(), 200, "{version:?}");
+    for (version, taken) in [
+        (tls::Version::TLS_1_2, false),
+        (tls::Version::TLS_1_3, true),
+    ] {
+        let http = client(broker, |builder| {
+            builder.tls_version_min(version).tls_version_max(version)
+        })?;
+        assert_eq!(
+            http.get(broker.api_url()).send().await.is_ok(),
+            taken,
+            "{version:?}"
+        );
+        assert_eq!(
+            http.get(format!("{}{KEYS}", broker.discovery_url()))
+                .send()
+                .await?
+                .status(),
+            200,
+            "{version:?}"
+        );
     }
     Ok(())
 }

@@ -22,12 +22,23 @@ pub(super) async fn a_bad_one_is_not_published(world: Arc<World>) -> TestResult 
         key
     };
     let mut cases: Vec<(String, String)> = Vec::new();
-    let mut case = |what: &str, keys: Value| cases.push((what.to_owned(), json!({ "keys": keys }).to_string()));
+    let mut case = |what: &str, keys: Value| {
+        cases.push((what.to_owned(), json!({ "keys": keys }).to_string()))
+    };
     for member in ["d", "p", "q", "dp", "dq", "qi", "oth", "k"] {
-        case(&format!("a private {member}"), json!([with(member, "c2VjcmV0LW9mLXRoZS1rZXk".into())]));
+        case(
+            &format!("a private {member}"),
+            json!([with(member, "c2VjcmV0LW9mLXRoZS1rZXk".into())]),
+        );
     }
-    case("a private key beside a public one", json!([own, { "kty": "EC", "crv": "P-256", "kid": "x", "d": "c2VjcmV0LW9mLXRoZS1rZXk" }]));
-    case("a private key of an unknown kind", json!([own, { "kty": "AKP", "kid": "x", "priv": "c2VjcmV0LW9mLXRoZS1rZXk" }]));
+    case(
+        "a private key beside a public one",
+        json!([own, { "kty": "EC", "crv": "P-256", "kid": "x", "d": "c2VjcmV0LW9mLXRoZS1rZXk" }]),
+    );
+    case(
+        "a private key of an unknown kind",
+        json!([own, { "kty": "AKP", "kid": "x", "priv": "c2VjcmV0LW9mLXRoZS1rZXk" }]),
+    );
     let mut same_kid = other.clone();
     same_kid["kid"] = own["kid"].clone();
     case("two keys under one kid", json!([own, same_kid]));
@@ -36,16 +47,27 @@ pub(super) async fn a_bad_one_is_not_published(world: Arc<World>) -> TestResult 
     case("no key that can be used", json!([akp()]));
     case("no kid", json!([with("kid", Value::Null)]));
     case("a key to encrypt with", json!([with("use", "enc".into())]));
-    let many: Vec<Value> = (0..201).map(|number| with("kid", format!("key-{number}").into())).collect();
+    let many: Vec<Value> = (0..201)
+        .map(|number| with("kid", format!("key-{number}").into()))
+        .collect();
     case("201 keys", many.into());
-    cases.push(("keys twice".to_owned(), format!("{{\"keys\":[{own}],\"keys\":[{own}]}}")));
+    cases.push((
+        "keys twice".to_owned(),
+        format!("{{\"keys\":[{own}],\"keys\":[{own}]}}"),
+    ));
     for (what, body) in cases {
         let rule = behind.proxy.add(answer(body));
-        behind.read_again("failure", "HubDiscoveryInvalid").await.map_err(|error| format!("{what}: {error}"))?;
+        behind
+            .read_again("failure", "HubDiscoveryInvalid")
+            .await
+            .map_err(|error| format!("{what}: {error}"))?;
         assert_eq!(published(&behind.broker).await?, expected, "{what}");
         behind.proxy.remove(rule);
     }
-    assert!(!behind.broker.log()?.contains("c2VjcmV0LW9mLXRoZS1rZXk"), "a private key is in the log");
+    assert!(
+        !behind.broker.log()?.contains("c2VjcmV0LW9mLXRoZS1rZXk"),
+        "a private key is in the log"
+    );
     Ok(())
 }
 
@@ -59,7 +81,11 @@ pub(super) async fn odd_keys_are_left_out_and_new_ones_taken_in(world: Arc<World
     let expected = published(&behind.broker).await?;
     let (own, other) = (hub_key(&world).await?, other_key(&world).await?);
     let mut adorned = own.clone();
-    for (name, value) in [("x5c", json!(["bm90IGEgY2VydGlmaWNhdGU="])), ("x5t", json!("!")), ("unheard-of", json!({ "of": [1] }))] {
+    for (name, value) in [
+        ("x5c", json!(["bm90IGEgY2VydGlmaWNhdGU="])),
+        ("x5t", json!("!")),
+        ("unheard-of", json!({ "of": [1] })),
+    ] {
         adorned[name] = value;
     }
     let weak = json!({ "kty": "RSA", "kid": "weak", "alg": "RS256", "use": "sig", "e": "AQAB", "n": "q".repeat(171) });
@@ -67,37 +93,76 @@ pub(super) async fn odd_keys_are_left_out_and_new_ones_taken_in(world: Arc<World
     let okp = json!({ "kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo" });
     for (what, keys) in [
         ("x5c and others", json!([adorned])),
-        ("key types that poison old verifiers", json!([akp(), own, okp, unknown])),
+        (
+            "key types that poison old verifiers",
+            json!([akp(), own, okp, unknown]),
+        ),
         ("a weak key", json!([weak, own])),
         ("the same key twice", json!([own, own])),
     ] {
-        let rule = behind.proxy.add(answer(json!({ "keys": keys }).to_string()));
-        behind.read_again("success", "Ready").await.map_err(|error| format!("{what}: {error}"))?;
-        assert_eq!(published(&behind.broker).await?, expected, "{what}: the same bytes under the same ETag");
+        let rule = behind
+            .proxy
+            .add(answer(json!({ "keys": keys }).to_string()));
+        behind
+            .read_again("success", "Ready")
+            .await
+            .map_err(|error| format!("{what}: {error}"))?;
+        assert_eq!(
+            published(&behind.broker).await?,
+            expected,
+            "{what}: the same bytes under the same ETag"
+        );
         behind.proxy.remove(rule);
     }
 
-    let rule = behind.proxy.add(answer(json!({ "keys": [own, akp(), other] }).to_string()));
+    let rule = behind
+        .proxy
+        .add(answer(json!({ "keys": [own, akp(), other] }).to_string()));
     behind.read_again("success", "Ready").await?;
-    assert_eq!(published(&behind.broker).await?, expected, "seen once, it might be a flash");
+    assert_eq!(
+        published(&behind.broker).await?,
+        expected,
+        "seen once, it might be a flash"
+    );
     tokio::time::sleep(CANDIDACY).await;
     behind.read_again("success", "Ready").await?;
     let grown = published(&behind.broker).await?;
-    assert!(grown[0].etag != expected[0].etag && grown[1].etag != expected[1].etag, "other bytes have another ETag");
+    assert!(
+        grown[0].etag != expected[0].etag && grown[1].etag != expected[1].etag,
+        "other bytes have another ETag"
+    );
     let (metadata, keys) = (grown[0].json()?, grown[1].json()?);
-    assert_eq!(metadata["id_token_signing_alg_values_supported"], json!(["ES256", "RS256"]));
+    assert_eq!(
+        metadata["id_token_signing_alg_values_supported"],
+        json!(["ES256", "RS256"])
+    );
     let mut kids = [own["kid"].clone(), other["kid"].clone()];
     kids.sort_by_key(Value::to_string);
-    let seen: Vec<&Value> = keys["keys"].as_array().into_iter().flatten().map(|key| &key["kid"]).collect();
+    let seen: Vec<&Value> = keys["keys"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|key| &key["kid"])
+        .collect();
     assert_eq!(seen, kids.iter().collect::<Vec<_>>());
     behind.proxy.remove(rule);
 
-    let rule = behind.proxy.add(answer(json!({ "keys": [other, own] }).to_string()));
+    let rule = behind
+        .proxy
+        .add(answer(json!({ "keys": [other, own] }).to_string()));
     behind.read_again("success", "Ready").await?;
-    assert_eq!(published(&behind.broker).await?, grown, "the order of the hub changes nothing");
+    assert_eq!(
+        published(&behind.broker).await?,
+        grown,
+        "the order of the hub changes nothing"
+    );
     behind.proxy.remove(rule);
     behind.read_again("success", "Ready").await?;
-    assert_eq!(published(&behind.broker).await?, grown, "it might have been another apiserver");
+    assert_eq!(
+        published(&behind.broker).await?,
+        grown,
+        "it might have been another apiserver"
+    );
     tokio::time::sleep(ABSENCE).await;
     behind.read_again("success", "Ready").await?;
     assert_eq!(published(&behind.broker).await?, expected);
@@ -105,7 +170,10 @@ pub(super) async fn odd_keys_are_left_out_and_new_ones_taken_in(world: Arc<World
 }
 
 fn answer(body: String) -> Rule {
-    let fault = Fault::ReplaceBody { body: body.into_bytes(), content_type: HeaderValue::from_static("application/jwk-set+json") };
+    let fault = Fault::ReplaceBody {
+        body: body.into_bytes(),
+        content_type: HeaderValue::from_static("application/jwk-set+json"),
+    };
     Rule::on(Method::GET, KEYS, fault)
 }
 

@@ -9,15 +9,29 @@ use super::setup::published;
 
 /// Targets pin what they fetched from one replica and fetch again from another.
 pub(super) async fn replicas_and_restarts_agree(world: Arc<World>) -> TestResult {
-    let spec = |name| BrokerSpec::of_hub(name, world.hub()).published_at("https://keyferry.test:8443");
+    let spec =
+        |name| BrokerSpec::of_hub(name, world.hub()).published_at("https://keyferry.test:8443");
     let first = spec("replica-1");
-    let (one, other) =
-        tokio::try_join!(world.start_broker(world.hub(), first.clone()), world.start_broker(world.hub(), spec("replica-2")))?;
+    let (one, other) = tokio::try_join!(
+        world.start_broker(world.hub(), first.clone()),
+        world.start_broker(world.hub(), spec("replica-2"))
+    )?;
     let before = published(&one).await?;
-    assert_eq!(before[0].json()?["jwks_uri"], "https://keyferry.test:8443/openid/v1/jwks");
-    assert_eq!(published(&other).await?, before, "bytes and ETags of the second replica");
+    assert_eq!(
+        before[0].json()?["jwks_uri"],
+        "https://keyferry.test:8443/openid/v1/jwks"
+    );
+    assert_eq!(
+        published(&other).await?,
+        before,
+        "bytes and ETags of the second replica"
+    );
     one.into_process().stop().await?;
     let again = world.start_broker(world.hub(), first).await?;
-    assert_eq!(published(&again).await?, before, "bytes and ETags after a restart");
+    assert_eq!(
+        published(&again).await?,
+        before,
+        "bytes and ETags after a restart"
+    );
     Ok(())
 }

@@ -31,11 +31,23 @@ pub(super) struct Document {
 impl Behind {
     pub(super) async fn start(world: &World, name: &str) -> Result<Behind, TestError> {
         let proxy = ChaosProxy::in_front_of(world.hub()).await?;
-        let broker = world.start_broker(world.hub(), BrokerSpec::of_hub(name, world.hub()).alone().through(&proxy.url())).await?;
+        let broker = world
+            .start_broker(
+                world.hub(),
+                BrokerSpec::of_hub(name, world.hub())
+                    .alone()
+                    .through(&proxy.url()),
+            )
+            .await?;
         let behind = Behind { proxy, broker };
         // It is ready a moment before its first reading is counted.
         let limit = Instant::now() + Duration::from_secs(13);
-        while behind.broker.metric("keyferry_issuer_reads_total{result=\"success\",reason=\"Ready\"}").await? < 1.0 {
+        while behind
+            .broker
+            .metric("keyferry_issuer_reads_total{result=\"success\",reason=\"Ready\"}")
+            .await?
+            < 1.0
+        {
             assert!(Instant::now() < limit, "no reading is counted");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -44,15 +56,24 @@ impl Behind {
 
     /// Orders a reading of the hub's documents and waits until one has ended like this.
     pub(super) async fn read_again(&self, result: &str, reason: &str) -> TestResult {
-        let metric = format!("keyferry_issuer_reads_total{{result=\"{result}\",reason=\"{reason}\"}}");
+        let metric =
+            format!("keyferry_issuer_reads_total{{result=\"{result}\",reason=\"{reason}\"}}");
         let before = self.broker.metric(&metric).await?;
         self.broker.process().hang_up().await?;
         // Two calls of five seconds, if the hub is as slow as it may be.
         let limit = Instant::now() + Duration::from_secs(13);
         while self.broker.metric(&metric).await? <= before {
             if Instant::now() > limit {
-                let metrics = plain_client()?.get(format!("{}/metrics", self.broker.health_url())).send().await?.text().await?;
-                let reads: Vec<&str> = metrics.lines().filter(|line| line.starts_with("keyferry_issuer_reads")).collect();
+                let metrics = plain_client()?
+                    .get(format!("{}/metrics", self.broker.health_url()))
+                    .send()
+                    .await?
+                    .text()
+                    .await?;
+                let reads: Vec<&str> = metrics
+                    .lines()
+                    .filter(|line| line.starts_with("keyferry_issuer_reads"))
+                    .collect();
                 return Err(format!("no reading ended as {metric}: {reads:?}").into());
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -68,20 +89,46 @@ impl Behind {
 
 /// Both documents, metadata first.
 pub(super) async fn published(broker: &Broker) -> Result<[Document; 2], TestError> {
-    Ok([document(broker, METADATA).await?, document(broker, KEYS).await?])
+    Ok([
+        document(broker, METADATA).await?,
+        document(broker, KEYS).await?,
+    ])
 }
 
 /// One document.
 pub(super) async fn document(broker: &Broker, path: &str) -> Result<Document, TestError> {
-    Document::of(broker.http().get(format!("{}{path}", broker.discovery_url())).send().await?).await
+    Document::of(
+        broker
+            .http()
+            .get(format!("{}{path}", broker.discovery_url()))
+            .send()
+            .await?,
+    )
+    .await
 }
 
 impl Document {
     pub(super) async fn of(answer: reqwest::Response) -> Result<Document, TestError> {
         assert_eq!(answer.status(), 200);
-        let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
-        let (etag, content_type, cache_control) = (header("etag"), header("content-type"), header("cache-control"));
-        Ok(Document { bytes: answer.bytes().await?.to_vec(), etag, content_type, cache_control })
+        let header = |name: &str| {
+            answer
+                .headers()
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let (etag, content_type, cache_control) = (
+            header("etag"),
+            header("content-type"),
+            header("cache-control"),
+        );
+        Ok(Document {
+            bytes: answer.bytes().await?.to_vec(),
+            etag,
+            content_type,
+            cache_control,
+        })
     }
 
     pub(super) fn json(&self) -> Result<serde_json::Value, TestError> {

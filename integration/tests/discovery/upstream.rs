@@ -15,7 +15,11 @@ const FORBIDDEN: &str = "HubDiscoveryForbidden";
 const INVALID: &str = "HubDiscoveryInvalid";
 
 pub(super) async fn broken(world: Arc<World>, path: &'static str) -> TestResult {
-    let name = if path == METADATA { "broken-metadata" } else { "broken-keys" };
+    let name = if path == METADATA {
+        "broken-metadata"
+    } else {
+        "broken-keys"
+    };
     let behind = Behind::start(&world, name).await?;
     let expected = published(&behind.broker).await?;
     let mut cases = cases(&behind.proxy.url());
@@ -25,21 +29,33 @@ pub(super) async fn broken(world: Arc<World>, path: &'static str) -> TestResult 
     }
     for (what, fault, reason) in cases {
         let rule = behind.proxy.add(Rule::on(Method::GET, path, fault));
-        behind.read_again("failure", reason).await.map_err(|error| format!("{what}: {error}"))?;
+        behind
+            .read_again("failure", reason)
+            .await
+            .map_err(|error| format!("{what}: {error}"))?;
         assert_eq!(published(&behind.broker).await?, expected, "{what}");
         behind.proxy.remove(rule);
     }
-    assert_eq!(behind.proxy.count(&Method::GET, "/elsewhere"), 0, "a redirect was followed");
+    assert_eq!(
+        behind.proxy.count(&Method::GET, "/elsewhere"),
+        0,
+        "a redirect was followed"
+    );
     behind.read_again("success", "Ready").await?;
     assert_eq!(published(&behind.broker).await?, expected);
     let log = behind.broker.log()?;
     for reason in [UNREACHABLE, FORBIDDEN, INVALID] {
         assert!(
-            log.lines().any(|line| line.contains("what was published before stays") && line.contains(reason)),
+            log.lines()
+                .any(|line| line.contains("what was published before stays")
+                    && line.contains(reason)),
             "{reason} is not logged"
         );
     }
-    assert!(!log.contains("secret-of-the-upstream"), "the upstream's body is in the log");
+    assert!(
+        !log.contains("secret-of-the-upstream"),
+        "the upstream's body is in the log"
+    );
     Ok(())
 }
 
@@ -49,15 +65,27 @@ fn cases(proxy: &str) -> Vec<(&'static str, Fault, &'static str)> {
         headers: Vec::new(),
         body: body.to_vec(),
     };
-    let json = |body: Vec<u8>| Fault::ReplaceBody { body, content_type: HeaderValue::from_static("application/json") };
+    let json = |body: Vec<u8>| Fault::ReplaceBody {
+        body,
+        content_type: HeaderValue::from_static("application/json"),
+    };
     let html = b"<html>secret-of-the-upstream</html>".to_vec();
-    let elsewhere = HeaderValue::from_str(&format!("{proxy}/elsewhere")).unwrap_or(HeaderValue::from_static("/elsewhere"));
-    let redirect = |status| Fault::Status { status, headers: vec![(header::LOCATION, elsewhere.clone())], body: Vec::new() };
+    let elsewhere = HeaderValue::from_str(&format!("{proxy}/elsewhere"))
+        .unwrap_or(HeaderValue::from_static("/elsewhere"));
+    let redirect = |status| Fault::Status {
+        status,
+        headers: vec![(header::LOCATION, elsewhere.clone())],
+        body: Vec::new(),
+    };
     vec![
         ("an empty body", answer(200, b""), INVALID),
         ("204", answer(204, b""), INVALID),
         ("a body that breaks off", Fault::HalfBody, UNREACHABLE),
-        ("half of the JSON", json(b"{\"issuer\":\"https://kub".to_vec()), INVALID),
+        (
+            "half of the JSON",
+            json(b"{\"issuer\":\"https://kub".to_vec()),
+            INVALID,
+        ),
         ("another JSON", json(b"[1]".to_vec()), INVALID),
         ("401", answer(401, b"secret-of-the-upstream"), FORBIDDEN),
         ("403", answer(403, b"secret-of-the-upstream"), FORBIDDEN),
@@ -66,12 +94,27 @@ fn cases(proxy: &str) -> Vec<(&'static str, Fault, &'static str)> {
         ("429", answer(429, b"secret-of-the-upstream"), UNREACHABLE),
         ("500", answer(500, b"secret-of-the-upstream"), UNREACHABLE),
         ("503 with HTML", answer(503, &html), UNREACHABLE),
-        ("200 with HTML", Fault::ReplaceBody { body: html, content_type: HeaderValue::from_static("text/html") }, INVALID),
+        (
+            "200 with HTML",
+            Fault::ReplaceBody {
+                body: html,
+                content_type: HeaderValue::from_static("text/html"),
+            },
+            INVALID,
+        ),
         ("301", redirect(StatusCode::MOVED_PERMANENTLY), INVALID),
         ("302", redirect(StatusCode::FOUND), INVALID),
         ("307", redirect(StatusCode::TEMPORARY_REDIRECT), INVALID),
-        ("10 MB", json(format!("{{\"padding\":\"{}\"}}", "x".repeat(10 << 20)).into_bytes()), UNREACHABLE),
-        ("2 MB", json(format!("{{\"padding\":\"{}\"}}", "x".repeat(2 << 20)).into_bytes()), INVALID),
+        (
+            "10 MB",
+            json(format!("{{\"padding\":\"{}\"}}", "x".repeat(10 << 20)).into_bytes()),
+            UNREACHABLE,
+        ),
+        (
+            "2 MB",
+            json(format!("{{\"padding\":\"{}\"}}", "x".repeat(2 << 20)).into_bytes()),
+            INVALID,
+        ),
         ("a byte a second", Fault::ByteASecond, UNREACHABLE),
         ("a broken connection", Fault::Drop, UNREACHABLE),
     ]
@@ -84,12 +127,25 @@ fn other_issuers(sound: &Value) -> Vec<(&'static str, Fault, &'static str)> {
         let mut document = sound.clone();
         change(&mut document);
         let body = document.to_string().into_bytes();
-        (what, Fault::ReplaceBody { body, content_type: HeaderValue::from_static("application/json") }, INVALID)
+        (
+            what,
+            Fault::ReplaceBody {
+                body,
+                content_type: HeaderValue::from_static("application/json"),
+            },
+            INVALID,
+        )
     };
     vec![
-        with("another issuer", &|document| document["issuer"] = "https://evil.example.com".into()),
-        with("the issuer and a slash", &|document| document["issuer"] = format!("{issuer}/").into()),
-        with("the issuer in capitals", &|document| document["issuer"] = issuer.to_uppercase().into()),
+        with("another issuer", &|document| {
+            document["issuer"] = "https://evil.example.com".into()
+        }),
+        with("the issuer and a slash", &|document| {
+            document["issuer"] = format!("{issuer}/").into()
+        }),
+        with("the issuer in capitals", &|document| {
+            document["issuer"] = issuer.to_uppercase().into()
+        }),
         with("no issuer", &|document| document["issuer"] = Value::Null),
     ]
 }

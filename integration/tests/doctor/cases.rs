@@ -33,11 +33,23 @@ pub(super) struct Case<'a> {
 
 impl Case<'_> {
     /// Asks in all three modes. What doctor gets wrong is collected, so that a run tells all of it.
-    pub(super) async fn check(&self, federation: &Federation, target: &ControlPlane) -> Result<Vec<String>, TestError> {
-        let path = |name: &str, content: &str| federation.file(name, content).map(|path| path.display().to_string());
+    pub(super) async fn check(
+        &self,
+        federation: &Federation,
+        target: &ControlPlane,
+    ) -> Result<Vec<String>, TestError> {
+        let path = |name: &str, content: &str| {
+            federation
+                .file(name, content)
+                .map(|path| path.display().to_string())
+        };
         let token = path("token", &self.token)?;
         let mut base = federation.target_flags(target)?;
-        if self.flags.iter().any(|flag| flag == "--target-certificate-authority") {
+        if self
+            .flags
+            .iter()
+            .any(|flag| flag == "--target-certificate-authority")
+        {
             base.truncate(2);
         }
         base.extend(["--target-token-file".to_owned(), token]);
@@ -49,15 +61,30 @@ impl Case<'_> {
             path("discovery-ca.crt", self.discovery.1)?,
         ];
         let by_network = [base.clone(), discovery.to_vec()].concat();
-        let by_file = [base, vec!["--auth-config".to_owned(), path("auth-config.yaml", self.configuration)?]].concat();
+        let by_file = [
+            base,
+            vec![
+                "--auth-config".to_owned(),
+                path("auth-config.yaml", self.configuration)?,
+            ],
+        ]
+        .concat();
         let kubeconfig = target.admin_kubeconfig().display().to_string();
-        let by_review = [by_network.clone(), vec!["--target-kubeconfig".to_owned(), kubeconfig]].concat();
+        let by_review = [
+            by_network.clone(),
+            vec!["--target-kubeconfig".to_owned(), kubeconfig],
+        ]
+        .concat();
         let mut wrong = Vec::new();
-        for (mode, arguments, says) in
-            [("network", by_network, self.says[0]), ("file", by_file, self.says[1]), ("review", by_review, self.says[2])]
-        {
+        for (mode, arguments, says) in [
+            ("network", by_network, self.says[0]),
+            ("file", by_file, self.says[1]),
+            ("review", by_review, self.says[2]),
+        ] {
             let (code, report) = federation.doctor(&arguments, &self.token).await?;
-            wrong.extend(differs(says, code, &report).map(|how| format!("{} by {mode}: {how}", self.name)));
+            wrong.extend(
+                differs(says, code, &report).map(|how| format!("{} by {mode}: {how}", self.name)),
+            );
         }
         Ok(wrong)
     }
@@ -72,5 +99,10 @@ pub(super) fn differs(says: Says, code: Option<i32>, report: &Value) -> Option<S
     };
     let found = json!([report["broken"]["hop"], report["broken"]["reason"]]);
     let same = report["verdict"] == verdict && found == broken && code == Some(expected);
-    (!same).then(|| format!("is to say {says:?}, says {code:?} {} {found}\n{report:#}", report["verdict"]))
+    (!same).then(|| {
+        format!(
+            "is to say {says:?}, says {code:?} {} {found}\n{report:#}",
+            report["verdict"]
+        )
+    })
 }

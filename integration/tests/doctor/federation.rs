@@ -1,4 +1,5 @@
-//! A hub, a server of its documents, and a target that trusts it by the shipped AuthenticationConfiguration.
+//! A hub, a server of its documents, and a target that trusts it by the shipped
+//! AuthenticationConfiguration.
 
 use std::path::PathBuf;
 use std::process::Output;
@@ -40,13 +41,19 @@ impl Federation {
     }
 
     async fn build(ground: Ground) -> Result<Federation, TestError> {
-        let hub = ground.hub(ControlPlaneSpec { audit_log: true, ..ControlPlaneSpec::named("hub") }).await?;
+        let hub = ground
+            .hub(ControlPlaneSpec {
+                audit_log: true,
+                ..ControlPlaneSpec::named("hub")
+            })
+            .await?;
         for account in ["rightless", "stranger"] {
             hub.create_service_account(TENANT, account).await?;
         }
         let documents = DocumentServer::start(ground.ca()).await?;
         let discovery_url = documents.publish(&hub).await?;
-        let subjects = ["reconciler", "rightless", "goner"].map(|account| format!("{TENANT}:{account}"));
+        let subjects =
+            ["reconciler", "rightless", "goner"].map(|account| format!("{TENANT}:{account}"));
         let trusting = TrustingTarget {
             name: "target",
             minor: Minor::V1_36,
@@ -56,21 +63,42 @@ impl Federation {
             subjects: &subjects,
         };
         let target = ground.target(trusting).await?;
-        let configuration = std::fs::read_to_string(target.folder().join("authentication/config.yaml"))?;
+        let configuration =
+            std::fs::read_to_string(target.folder().join("authentication/config.yaml"))?;
         let reader = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "reader" },
             "rules": [{ "apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"] }],
         });
-        target.admin().create("/apis/rbac.authorization.k8s.io/v1/clusterroles", &reader).await?;
-        target.bind_user_to_cluster_role("hub:system:serviceaccount:tenant-a:reconciler", "reader").await?;
-        let federation = Federation { ground, hub, documents, target, discovery_url, configuration };
+        target
+            .admin()
+            .create("/apis/rbac.authorization.k8s.io/v1/clusterroles", &reader)
+            .await?;
+        target
+            .bind_user_to_cluster_role("hub:system:serviceaccount:tenant-a:reconciler", "reader")
+            .await?;
+        let federation = Federation {
+            ground,
+            hub,
+            documents,
+            target,
+            discovery_url,
+            configuration,
+        };
         federation.until_initialized().await?;
         Ok(federation)
     }
 
     /// A token of the hub.
-    pub(super) async fn token(&self, account: &str, audiences: &[&str]) -> Result<String, TestError> {
-        Ok(self.hub.token_request(TENANT, account, audiences, 3600).await?.token)
+    pub(super) async fn token(
+        &self,
+        account: &str,
+        audiences: &[&str],
+    ) -> Result<String, TestError> {
+        Ok(self
+            .hub
+            .token_request(TENANT, account, audiences, 3600)
+            .await?
+            .token)
     }
 
     /// A file of a test's own.
@@ -82,38 +110,66 @@ impl Federation {
 
     /// Waits until the target has the discovery document of the issuer that the token names.
     pub(super) async fn until_initialized(&self) -> Result<(), TestError> {
-        let token = self.token("reconciler", &["https://nobody.keyferry.test"]).await?;
+        let token = self
+            .token("reconciler", &["https://nobody.keyferry.test"])
+            .await?;
         let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": { "token": token } });
         let limit = Instant::now() + Duration::from_secs(40);
         loop {
-            let answer = self.target.admin().create("/apis/authentication.k8s.io/v1/tokenreviews", &review).await?;
-            let said = answer["status"]["error"].as_str().unwrap_or_default().to_owned();
+            let answer = self
+                .target
+                .admin()
+                .create("/apis/authentication.k8s.io/v1/tokenreviews", &review)
+                .await?;
+            let said = answer["status"]["error"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
             if !said.contains("not initialized") {
                 return Ok(());
             }
             if Instant::now() > limit {
-                return Err(format!("the target has not read the discovery document: {said}").into());
+                return Err(
+                    format!("the target has not read the discovery document: {said}").into(),
+                );
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }
 
     /// Runs doctor, and proves that it says nothing of the token.
-    pub(super) async fn doctor(&self, arguments: &[String], token: &str) -> Result<(Option<i32>, Value), TestError> {
+    pub(super) async fn doctor(
+        &self,
+        arguments: &[String],
+        token: &str,
+    ) -> Result<(Option<i32>, Value), TestError> {
         let mut all = vec!["doctor", "-o", "json"];
         all.extend(arguments.iter().map(String::as_str));
-        let Output { status, stdout, stderr } = self.ground.binary().run(&all, &[]).await?;
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = self.ground.binary().run(&all, &[]).await?;
         let (stdout, stderr) = (String::from_utf8(stdout)?, String::from_utf8(stderr)?);
         for part in token.split('.').filter(|part| part.len() > 8) {
-            assert!(!stdout.contains(part) && !stderr.contains(part), "doctor prints a token");
+            assert!(
+                !stdout.contains(part) && !stderr.contains(part),
+                "doctor prints a token"
+            );
         }
-        let report = serde_json::from_str(&stdout).map_err(|error| format!("{all:?}: {error}: {stdout}{stderr}"))?;
+        let report = serde_json::from_str(&stdout)
+            .map_err(|error| format!("{all:?}: {error}: {stdout}{stderr}"))?;
         Ok((status.code(), report))
     }
 
     /// The flags that say where the target is.
     pub(super) fn target_flags(&self, target: &ControlPlane) -> Result<Vec<String>, TestError> {
         let ca = self.file(&format!("{}-ca.crt", target.name()), target.ca_pem())?;
-        Ok(vec!["--target-address".to_owned(), target.url(), "--target-certificate-authority".to_owned(), ca.display().to_string()])
+        Ok(vec![
+            "--target-address".to_owned(),
+            target.url(),
+            "--target-certificate-authority".to_owned(),
+            ca.display().to_string(),
+        ])
     }
 }

@@ -10,53 +10,109 @@ use super::federation::{AUDIENCE, Federation};
 const USER: &str = "hub:system:serviceaccount:tenant-a:rightless";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-async fn run(it: &Federation, arguments: &[&str], token: &str) -> Result<(Option<i32>, String), TestError> {
+async fn run(
+    it: &Federation,
+    arguments: &[&str],
+    token: &str,
+) -> Result<(Option<i32>, String), TestError> {
     let output = it.ground.binary().run(arguments, &[]).await?;
-    let (text, errors) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
+    let (text, errors) = (
+        String::from_utf8(output.stdout)?,
+        String::from_utf8(output.stderr)?,
+    );
     for part in token.split('.').filter(|part| part.len() > 8) {
-        assert!(!text.contains(part) && !errors.contains(part), "a token is printed");
+        assert!(
+            !text.contains(part) && !errors.contains(part),
+            "a token is printed"
+        );
     }
-    Ok((output.status.code(), if text.is_empty() { errors } else { text }))
+    Ok((
+        output.status.code(),
+        if text.is_empty() { errors } else { text },
+    ))
 }
 
 /// Makes a role and binds the rightless user to it.
 async fn bind(it: &Federation, place: &str, role: &Value) -> TestResult {
-    let name = role["metadata"]["name"].as_str().ok_or("a role without a name")?;
+    let name = role["metadata"]["name"]
+        .as_str()
+        .ok_or("a role without a name")?;
     let kind = role["kind"].as_str().ok_or("a role without a kind")?;
     let plural = format!("{}s", kind.to_lowercase());
-    it.target.admin().create(&format!("{RBAC}{place}/{plural}"), role).await?;
+    it.target
+        .admin()
+        .create(&format!("{RBAC}{place}/{plural}"), role)
+        .await?;
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"), "metadata": { "name": name },
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name },
         "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER }],
     });
-    it.target.admin().create(&format!("{RBAC}{place}/{}bindings", kind.to_lowercase()), &binding).await?;
+    it.target
+        .admin()
+        .create(
+            &format!("{RBAC}{place}/{}bindings", kind.to_lowercase()),
+            &binding,
+        )
+        .await?;
     Ok(())
 }
 
 pub(super) async fn whoami_and_can_i(federation: Arc<Federation>) -> TestResult {
     let it = &*federation;
-    it.target.restart_with_authentication_config(&it.configuration).await?;
+    it.target
+        .restart_with_authentication_config(&it.configuration)
+        .await?;
     it.until_initialized().await?;
     let token = it.token("rightless", &[AUDIENCE]).await?;
-    let path = |name: &str, content: &str| it.file(name, content).map(|path| path.display().to_string());
-    let (token_file, file) = (path("who-token", &token)?, path("who-config.yaml", &it.configuration)?);
-    let flags = [it.target_flags(&it.target)?, vec!["--target-token-file".to_owned(), token_file]].concat();
+    let path = |name: &str, content: &str| {
+        it.file(name, content)
+            .map(|path| path.display().to_string())
+    };
+    let (token_file, file) = (
+        path("who-token", &token)?,
+        path("who-config.yaml", &it.configuration)?,
+    );
+    let flags = [
+        it.target_flags(&it.target)?,
+        vec!["--target-token-file".to_owned(), token_file],
+    ]
+    .concat();
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let ask = async |first: &[&str]| run(it, &[first, &flags[..]].concat(), &token).await;
 
     let (code, text) = ask(&["whoami", "-o", "json", "--auth-config", &file]).await?;
     let answer: Value = serde_json::from_str(&text)?;
-    assert_eq!((code, answer["user"]["username"].as_str(), &answer["differences"]), (Some(0), Some(USER), &json!([])), "{answer:#}");
+    assert_eq!(
+        (
+            code,
+            answer["user"]["username"].as_str(),
+            &answer["differences"]
+        ),
+        (Some(0), Some(USER), &json!([])),
+        "{answer:#}"
+    );
     assert_eq!(answer["predicted"]["user"]["username"], USER);
-    let other = path("who-other.yaml", &it.configuration.replace("prefix: \"hub:\"", "prefix: \"other:\""))?;
+    let other = path(
+        "who-other.yaml",
+        &it.configuration
+            .replace("prefix: \"hub:\"", "prefix: \"other:\""),
+    )?;
     let (code, text) = ask(&["whoami", "-o", "json", "--auth-config", &other]).await?;
     let answer: Value = serde_json::from_str(&text)?;
-    assert_eq!((code, &answer["differences"]), (Some(1), &json!(["username"])), "{answer:#}");
+    assert_eq!(
+        (code, &answer["differences"]),
+        (Some(1), &json!(["username"])),
+        "{answer:#}"
+    );
     let (code, text) = ask(&["whoami", "-o", "json", "--hub-name", "elsewhere"]).await?;
     let answer: Value = serde_json::from_str(&text)?;
     assert_eq!(
-        (code, &answer["differences"], &answer["problems"][0]["reason"]),
+        (
+            code,
+            &answer["differences"],
+            &answer["problems"][0]["reason"]
+        ),
         (Some(1), &json!(["prefix"]), &json!("IdentityUnexpected"))
     );
     let (code, text) = ask(&["whoami", "--as", "apps:deployer"]).await?;
@@ -66,11 +122,18 @@ pub(super) async fn whoami_and_can_i(federation: Arc<Federation>) -> TestResult 
         "rules": [{ "apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": ["deployer"], "verbs": ["impersonate"] }],
     });
     bind(it, "", &impersonator).await?;
-    let answer = until(async || ask(&["whoami", "-o", "json", "--as", "apps:deployer"]).await).await?;
-    assert_eq!(serde_json::from_str::<Value>(&answer)?["impersonated"]["username"], "system:serviceaccount:apps:deployer");
+    let answer =
+        until(async || ask(&["whoami", "-o", "json", "--as", "apps:deployer"]).await).await?;
+    assert_eq!(
+        serde_json::from_str::<Value>(&answer)?["impersonated"]["username"],
+        "system:serviceaccount:apps:deployer"
+    );
 
     let (code, text) = ask(&["can-i", "get", "pods", "--target-namespace", "default"]).await?;
-    let expected = format!("no: {USER} may not get pods in default at {}", it.target.url());
+    let expected = format!(
+        "no: {USER} may not get pods in default at {}",
+        it.target.url()
+    );
     assert!(code == Some(1) && text.starts_with(&expected), "{text}");
     let folder = it.ground.folder().join("apply");
     std::fs::create_dir_all(&folder)?;
@@ -79,33 +142,65 @@ pub(super) async fn whoami_and_can_i(federation: Arc<Federation>) -> TestResult 
     let apply = ["can-i", "apply", "-f", folder.as_str(), "-o", "json"];
     let (code, text) = ask(&apply).await?;
     let answer: Value = serde_json::from_str(&text)?;
-    assert_eq!((code, answer["undetermined"].as_array().map(Vec::len)), (Some(1), Some(1)), "{answer:#}");
-    assert_eq!(answer["missing"].as_array().map(Vec::len), Some(16), "four verbs for each of four objects: {answer:#}");
-    let bindings = answer["bindings"].as_array().ok_or("no bindings")?;
-    assert!(
-        bindings.iter().all(|binding| binding["subjects"][0]["kind"] == "User" && binding["subjects"][0]["name"] == USER),
+    assert_eq!(
+        (code, answer["undetermined"].as_array().map(Vec::len)),
+        (Some(1), Some(1)),
         "{answer:#}"
     );
-    assert_eq!(bindings.len(), answer["roles"].as_array().map_or(0, Vec::len));
+    assert_eq!(
+        answer["missing"].as_array().map(Vec::len),
+        Some(16),
+        "four verbs for each of four objects: {answer:#}"
+    );
+    let bindings = answer["bindings"].as_array().ok_or("no bindings")?;
+    assert!(
+        bindings
+            .iter()
+            .all(|binding| binding["subjects"][0]["kind"] == "User"
+                && binding["subjects"][0]["name"] == USER),
+        "{answer:#}"
+    );
+    assert_eq!(
+        bindings.len(),
+        answer["roles"].as_array().map_or(0, Vec::len)
+    );
     it.target.create_namespace("apps").await?;
     for role in answer["roles"].as_array().ok_or("no roles")? {
-        let place = role["metadata"]["namespace"].as_str().map_or(String::new(), |namespace| format!("/namespaces/{namespace}"));
+        let place = role["metadata"]["namespace"]
+            .as_str()
+            .map_or(String::new(), |namespace| {
+                format!("/namespaces/{namespace}")
+            });
         bind(it, &place, role).await?;
     }
     // What is printed is enough, but for the kind that nobody knows.
-    let known = OBJECTS.split("---\n").filter(|object| !object.contains("Unknown")).collect::<Vec<_>>().join("---\n");
+    let known = OBJECTS
+        .split("---\n")
+        .filter(|object| !object.contains("Unknown"))
+        .collect::<Vec<_>>()
+        .join("---\n");
     let known = path("known.yaml", &known)?;
     until(async || ask(&["can-i", "apply", "-f", &known]).await).await?;
     let (code, _) = ask(&apply).await?;
-    assert_eq!(code, Some(3), "a kind that the target does not serve is undetermined");
+    assert_eq!(
+        code,
+        Some(3),
+        "a kind that the target does not serve is undetermined"
+    );
     let built = it.ground.folder().join("unbuilt");
     std::fs::create_dir_all(&built)?;
     std::fs::copy(&known, built.join("known.yaml"))?;
     let built = built.display().to_string();
     until(async || ask(&["can-i", "apply", "-f", &built]).await).await?;
-    std::fs::write(format!("{built}/kustomization.yaml"), "namePrefix: other-\nresources: [known.yaml]\n")?;
+    std::fs::write(
+        format!("{built}/kustomization.yaml"),
+        "namePrefix: other-\nresources: [known.yaml]\n",
+    )?;
     let (code, text) = ask(&["can-i", "apply", "-f", &built, "-o", "json"]).await?;
-    assert!(code == Some(3) && text.contains("kustomization.yaml is not built here"), "an overlay makes other objects: {code:?} {text}");
+    assert!(
+        code == Some(3) && text.contains("kustomization.yaml is not built here"),
+        "an overlay makes other objects: {code:?} {text}"
+    );
     Ok(())
 }
 

@@ -13,30 +13,74 @@ use serde_json::{Value, json};
 use super::cases::{Says, differs};
 use super::federation::{AUDIENCE, Federation, TENANT};
 
-const KUSTOMIZATIONS: &str = "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/tenant-a/kustomizations";
+const KUSTOMIZATIONS: &str =
+    "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/tenant-a/kustomizations";
 const HELM_RELEASES: &str = "/apis/helm.toolkit.fluxcd.io/v2/namespaces/tenant-a/helmreleases";
 
 pub(super) async fn what_users_hold(federation: Arc<Federation>) -> TestResult {
     let it = &*federation;
-    it.target.restart_with_authentication_config(&it.configuration).await?;
+    it.target
+        .restart_with_authentication_config(&it.configuration)
+        .await?;
     it.until_initialized().await?;
     prepare(it).await?;
-    let hub = ["--kubeconfig".to_owned(), it.hub.admin_kubeconfig().display().to_string(), "-n".to_owned(), TENANT.to_owned()];
-    let config = it.file("doctor-config.yaml", &configuration(it))?.display().to_string();
-    let ca = it.file("discovery-ca.crt", it.ground.ca().cert_pem())?.display().to_string();
-    let documents = ["--discovery-url".to_owned(), it.discovery_url.clone(), "--discovery-ca".to_owned(), ca.clone()];
-    let access = ["--config".to_owned(), config, "--discovery-ca".to_owned(), ca];
+    let hub = [
+        "--kubeconfig".to_owned(),
+        it.hub.admin_kubeconfig().display().to_string(),
+        "-n".to_owned(),
+        TENANT.to_owned(),
+    ];
+    let config = it
+        .file("doctor-config.yaml", &configuration(it))?
+        .display()
+        .to_string();
+    let ca = it
+        .file("discovery-ca.crt", it.ground.ca().cert_pem())?
+        .display()
+        .to_string();
+    let documents = [
+        "--discovery-url".to_owned(),
+        it.discovery_url.clone(),
+        "--discovery-ca".to_owned(),
+        ca.clone(),
+    ];
+    let access = [
+        "--config".to_owned(),
+        config,
+        "--discovery-ca".to_owned(),
+        ca,
+    ];
     let mut wrong = Vec::new();
     let unlisted = ["--allow-unlisted-target".to_owned()];
     let as_nobody = ["--as".to_owned(), "tenant-a:nobody".to_owned()];
     for (start, further, says) in [
         ("access/a", &access[..], Says::Well),
-        ("access/goner", &access[..], Says::Broken("Token", "TargetNotGranted")),
-        ("access/none", &access[..], Says::Broken("Start", "TargetNotGranted")),
+        (
+            "access/goner",
+            &access[..],
+            Says::Broken("Token", "TargetNotGranted"),
+        ),
+        (
+            "access/none",
+            &access[..],
+            Says::Broken("Start", "TargetNotGranted"),
+        ),
         ("secret/target", &documents[..], Says::Well),
-        ("secret/old", &documents[..], Says::Broken("Claims", "TokenExpired")),
-        ("secret/odd", &documents[..], Says::Broken("Start", "KubeconfigUnusable")),
-        ("secret/none", &documents[..], Says::Broken("Start", "StartUnread")),
+        (
+            "secret/old",
+            &documents[..],
+            Says::Broken("Claims", "TokenExpired"),
+        ),
+        (
+            "secret/odd",
+            &documents[..],
+            Says::Broken("Start", "KubeconfigUnusable"),
+        ),
+        (
+            "secret/none",
+            &documents[..],
+            Says::Broken("Start", "StartUnread"),
+        ),
         ("kustomization/by-secret", &documents[..], Says::Well),
         ("kustomization/by-map", &documents[..], Says::Well),
         ("configmap/map", &documents[..], Says::Well),
@@ -44,25 +88,89 @@ pub(super) async fn what_users_hold(federation: Arc<Federation>) -> TestResult {
         ("tga/a", &access[..], Says::Well),
         ("targetaccess/a", &access[..], Says::Well),
         ("targetcluster/target", &documents[..], Says::Undetermined),
-        ("tgt/none", &documents[..], Says::Broken("Start", "StartUnread")),
+        (
+            "tgt/none",
+            &documents[..],
+            Says::Broken("Start", "StartUnread"),
+        ),
         // What a tenant can write is held against the TargetClusters: no token is issued or sent.
-        ("kustomization/silent", &documents[..], Says::Broken("Start", "FluxReferenceUnusable")),
-        ("kustomization/hubs", &documents[..], Says::Broken("Start", "AudienceIsHubs")),
-        ("kustomization/hubs", &[&documents[..], &unlisted].concat()[..], Says::Broken("Start", "AudienceIsHubs")),
-        ("kustomization/away", &documents[..], Says::Broken("Start", "TargetNotListed")),
-        ("kustomization/away", &[&documents[..], &unlisted].concat()[..], Says::Broken("Start", "TargetNotListed")),
-        ("secret/away", &documents[..], Says::Broken("Start", "TargetNotListed")),
-        ("kustomization/climbing", &documents[..], Says::Broken("Start", "FluxReferenceUnusable")),
-        ("kustomization/with-path", &documents[..], Says::Broken("Start", "FluxReferenceUnusable")),
-        ("kustomization/goner", &documents[..], Says::Broken("Token", "ServiceAccountChanged")),
-        ("kustomization/impersonating", &documents[..], Says::Broken("Impersonation", "ImpersonationDenied")),
-        ("kustomization/gate-off", &documents[..], Says::Broken("Start", "FluxGateOff")),
+        (
+            "kustomization/silent",
+            &documents[..],
+            Says::Broken("Start", "FluxReferenceUnusable"),
+        ),
+        (
+            "kustomization/hubs",
+            &documents[..],
+            Says::Broken("Start", "AudienceIsHubs"),
+        ),
+        (
+            "kustomization/hubs",
+            &[&documents[..], &unlisted].concat()[..],
+            Says::Broken("Start", "AudienceIsHubs"),
+        ),
+        (
+            "kustomization/away",
+            &documents[..],
+            Says::Broken("Start", "TargetNotListed"),
+        ),
+        (
+            "kustomization/away",
+            &[&documents[..], &unlisted].concat()[..],
+            Says::Broken("Start", "TargetNotListed"),
+        ),
+        (
+            "secret/away",
+            &documents[..],
+            Says::Broken("Start", "TargetNotListed"),
+        ),
+        (
+            "kustomization/climbing",
+            &documents[..],
+            Says::Broken("Start", "FluxReferenceUnusable"),
+        ),
+        (
+            "kustomization/with-path",
+            &documents[..],
+            Says::Broken("Start", "FluxReferenceUnusable"),
+        ),
+        (
+            "kustomization/goner",
+            &documents[..],
+            Says::Broken("Token", "ServiceAccountChanged"),
+        ),
+        (
+            "kustomization/impersonating",
+            &documents[..],
+            Says::Broken("Impersonation", "ImpersonationDenied"),
+        ),
+        (
+            "kustomization/gate-off",
+            &documents[..],
+            Says::Broken("Start", "FluxGateOff"),
+        ),
         ("helmrelease/by-secret", &documents[..], Says::Well),
         ("helmrelease/by-map", &documents[..], Says::Well),
-        ("helmrelease/impersonating", &documents[..], Says::Broken("Impersonation", "ImpersonationDenied")),
-        ("helmrelease/here", &documents[..], Says::Broken("Start", "FluxReferenceUnusable")),
-        ("helmrelease/none", &documents[..], Says::Broken("Start", "StartUnread")),
-        ("secret/target", &[&documents[..], &as_nobody].concat()[..], Says::Broken("Impersonation", "ImpersonationDenied")),
+        (
+            "helmrelease/impersonating",
+            &documents[..],
+            Says::Broken("Impersonation", "ImpersonationDenied"),
+        ),
+        (
+            "helmrelease/here",
+            &documents[..],
+            Says::Broken("Start", "FluxReferenceUnusable"),
+        ),
+        (
+            "helmrelease/none",
+            &documents[..],
+            Says::Broken("Start", "StartUnread"),
+        ),
+        (
+            "secret/target",
+            &[&documents[..], &as_nobody].concat()[..],
+            Says::Broken("Impersonation", "ImpersonationDenied"),
+        ),
     ] {
         let arguments = [&[start.to_owned()][..], &hub, further].concat();
         let (code, report) = it.doctor(&arguments, "").await?;
@@ -70,46 +178,85 @@ pub(super) async fn what_users_hold(federation: Arc<Federation>) -> TestResult {
     }
     for event in it.hub.audit_events()? {
         if event["objectRef"]["subresource"] == "token" && event["objectRef"]["name"] == "victim" {
-            wrong.push(format!("a token was issued for what a tenant wrote: {event:#}"));
+            wrong.push(format!(
+                "a token was issued for what a tenant wrote: {event:#}"
+            ));
         }
     }
     wrong.extend(what_a_kustomization_may_apply(it, &hub).await?);
-    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n\n").into()) }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(wrong.join("\n\n").into())
+    }
 }
 
 /// `can-i apply kustomization/NAME`: with its own way to the target, and as whom it impersonates.
-async fn what_a_kustomization_may_apply(it: &Federation, hub: &[String; 4]) -> Result<Vec<String>, TestError> {
+async fn what_a_kustomization_may_apply(
+    it: &Federation,
+    hub: &[String; 4],
+) -> Result<Vec<String>, TestError> {
     let object = "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: a, namespace: apps }\n";
     let file = it.file("applied.yaml", object)?.display().to_string();
     let mut wrong = Vec::new();
     for (start, missing) in [("kustomization/by-secret", 4), ("helmrelease/by-map", 4)] {
-        let arguments = ["can-i", "apply", start, "-f", &file, "-o", "json", "-n", TENANT, &hub[0], &hub[1]];
+        let arguments = [
+            "can-i", "apply", start, "-f", &file, "-o", "json", "-n", TENANT, &hub[0], &hub[1],
+        ];
         let output = it.ground.binary().run(&arguments, &[]).await?;
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        if output.status.code() != Some(1) || answer["missing"].as_array().map(Vec::len) != Some(missing) {
-            wrong.push(format!("{arguments:?}: {answer:#} {}", String::from_utf8_lossy(&output.stderr)));
+        if output.status.code() != Some(1)
+            || answer["missing"].as_array().map(Vec::len) != Some(missing)
+        {
+            wrong.push(format!(
+                "{arguments:?}: {answer:#} {}",
+                String::from_utf8_lossy(&output.stderr)
+            ));
         }
     }
     // Without a file: what the Kustomization has applied before.
-    let arguments = ["can-i", "apply", "kustomization/by-secret", "-o", "json", "-n", TENANT, &hub[0], &hub[1]];
+    let arguments = [
+        "can-i",
+        "apply",
+        "kustomization/by-secret",
+        "-o",
+        "json",
+        "-n",
+        TENANT,
+        &hub[0],
+        &hub[1],
+    ];
     let untold = it.ground.binary().run(&arguments, &[]).await?;
-    if untold.status.code() != Some(2) || !String::from_utf8_lossy(&untold.stderr).contains("has applied before") {
+    if untold.status.code() != Some(2)
+        || !String::from_utf8_lossy(&untold.stderr).contains("has applied before")
+    {
         wrong.push(format!("{arguments:?} without an inventory: {untold:?}"));
     }
     let entries = json!([{ "id": "apps_a__ConfigMap", "v": "v1" }, { "id": "apps_web_apps_Deployment", "v": "v1" }]);
     let change = json!({ "status": { "inventory": { "entries": entries } } });
-    it.hub.admin().patch(&format!("{KUSTOMIZATIONS}/by-secret"), &change).await?;
+    it.hub
+        .admin()
+        .patch(&format!("{KUSTOMIZATIONS}/by-secret"), &change)
+        .await?;
     let told = it.ground.binary().run(&arguments, &[]).await?;
     let answer: Value = serde_json::from_slice(&told.stdout).unwrap_or_default();
     if told.status.code() != Some(1) || answer["missing"].as_array().map(Vec::len) != Some(8) {
-        wrong.push(format!("{arguments:?}: {answer:#} {}", String::from_utf8_lossy(&told.stderr)));
+        wrong.push(format!(
+            "{arguments:?}: {answer:#} {}",
+            String::from_utf8_lossy(&told.stderr)
+        ));
     }
     Ok(wrong)
 }
 
 fn configuration(it: &Federation) -> String {
     let tls = "  tls: { certFile: /nowhere/tls.crt, keyFile: /nowhere/tls.key }\n";
-    let pem: String = it.target.ca_pem().lines().map(|line| format!("    {line}\n")).collect();
+    let pem: String = it
+        .target
+        .ca_pem()
+        .lines()
+        .map(|line| format!("    {line}\n"))
+        .collect();
     let access = |name: &str, account: &str| {
         format!(
             "---\napiVersion: keyferry.dev/v1alpha1\nkind: TargetAccess\nmetadata: {{ name: {name}, namespace: {TENANT} }}\nspec:\n\
@@ -131,9 +278,13 @@ fn configuration(it: &Federation) -> String {
 async fn prepare(it: &Federation) -> Result<(), TestError> {
     // The documents at the root, as Keyferry itself serves them.
     let document: Value = json!({ "issuer": "https://hub.keyferry.test", "jwks_uri": format!("{}/hub/keys", it.documents.url()) });
-    it.documents.put("/.well-known/openid-configuration", &document);
+    it.documents
+        .put("/.well-known/openid-configuration", &document);
     let good = it.token("reconciler", &[AUDIENCE]).await?;
-    let old = it.hub.sign_again(&good, |claims| claims["exp"] = json!(1)).await?;
+    let old = it
+        .hub
+        .sign_again(&good, |claims| claims["exp"] = json!(1))
+        .await?;
     for (name, token) in [("target", &good), ("old", &old)] {
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "a",
@@ -157,7 +308,8 @@ async fn prepare(it: &Federation) -> Result<(), TestError> {
     put_secret(it, "away", &away.to_string()).await?;
     list_the_target(it).await?;
     it.hub.create_service_account(TENANT, "victim").await?;
-    // What an attacker writes: no audience, the hub's own, an address of its own, a name that climbs to another namespace.
+    // What an attacker writes: no audience, the hub's own, an address of its own, a name that
+    // climbs to another namespace.
     for (name, address, audiences) in [
         ("silent", it.target.url(), "\n"),
         ("hubs", it.target.url(), "https://hub.keyferry.test"),
@@ -167,10 +319,27 @@ async fn prepare(it: &Federation) -> Result<(), TestError> {
             "provider": "generic", "address": address, "audiences": audiences, "serviceAccountName": "victim", "ca.crt": it.target.ca_pem(),
         });
         let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": data });
-        it.hub.admin().create(&format!("/api/v1/namespaces/{TENANT}/configmaps"), &map).await?;
+        it.hub
+            .admin()
+            .create(&format!("/api/v1/namespaces/{TENANT}/configmaps"), &map)
+            .await?;
     }
-    serve_flux_kind(it, "kustomize.toolkit.fluxcd.io", "v1", "Kustomization", KUSTOMIZATIONS).await?;
-    serve_flux_kind(it, "helm.toolkit.fluxcd.io", "v2", "HelmRelease", HELM_RELEASES).await?;
+    serve_flux_kind(
+        it,
+        "kustomize.toolkit.fluxcd.io",
+        "v1",
+        "Kustomization",
+        KUSTOMIZATIONS,
+    )
+    .await?;
+    serve_flux_kind(
+        it,
+        "helm.toolkit.fluxcd.io",
+        "v2",
+        "HelmRelease",
+        HELM_RELEASES,
+    )
+    .await?;
     let plain = it.target.url();
     for (name, address, account) in [
         ("map", plain.as_str(), "reconciler"),
@@ -181,14 +350,19 @@ async fn prepare(it: &Federation) -> Result<(), TestError> {
             "provider": "generic", "address": address, "audiences": AUDIENCE, "serviceAccountName": account, "ca.crt": it.target.ca_pem(),
         });
         let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": data });
-        it.hub.admin().create(&format!("/api/v1/namespaces/{TENANT}/configmaps"), &map).await?;
+        it.hub
+            .admin()
+            .create(&format!("/api/v1/namespaces/{TENANT}/configmaps"), &map)
+            .await?;
     }
     let by_secret = json!({ "secretRef": { "name": "target" } });
     let by_map = |name: &str| json!({ "configMapRef": { "name": name } });
     let gate = "ObjectLevelWorkloadIdentity feature gate is not enabled";
-    for (name, reference, account) in
-        [("by-secret", by_secret.clone(), ""), ("by-map", by_map("map"), ""), ("impersonating", by_secret.clone(), "deployer")]
-    {
+    for (name, reference, account) in [
+        ("by-secret", by_secret.clone(), ""),
+        ("by-map", by_map("map"), ""),
+        ("impersonating", by_secret.clone(), "deployer"),
+    ] {
         let object = json!({
             "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "metadata": { "name": name },
             "spec": { "kubeConfig": reference, "serviceAccountName": account },
@@ -207,7 +381,12 @@ async fn prepare(it: &Federation) -> Result<(), TestError> {
         ("silent", by_map("silent"), "", ""),
         ("hubs", by_map("hubs"), "", ""),
         ("away", by_map("away"), "", ""),
-        ("climbing", by_map("../../kube-system/configmaps/extension-apiserver-authentication"), "", ""),
+        (
+            "climbing",
+            by_map("../../kube-system/configmaps/extension-apiserver-authentication"),
+            "",
+            "",
+        ),
     ] {
         let object = json!({
             "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": { "name": name },
@@ -219,14 +398,18 @@ async fn prepare(it: &Federation) -> Result<(), TestError> {
     Ok(())
 }
 
-/// The target as its admins list it: an object of the hub, its CA in a Secret of Keyferry's namespace.
+/// The target as its admins list it: an object of the hub, its CA in a Secret of Keyferry's
+/// namespace.
 async fn list_the_target(it: &Federation) -> TestResult {
     apply_manifests(&it.hub, &[&shipped("broker/crds/targetclusters.yaml")]).await?;
     it.hub.create_namespace("keyferry-system").await?;
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "target-ca" }, "data": { "ca.crt": STANDARD.encode(it.target.ca_pem()) },
     });
-    it.hub.admin().create("/api/v1/namespaces/keyferry-system/secrets", &secret).await?;
+    it.hub
+        .admin()
+        .create("/api/v1/namespaces/keyferry-system/secrets", &secret)
+        .await?;
     let path = "/apis/keyferry.dev/v1alpha1/targetclusters";
     let limit = Instant::now() + Duration::from_secs(30);
     while it.hub.admin().get(path).await.is_err() {
@@ -244,7 +427,13 @@ async fn list_the_target(it: &Federation) -> TestResult {
 }
 
 /// A kind of Flux's by a schema that takes everything: only the names are Flux's own.
-async fn serve_flux_kind(it: &Federation, group: &str, version: &str, kind: &str, path: &str) -> TestResult {
+async fn serve_flux_kind(
+    it: &Federation,
+    group: &str,
+    version: &str,
+    kind: &str,
+    path: &str,
+) -> TestResult {
     let singular = kind.to_lowercase();
     let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": { "name": format!("{singular}s.{group}") },
@@ -255,7 +444,13 @@ async fn serve_flux_kind(it: &Federation, group: &str, version: &str, kind: &str
                 "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } } }],
         },
     });
-    it.hub.admin().create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &crd).await?;
+    it.hub
+        .admin()
+        .create(
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            &crd,
+        )
+        .await?;
     let limit = Instant::now() + Duration::from_secs(30);
     while it.hub.admin().get(path).await.is_err() {
         if Instant::now() > limit {
@@ -267,8 +462,10 @@ async fn serve_flux_kind(it: &Federation, group: &str, version: &str, kind: &str
 }
 
 async fn put_secret(it: &Federation, name: &str, kubeconfig: &str) -> Result<(), TestError> {
-    let secret =
-        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "data": { "value": STANDARD.encode(kubeconfig) } });
-    it.hub.admin().create(&format!("/api/v1/namespaces/{TENANT}/secrets"), &secret).await?;
+    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "data": { "value": STANDARD.encode(kubeconfig) } });
+    it.hub
+        .admin()
+        .create(&format!("/api/v1/namespaces/{TENANT}/secrets"), &secret)
+        .await?;
     Ok(())
 }

@@ -10,7 +10,8 @@ use super::cases::{Case, Says};
 use super::federation::{AUDIENCE, Federation};
 use Says::{Broken, Undetermined, Well};
 
-/// What is broken, the target's file, where its issuer's document is and whose certificate is trusted there, and what each mode says.
+/// What is broken, the target's file, where its issuer's document is and whose certificate is
+/// trusted there, and what each mode says.
 type Row<'a> = (&'a str, String, (&'a str, &'a str), [Says; 3]);
 
 /// The hop of what only the target's file and the target itself can say.
@@ -25,39 +26,90 @@ fn everywhere(hop: &'static str, reason: &'static str) -> [Says; 3] {
 }
 
 fn now() -> u64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }
 
 fn conclude(wrong: Vec<String>) -> TestResult {
-    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n\n").into()) }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(wrong.join("\n\n").into())
+    }
 }
 
 /// The target and what it reads are sound; the token, the flags or the rights are not.
 pub(super) async fn tokens(federation: Arc<Federation>) -> TestResult {
     let it = &*federation;
-    it.target.restart_with_authentication_config(&it.configuration).await?;
+    it.target
+        .restart_with_authentication_config(&it.configuration)
+        .await?;
     it.until_initialized().await?;
     let good = || it.token("reconciler", &[AUDIENCE]);
     let flags = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
-    let other_ca = it.file("other-ca.crt", it.ground.ca().cert_pem())?.display().to_string();
+    let other_ca = it
+        .file("other-ca.crt", it.ground.ca().cert_pem())?
+        .display()
+        .to_string();
     let other_issuer = format!("{}/", "https://hub.keyferry.test");
-    let forged = async |edit: fn(&mut Value)| -> Result<String, TestError> { Ok(it.hub.sign_again(&good().await?, edit).await?) };
+    let forged = async |edit: fn(&mut Value)| -> Result<String, TestError> {
+        Ok(it.hub.sign_again(&good().await?, edit).await?)
+    };
     let elsewhere = it.configuration.replace("hub:", "elsewhere:");
     let rows: Vec<(&str, String, Vec<String>, [Says; 3])> = vec![
         ("all is well", good().await?, vec![], [Well; 3]),
-        ("wrong audience", it.token("reconciler", &["https://other.keyferry.test"]).await?, vec![], hidden("AudienceDiffers")),
+        (
+            "wrong audience",
+            it.token("reconciler", &["https://other.keyferry.test"])
+                .await?,
+            vec![],
+            hidden("AudienceDiffers"),
+        ),
         (
             "wrong audience, and the right one is known",
-            it.token("reconciler", &["https://other.keyferry.test"]).await?,
+            it.token("reconciler", &["https://other.keyferry.test"])
+                .await?,
             flags(&["--audience", AUDIENCE]),
             everywhere("Claims", "AudienceDiffers"),
         ),
-        ("another issuer is expected", good().await?, flags(&["--issuer", &other_issuer]), everywhere("Issuer", "IssuerDiffers")),
-        ("expired", forged(|claims| claims["exp"] = json!(now() - 20)).await?, vec![], everywhere("Claims", "TokenExpired")),
-        ("not yet valid", forged(|claims| claims["nbf"] = json!(now() + 900)).await?, vec![], everywhere("Claims", "TokenNotYetValid")),
-        ("subject not allowed", it.token("stranger", &[AUDIENCE]).await?, vec![], hidden("ClaimRuleFalse")),
-        ("lives too long", forged(|claims| claims["exp"] = json!(now() + 50_000)).await?, vec![], hidden("ClaimRuleFalse")),
-        ("two audiences", it.token("reconciler", &[AUDIENCE, "https://b.keyferry.test"]).await?, vec![], hidden("ClaimRuleFalse")),
+        (
+            "another issuer is expected",
+            good().await?,
+            flags(&["--issuer", &other_issuer]),
+            everywhere("Issuer", "IssuerDiffers"),
+        ),
+        (
+            "expired",
+            forged(|claims| claims["exp"] = json!(now() - 20)).await?,
+            vec![],
+            everywhere("Claims", "TokenExpired"),
+        ),
+        (
+            "not yet valid",
+            forged(|claims| claims["nbf"] = json!(now() + 900)).await?,
+            vec![],
+            everywhere("Claims", "TokenNotYetValid"),
+        ),
+        (
+            "subject not allowed",
+            it.token("stranger", &[AUDIENCE]).await?,
+            vec![],
+            hidden("ClaimRuleFalse"),
+        ),
+        (
+            "lives too long",
+            forged(|claims| claims["exp"] = json!(now() + 50_000)).await?,
+            vec![],
+            hidden("ClaimRuleFalse"),
+        ),
+        (
+            "two audiences",
+            it.token("reconciler", &[AUDIENCE, "https://b.keyferry.test"])
+                .await?,
+            vec![],
+            hidden("ClaimRuleFalse"),
+        ),
         (
             "no rights",
             it.token("rightless", &[AUDIENCE]).await?,
@@ -65,17 +117,42 @@ pub(super) async fn tokens(federation: Arc<Federation>) -> TestResult {
             everywhere("Rights", "NoRights"),
         ),
         // Authenticated and without rights: a warning, for nobody has said what is needed.
-        ("no rights are seen, nor where to look", it.token("rightless", &[AUDIENCE]).await?, vec![], [Well; 3]),
+        (
+            "no rights are seen, nor where to look",
+            it.token("rightless", &[AUDIENCE]).await?,
+            vec![],
+            [Well; 3],
+        ),
         (
             "the name begins with another hub's prefix",
             good().await?,
             flags(&["--hub-name", "elsewhere"]),
             everywhere("Authentication", "IdentityUnexpected"),
         ),
-        ("the name begins with the hub's prefix", good().await?, flags(&["--hub-name", "hub"]), [Well; 3]),
-        ("a right is missing", good().await?, flags(&["--needs", "patch/deployments.apps"]), everywhere("Rights", "NoRights")),
-        ("a right is there", good().await?, flags(&["--needs", "get/pods"]), [Well; 3]),
-        ("impersonation denied", good().await?, flags(&["--as", "tenant-a:deployer"]), everywhere("Impersonation", "ImpersonationDenied")),
+        (
+            "the name begins with the hub's prefix",
+            good().await?,
+            flags(&["--hub-name", "hub"]),
+            [Well; 3],
+        ),
+        (
+            "a right is missing",
+            good().await?,
+            flags(&["--needs", "patch/deployments.apps"]),
+            everywhere("Rights", "NoRights"),
+        ),
+        (
+            "a right is there",
+            good().await?,
+            flags(&["--needs", "get/pods"]),
+            [Well; 3],
+        ),
+        (
+            "impersonation denied",
+            good().await?,
+            flags(&["--as", "tenant-a:deployer"]),
+            everywhere("Impersonation", "ImpersonationDenied"),
+        ),
         (
             "wrong CA of the target",
             good().await?,
@@ -86,35 +163,71 @@ pub(super) async fn tokens(federation: Arc<Federation>) -> TestResult {
     let mut wrong = Vec::new();
     for (name, token, flags, says) in rows {
         let discovery = (it.discovery_url.as_str(), it.ground.ca().cert_pem());
-        let case = Case { name, token, discovery, configuration: &it.configuration, flags, says };
+        let case = Case {
+            name,
+            token,
+            discovery,
+            configuration: &it.configuration,
+            flags,
+            says,
+        };
         wrong.extend(case.check(it, &it.target).await?);
     }
-    // Another file than the one in force: by the file alone nobody can know, with rights at the target the hashes show it.
+    // Another file than the one in force: by the file alone nobody can know, with rights at the
+    // target the hashes show it.
     let refused = it.token("stranger", &[AUDIENCE]).await?;
     let kubeconfig = it.target.admin_kubeconfig().display().to_string();
-    let file = it.file("elsewhere.yaml", &elsewhere.replace("'system:serviceaccount:tenant-a:rightless'", "'x'"))?;
+    let file = it.file(
+        "elsewhere.yaml",
+        &elsewhere.replace("'system:serviceaccount:tenant-a:rightless'", "'x'"),
+    )?;
     let mut arguments = it.target_flags(&it.target)?;
-    arguments.extend(["--target-token-file".to_owned(), it.file("token", &refused)?.display().to_string()]);
-    arguments.extend(["--auth-config".to_owned(), file.display().to_string(), "--target-kubeconfig".to_owned(), kubeconfig]);
+    arguments.extend([
+        "--target-token-file".to_owned(),
+        it.file("token", &refused)?.display().to_string(),
+    ]);
+    arguments.extend([
+        "--auth-config".to_owned(),
+        file.display().to_string(),
+        "--target-kubeconfig".to_owned(),
+        kubeconfig,
+    ]);
     let (code, report) = it.doctor(&arguments, &refused).await?;
     // The TokenReview has the exact cause, and goes before the hash.
-    wrong.extend(super::cases::differs(Broken(HIDDEN, "ClaimRuleFalse"), code, &report));
+    wrong.extend(super::cases::differs(
+        Broken(HIDDEN, "ClaimRuleFalse"),
+        code,
+        &report,
+    ));
     wrong.extend(in_force(it).await?);
     wrong.extend(bound_as_the_targets_own(it).await?);
     conclude(wrong)
 }
 
-/// A RoleBinding of kind ServiceAccount names an account of the target's own: the user of the hub has no right by it.
+/// A RoleBinding of kind ServiceAccount names an account of the target's own: the user of the hub
+/// has no right by it.
 async fn bound_as_the_targets_own(it: &Federation) -> Result<Vec<String>, TestError> {
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": { "name": "slip" },
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reader" },
         "subjects": [{ "kind": "ServiceAccount", "namespace": "tenant-a", "name": "rightless" }],
     });
-    it.target.admin().create("/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", &binding).await?;
+    it.target
+        .admin()
+        .create(
+            "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings",
+            &binding,
+        )
+        .await?;
     let token = it.token("rightless", &[AUDIENCE]).await?;
-    let (file, kubeconfig) = (it.file("token", &token)?.display().to_string(), it.target.admin_kubeconfig().display().to_string());
-    let discovery_ca = it.file("discovery-ca.crt", it.ground.ca().cert_pem())?.display().to_string();
+    let (file, kubeconfig) = (
+        it.file("token", &token)?.display().to_string(),
+        it.target.admin_kubeconfig().display().to_string(),
+    );
+    let discovery_ca = it
+        .file("discovery-ca.crt", it.ground.ca().cert_pem())?
+        .display()
+        .to_string();
     let further = [
         "--target-token-file",
         &file,
@@ -128,11 +241,20 @@ async fn bound_as_the_targets_own(it: &Federation) -> Result<Vec<String>, TestEr
         &discovery_ca,
     ];
     let further = further.map(str::to_owned).to_vec();
-    let (code, report) = it.doctor(&[it.target_flags(&it.target)?, further].concat(), &token).await?;
-    let mut wrong: Vec<String> = super::cases::differs(Broken("Rights", "NoRights"), code, &report).into_iter().collect();
-    let said = report["broken"]["detail"].as_str().unwrap_or_default().to_owned();
+    let (code, report) = it
+        .doctor(&[it.target_flags(&it.target)?, further].concat(), &token)
+        .await?;
+    let mut wrong: Vec<String> = super::cases::differs(Broken("Rights", "NoRights"), code, &report)
+        .into_iter()
+        .collect();
+    let said = report["broken"]["detail"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
     let expected = "RoleBinding default/slip names kind ServiceAccount tenant-a/rightless";
-    if !said.contains(expected) || !said.contains("kind User, name hub:system:serviceaccount:tenant-a:rightless") {
+    if !said.contains(expected)
+        || !said.contains("kind User, name hub:system:serviceaccount:tenant-a:rightless")
+    {
         wrong.push(format!("{expected}: {said}"));
     }
     Ok(wrong)
@@ -146,13 +268,38 @@ async fn in_force(it: &Federation) -> Result<Vec<String>, TestError> {
     let mut wrong = Vec::new();
     for (text, status, said) in [
         (it.configuration.clone(), "Well", "this file is in force"),
-        (format!("{}# another byte\n", it.configuration), "Warning", "by another file"),
+        (
+            format!("{}# another byte\n", it.configuration),
+            "Warning",
+            "by another file",
+        ),
     ] {
         let file = it.file("in-force.yaml", &text)?.display().to_string();
-        let further = ["--target-token-file", &token, "--auth-config", &file, "--target-kubeconfig", &kubeconfig].map(str::to_owned);
-        let (_, report) = it.doctor(&[it.target_flags(&it.target)?, further.to_vec()].concat(), &good).await?;
-        let hop = report["hops"].as_array().and_then(|hops| hops.iter().find(|hop| hop["hop"] == HIDDEN)).cloned().unwrap_or_default();
-        if hop["status"] != status || !hop["detail"].as_str().is_some_and(|detail| detail.contains(said)) {
+        let further = [
+            "--target-token-file",
+            &token,
+            "--auth-config",
+            &file,
+            "--target-kubeconfig",
+            &kubeconfig,
+        ]
+        .map(str::to_owned);
+        let (_, report) = it
+            .doctor(
+                &[it.target_flags(&it.target)?, further.to_vec()].concat(),
+                &good,
+            )
+            .await?;
+        let hop = report["hops"]
+            .as_array()
+            .and_then(|hops| hops.iter().find(|hop| hop["hop"] == HIDDEN))
+            .cloned()
+            .unwrap_or_default();
+        if hop["status"] != status
+            || !hop["detail"]
+                .as_str()
+                .is_some_and(|detail| detail.contains(said))
+        {
             wrong.push(format!("{said}: {hop:#}"));
         }
     }
@@ -175,77 +322,210 @@ pub(super) async fn configurations(federation: Arc<Federation>) -> TestResult {
     };
     let (ours, hubs) = (it.ground.ca().cert_pem(), it.hub.ca_pem());
     let at = |place: &str| it.configuration.replace(url, place);
-    let indented = |pem: &str| pem.lines().map(|line| format!("        {line}\n")).collect::<String>();
+    let indented = |pem: &str| {
+        pem.lines()
+            .map(|line| format!("        {line}\n"))
+            .collect::<String>()
+    };
     let with_ca = |text: String, pem: &str| text.replace(&indented(ours), &indented(pem));
-    let slash = it.configuration.replace(&format!("url: {issuer}\n"), &format!("url: {issuer}/\n"));
+    let slash = it
+        .configuration
+        .replace(&format!("url: {issuer}\n"), &format!("url: {issuer}/\n"));
     let mapping = it.configuration.replace("claim: sub", "claim: email");
-    assert!(slash != it.configuration && mapping != it.configuration && with_ca(at(url), hubs) != it.configuration);
+    assert!(
+        slash != it.configuration
+            && mapping != it.configuration
+            && with_ca(at(url), hubs) != it.configuration
+    );
     let itself = format!("{}/.well-known/openid-configuration", it.hub.url());
     let nowhere = "https://127.0.0.1:1/.well-known/openid-configuration".to_owned();
     let poisoned = json!({ "keys": [keys["keys"][0], { "kty": "odd", "kid": "x" }] });
-    let other = document("other", "https://other.keyferry.test", "https://127.0.0.1:1/keys");
+    let other = document(
+        "other",
+        "https://other.keyferry.test",
+        "https://127.0.0.1:1/keys",
+    );
     let dead = document("dead", issuer, "https://127.0.0.1:1/keys");
     let (empty, odd) = (set("empty", &json!({ "keys": [] })), set("odd", &poisoned));
-    let removed = document("removed", issuer, &format!("{}/removed/keys", it.documents.url()));
+    let removed = document(
+        "removed",
+        issuer,
+        &format!("{}/removed/keys", it.documents.url()),
+    );
     let prefix = it.configuration.replace("prefix: \"hub:\"", "prefix: \"\"");
     assert!(prefix != it.configuration);
-    let nameless = [Broken("Authentication", "EmptyPrefix"), Broken(HIDDEN, "EmptyPrefix"), Broken("Authentication", "EmptyPrefix")];
-    let uninitialized = [Undetermined, Broken("Discovery", "DiscoveryUntrusted"), Broken("TargetKeys", "AuthenticatorNotInitialized")];
+    let nameless = [
+        Broken("Authentication", "EmptyPrefix"),
+        Broken(HIDDEN, "EmptyPrefix"),
+        Broken("Authentication", "EmptyPrefix"),
+    ];
+    let uninitialized = [
+        Undetermined,
+        Broken("Discovery", "DiscoveryUntrusted"),
+        Broken("TargetKeys", "AuthenticatorNotInitialized"),
+    ];
     let rows: Vec<Row<'_>> = vec![
         ("an empty prefix", prefix, (url, ours), nameless),
-        ("a slash at the end of the issuer", slash, (url, ours), hidden("IssuerDiffers")),
-        ("a claim that tokens do not have", mapping, (url, ours), hidden("UsernameClaimMissing")),
-        ("the wrong CA in the file", with_ca(at(url), hubs), (url, ours), uninitialized),
-        ("the hub itself as discoveryURL", with_ca(at(&itself), hubs), (&itself, hubs), everywhere("Discovery", "DiscoveryForbidden")),
-        ("nothing at the discoveryURL", at(&nowhere), (&nowhere, ours), everywhere("Discovery", "DiscoveryUnreachable")),
-        ("another issuer's document", at(&other), (&other, ours), everywhere("Discovery", "DiscoveryIssuerDiffers")),
-        ("nothing at the jwks_uri", at(&dead), (&dead, ours), everywhere("Keys", "KeysUnreachable")),
-        ("404 at the jwks_uri", at(&removed), (&removed, ours), everywhere("Keys", "KeysNotServed")),
-        ("a key set that one key spoils", at(&odd), (&odd, ours), everywhere("Keys", "KeySetUndecodable")),
-        ("the key is not published", at(&empty), (&empty, ours), everywhere("KeyId", "KeyNotPublished")),
+        (
+            "a slash at the end of the issuer",
+            slash,
+            (url, ours),
+            hidden("IssuerDiffers"),
+        ),
+        (
+            "a claim that tokens do not have",
+            mapping,
+            (url, ours),
+            hidden("UsernameClaimMissing"),
+        ),
+        (
+            "the wrong CA in the file",
+            with_ca(at(url), hubs),
+            (url, ours),
+            uninitialized,
+        ),
+        (
+            "the hub itself as discoveryURL",
+            with_ca(at(&itself), hubs),
+            (&itself, hubs),
+            everywhere("Discovery", "DiscoveryForbidden"),
+        ),
+        (
+            "nothing at the discoveryURL",
+            at(&nowhere),
+            (&nowhere, ours),
+            everywhere("Discovery", "DiscoveryUnreachable"),
+        ),
+        (
+            "another issuer's document",
+            at(&other),
+            (&other, ours),
+            everywhere("Discovery", "DiscoveryIssuerDiffers"),
+        ),
+        (
+            "nothing at the jwks_uri",
+            at(&dead),
+            (&dead, ours),
+            everywhere("Keys", "KeysUnreachable"),
+        ),
+        (
+            "404 at the jwks_uri",
+            at(&removed),
+            (&removed, ours),
+            everywhere("Keys", "KeysNotServed"),
+        ),
+        (
+            "a key set that one key spoils",
+            at(&odd),
+            (&odd, ours),
+            everywhere("Keys", "KeySetUndecodable"),
+        ),
+        (
+            "the key is not published",
+            at(&empty),
+            (&empty, ours),
+            everywhere("KeyId", "KeyNotPublished"),
+        ),
     ];
     let mut wrong = Vec::new();
     for (name, configuration, discovery, says) in rows {
-        it.target.restart_with_authentication_config(&configuration).await?;
-        if matches!(says[0], Undetermined | Broken("Authentication", _)) && !matches!(says[1], Broken("Discovery", _)) {
+        it.target
+            .restart_with_authentication_config(&configuration)
+            .await?;
+        if matches!(says[0], Undetermined | Broken("Authentication", _))
+            && !matches!(says[1], Broken("Discovery", _))
+        {
             it.until_initialized().await?;
         }
         let token = it.token("reconciler", &[AUDIENCE]).await?;
-        let case = Case { name, token, discovery, configuration: &configuration, flags: vec![], says };
+        let case = Case {
+            name,
+            token,
+            discovery,
+            configuration: &configuration,
+            flags: vec![],
+            says,
+        };
         wrong.extend(case.check(it, &it.target).await?);
         if name == "a slash at the end of the issuer" {
             wrong.extend(not_restarted(it).await?);
         }
     }
-    it.target.restart_with_authentication_config(&it.configuration).await?;
+    it.target
+        .restart_with_authentication_config(&it.configuration)
+        .await?;
     conclude(wrong)
 }
 
-/// A sound file that the target was not started with: it does not know the issuer, and the file does.
+/// A sound file that the target was not started with: it does not know the issuer, and the file
+/// does.
 async fn not_restarted(it: &Federation) -> Result<Vec<String>, TestError> {
     let token = it.token("reconciler", &[AUDIENCE]).await?;
     let kubeconfig = it.target.admin_kubeconfig().display().to_string();
-    let (file, sound) = (it.file("token", &token)?, it.file("sound.yaml", &it.configuration)?);
+    let (file, sound) = (
+        it.file("token", &token)?,
+        it.file("sound.yaml", &it.configuration)?,
+    );
     let (file, sound) = (file.display().to_string(), sound.display().to_string());
-    let further = ["--target-token-file", &file, "--auth-config", &sound, "--target-kubeconfig", &kubeconfig].map(str::to_owned).to_vec();
-    let (code, report) = it.doctor(&[it.target_flags(&it.target)?, further].concat(), &token).await?;
-    Ok(super::cases::differs(Broken(HIDDEN, "ConfigurationNotInForce"), code, &report).into_iter().collect())
+    let further = [
+        "--target-token-file",
+        &file,
+        "--auth-config",
+        &sound,
+        "--target-kubeconfig",
+        &kubeconfig,
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    let (code, report) = it
+        .doctor(&[it.target_flags(&it.target)?, further].concat(), &token)
+        .await?;
+    Ok(
+        super::cases::differs(Broken(HIDDEN, "ConfigurationNotInForce"), code, &report)
+            .into_iter()
+            .collect(),
+    )
 }
 
 /// Another cluster whose own issuer is the hub's, so that it can take no file that names the hub.
 pub(super) async fn collision(federation: Arc<Federation>) -> TestResult {
     let it = &*federation;
     let issuer = "https://hub.keyferry.test".to_owned();
-    let twin = it.ground.control_plane(ControlPlaneSpec { issuers: vec![issuer.clone()], ..ControlPlaneSpec::named("twin") }).await?;
+    let twin = it
+        .ground
+        .control_plane(ControlPlaneSpec {
+            issuers: vec![issuer.clone()],
+            ..ControlPlaneSpec::named("twin")
+        })
+        .await?;
     let discovery = (it.discovery_url.as_str(), it.ground.ca().cert_pem());
     let stated = vec!["--own-issuer".to_owned(), issuer];
     let mut wrong = Vec::new();
     for (name, flags, says) in [
-        ("the target's own issuer is not known", vec![], [Undetermined, Undetermined, Broken(HIDDEN, "IssuerIsTargets")]),
-        ("it is stated", stated, everywhere(HIDDEN, "IssuerIsTargets")),
+        (
+            "the target's own issuer is not known",
+            vec![],
+            [
+                Undetermined,
+                Undetermined,
+                Broken(HIDDEN, "IssuerIsTargets"),
+            ],
+        ),
+        (
+            "it is stated",
+            stated,
+            everywhere(HIDDEN, "IssuerIsTargets"),
+        ),
     ] {
         let token = it.token("reconciler", &[AUDIENCE]).await?;
-        let case = Case { name, token, discovery, configuration: &it.configuration, flags, says };
+        let case = Case {
+            name,
+            token,
+            discovery,
+            configuration: &it.configuration,
+            flags,
+            says,
+        };
         wrong.extend(case.check(it, &twin).await?);
     }
     conclude(wrong)

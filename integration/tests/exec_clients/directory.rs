@@ -1,4 +1,5 @@
-//! The token directory in clients that others wrote, and the plain kubeconfig in those of other languages.
+//! The token directory in clients that others wrote, and the plain kubeconfig in those of other
+//! languages.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -26,9 +27,19 @@ struct Running {
 
 impl Running {
     fn start(command: &mut Command) -> Result<Running, TestError> {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let (orders, out) = (child.stdin.take().ok_or("stdin")?, child.stdout.take().ok_or("stdout")?);
-        Ok(Running { _child: child, orders, lines: BufReader::new(out).lines() })
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let (orders, out) = (
+            child.stdin.take().ok_or("stdin")?,
+            child.stdout.take().ok_or("stdout")?,
+        );
+        Ok(Running {
+            _child: child,
+            orders,
+            lines: BufReader::new(out).lines(),
+        })
     }
 
     async fn next(&mut self) -> Result<Value, TestError> {
@@ -63,10 +74,16 @@ pub(crate) async fn a_plain_kubeconfig_in_python_and_javascript(world: Arc<World
     let path = home.path().join("config");
     std::fs::write(&path, text)?;
     let path = path.display().to_string();
-    for (client, arguments) in
-        [(Client::PythonKubernetes, vec![path.as_str()]), (Client::JavaScriptKubernetes, vec!["kubeconfig", path.as_str()])]
-    {
-        let user: Value = serde_json::from_str(&succeeded(run(&mut home.client(&world, client, &arguments).await?).await?)?)?;
+    for (client, arguments) in [
+        (Client::PythonKubernetes, vec![path.as_str()]),
+        (
+            Client::JavaScriptKubernetes,
+            vec!["kubeconfig", path.as_str()],
+        ),
+    ] {
+        let user: Value = serde_json::from_str(&succeeded(
+            run(&mut home.client(&world, client, &arguments).await?).await?,
+        )?)?;
         assert_eq!(user["username"], AT_TARGET, "{client:?}");
     }
     Ok(())
@@ -74,7 +91,13 @@ pub(crate) async fn a_plain_kubeconfig_in_python_and_javascript(world: Arc<World
 
 async fn write(home: &Home, world: &World, directory: &Path) -> TestResult {
     let directory = directory.display().to_string();
-    succeeded(run(&mut home.keyferry(world, &["agent", "tenant-a/a", "--once", "--dir", &directory])).await?)?;
+    succeeded(
+        run(&mut home.keyferry(
+            world,
+            &["agent", "tenant-a/a", "--once", "--dir", &directory],
+        ))
+        .await?,
+    )?;
     Ok(())
 }
 
@@ -83,7 +106,10 @@ pub(crate) async fn a_rotation_of_the_directory_disturbs_nobody(world: Arc<World
     let directory = home.path().join("tokens");
     write(&home, &world, &directory).await?;
     let kubeconfig = directory.join("kubeconfig");
-    let (folder, file) = (directory.display().to_string(), kubeconfig.display().to_string());
+    let (folder, file) = (
+        directory.display().to_string(),
+        kubeconfig.display().to_string(),
+    );
     let target = world.target_a();
     let reader = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -91,26 +117,55 @@ pub(crate) async fn a_rotation_of_the_directory_disturbs_nobody(world: Arc<World
         "metadata": { "name": "namespace-watcher" },
         "rules": [{ "apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"] }],
     });
-    target.admin().apply("/apis/rbac.authorization.k8s.io/v1/clusterroles/namespace-watcher", &reader).await?;
-    target.bind_user_to_cluster_role(AT_TARGET, "namespace-watcher").await?;
+    target
+        .admin()
+        .apply(
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles/namespace-watcher",
+            &reader,
+        )
+        .await?;
+    target
+        .bind_user_to_cluster_role(AT_TARGET, "namespace-watcher")
+        .await?;
     let limit = Instant::now() + Duration::from_secs(20);
     loop {
-        let output = home.kubectl(&world, &kubeconfig, &["get", "namespaces"]).await?;
+        let output = home
+            .kubectl(&world, &kubeconfig, &["get", "namespaces"])
+            .await?;
         if output.status.success() {
             break;
         }
-        assert!(Instant::now() < limit, "the binding does not count: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            Instant::now() < limit,
+            "the binding does not count: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 
     let client_go = world.fleet().parts().locate(Part::ClientGo).await?;
     let mut watch = Running::start(home.command(&client_go).arg("watch").arg(&kubeconfig))?;
-    let mut python = Running::start(&mut home.client(&world, Client::PythonKubernetes, &[&file]).await?)?;
-    let mut javascript = Running::start(&mut home.client(&world, Client::JavaScriptKubernetes, &["directory", &folder]).await?)?;
+    let mut python = Running::start(
+        &mut home
+            .client(&world, Client::PythonKubernetes, &[&file])
+            .await?,
+    )?;
+    let mut javascript = Running::start(
+        &mut home
+            .client(
+                &world,
+                Client::JavaScriptKubernetes,
+                &["directory", &folder],
+            )
+            .await?,
+    )?;
     let first = credential(&watch.until(|line| line["user"].is_object()).await?["user"]);
     let (by_python, by_javascript) = (python.next().await?, javascript.next().await?);
     for user in [&by_python, &by_javascript] {
-        assert_eq!((user["username"].as_str(), credential(user)), (Some(AT_TARGET), first.clone()));
+        assert_eq!(
+            (user["username"].as_str(), credential(user)),
+            (Some(AT_TARGET), first.clone())
+        );
     }
     assert!(first.starts_with("JTI="), "{first}");
 
@@ -118,34 +173,58 @@ pub(crate) async fn a_rotation_of_the_directory_disturbs_nobody(world: Arc<World
     world
         .broker()
         .reconfigure(|targets, _| {
-            for target in targets.iter_mut().filter(|target| target.name == "target-a") {
+            for target in targets
+                .iter_mut()
+                .filter(|target| target.name == "target-a")
+            {
                 target.further = "  tokenLifetime:\n    default: 30m\n".to_owned();
             }
         })
         .await?;
     // The target of the new configuration is ready a moment after it is known.
     let caller = caller_token(world.hub(), TENANT, ACCOUNT).await?;
-    world.broker().exchange_in_time(&caller, "tenant-a/a").await?;
+    world
+        .broker()
+        .exchange_in_time(&caller, "tenant-a/a")
+        .await?;
     write(&home, &world, &directory).await?;
-    let shown = succeeded(home.kubectl(&world, &kubeconfig, &["auth", "whoami", "-o", "json"]).await?)?;
+    let shown = succeeded(
+        home.kubectl(&world, &kubeconfig, &["auth", "whoami", "-o", "json"])
+            .await?,
+    )?;
     let second = credential(&serde_json::from_str::<Value>(&shown)?["status"]["userInfo"]);
     assert!(second != first && second.starts_with("JTI="), "{second}");
     // The watch is the one that began with the first token.
     target.create_namespace("after-the-rotation").await?;
-    watch.until(|line| line["name"] == "after-the-rotation").await?;
+    watch
+        .until(|line| line["name"] == "after-the-rotation")
+        .await?;
     assert_eq!(credential(&python.again().await?), second, "loaded anew");
-    // client-go and the JavaScript provider read the file again within a minute or so, by themselves.
-    watch.until(|line| credential(&line["user"]) == second).await?;
+    // client-go and the JavaScript provider read the file again within a minute or so, by
+    // themselves.
+    watch
+        .until(|line| credential(&line["user"]) == second)
+        .await?;
     let limit = Instant::now() + Duration::from_secs(30);
     while credential(&javascript.again().await?) != second {
         assert!(Instant::now() < limit, "the file is not read again");
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     target.create_namespace("with-the-second-token").await?;
-    watch.until(|line| line["name"] == "with-the-second-token").await?;
+    watch
+        .until(|line| line["name"] == "with-the-second-token")
+        .await?;
 
-    // What docs/clients.md says of this client: it does not know tokenFile in a kubeconfig, and comes without a token.
-    let output = run(&mut home.client(&world, Client::JavaScriptKubernetes, &["kubeconfig", &file]).await?).await?;
-    assert!(!output.status.success(), "it does by now: {}", String::from_utf8_lossy(&output.stdout));
+    // What docs/clients.md says of this client: it does not know tokenFile in a kubeconfig, and
+    // comes without a token.
+    let output = run(&mut home
+        .client(&world, Client::JavaScriptKubernetes, &["kubeconfig", &file])
+        .await?)
+    .await?;
+    assert!(
+        !output.status.success(),
+        "it does by now: {}",
+        String::from_utf8_lossy(&output.stdout)
+    );
     Ok(())
 }

@@ -27,9 +27,21 @@ impl Home {
         let folder = tempfile::tempdir()?;
         let caller = folder.path().join("caller");
         std::fs::write(&caller, caller_token(world.hub(), TENANT, ACCOUNT).await?)?;
-        let (url, ca) = (world.broker().api_url(), world.broker().ca_path().display().to_string());
+        let (url, ca) = (
+            world.broker().api_url(),
+            world.broker().ca_path().display().to_string(),
+        );
         let caller = caller.display().to_string();
-        let flags = ["--server", &url, "--certificate-authority", &ca, "--token-file", &caller].map(str::to_owned).to_vec();
+        let flags = [
+            "--server",
+            &url,
+            "--certificate-authority",
+            &ca,
+            "--token-file",
+            &caller,
+        ]
+        .map(str::to_owned)
+        .to_vec();
         Ok(Home { folder, flags })
     }
 
@@ -58,22 +70,46 @@ impl Home {
     }
 
     /// A kubeconfig whose user is the exec plugin.
-    pub(crate) async fn exec_kubeconfig(&self, world: &World, access: &str) -> Result<(PathBuf, String), TestError> {
+    pub(crate) async fn exec_kubeconfig(
+        &self,
+        world: &World,
+        access: &str,
+    ) -> Result<(PathBuf, String), TestError> {
         let program = world.binary().path().display().to_string();
-        let mut command = self.keyferry(world, &["kubeconfig", access, "--exec", "--exec-command", &program]);
+        let mut command = self.keyferry(
+            world,
+            &["kubeconfig", access, "--exec", "--exec-command", &program],
+        );
         let text = succeeded(run(&mut command).await?)?;
-        let path = self.path().join(format!("{}.kubeconfig", access.replace('/', "-")));
+        let path = self
+            .path()
+            .join(format!("{}.kubeconfig", access.replace('/', "-")));
         std::fs::write(&path, &text)?;
         Ok((path, text))
     }
 
-    pub(crate) async fn kubectl(&self, world: &World, kubeconfig: &Path, arguments: &[&str]) -> Result<Output, TestError> {
+    pub(crate) async fn kubectl(
+        &self,
+        world: &World,
+        kubeconfig: &Path,
+        arguments: &[&str],
+    ) -> Result<Output, TestError> {
         let kubectl = world.fleet().parts().locate(Part::Kubectl).await?;
-        run(self.command(&kubectl).arg("--kubeconfig").arg(kubeconfig).args(arguments)).await
+        run(self
+            .command(&kubectl)
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .args(arguments))
+        .await
     }
 
     /// The client of another language.
-    pub(crate) async fn client(&self, world: &World, client: Client, arguments: &[&str]) -> Result<Command, TestError> {
+    pub(crate) async fn client(
+        &self,
+        world: &World,
+        client: Client,
+        arguments: &[&str],
+    ) -> Result<Command, TestError> {
         let installed = world.fleet().parts().install(client).await?;
         let mut command = self.command(&installed.program);
         command.args(&installed.arguments).args(arguments);
@@ -87,12 +123,20 @@ pub(crate) async fn run(command: &mut Command) -> Result<Output, TestError> {
 
 pub(crate) fn succeeded(output: Output) -> Result<String, TestError> {
     if !output.status.success() {
-        return Err(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr)).into());
+        return Err(format!(
+            "{}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        )
+        .into());
     }
     Ok(String::from_utf8(output.stdout)?)
 }
 
 /// The `jti` by which a target tells tokens apart.
 pub(crate) fn credential(user: &Value) -> String {
-    user["extra"]["authentication.kubernetes.io/credential-id"][0].as_str().unwrap_or_default().to_owned()
+    user["extra"]["authentication.kubernetes.io/credential-id"][0]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }

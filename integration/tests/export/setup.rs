@@ -34,28 +34,49 @@ impl Fixture for ExportingHub {
 
 impl ExportingHub {
     pub(super) async fn start() -> Result<ExportingHub, NotStarted> {
-        let fleet = Fleet::start(FleetSpec { control_planes: vec![ControlPlaneSpec::named("hub")] }).await?;
+        let fleet = Fleet::start(FleetSpec {
+            control_planes: vec![ControlPlaneSpec::named("hub")],
+        })
+        .await?;
         ExportingHub::build(fleet).await.map_err(NotStarted::failed)
     }
 
     async fn build(fleet: Fleet) -> Result<ExportingHub, TestError> {
         let hub = fleet.control_plane("hub")?;
         // By default every ServiceAccount may read them.
-        hub.admin().delete(&format!("{RBAC}/clusterrolebindings/system:service-account-issuer-discovery")).await?;
+        hub.admin()
+            .delete(&format!(
+                "{RBAC}/clusterrolebindings/system:service-account-issuer-discovery"
+            ))
+            .await?;
         let role = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "two-paths" },
             "rules": [{ "nonResourceURLs": PATHS, "verbs": ["get"] }],
         });
-        hub.admin().create(&format!("{RBAC}/clusterroles"), &role).await?;
+        hub.admin()
+            .create(&format!("{RBAC}/clusterroles"), &role)
+            .await?;
         let folder = fleet.folder().join("export");
         std::fs::create_dir_all(&folder)?;
         let ca = TestCa::create("static server", &folder)?;
-        Ok(ExportingHub { hub, binary: KeyferryBinary::build().await?, ca, fleet })
+        Ok(ExportingHub {
+            hub,
+            binary: KeyferryBinary::build().await?,
+            ca,
+            fleet,
+        })
     }
 
     /// A kubeconfig of a new ServiceAccount, which may read the two paths if it is to.
-    pub(super) async fn account(&self, name: &str, bound: bool, hub_url: &str) -> Result<ServiceAccountKubeconfig, TestError> {
-        self.hub.create_namespace_with_service_account(NAMESPACE, name).await?;
+    pub(super) async fn account(
+        &self,
+        name: &str,
+        bound: bool,
+        hub_url: &str,
+    ) -> Result<ServiceAccountKubeconfig, TestError> {
+        self.hub
+            .create_namespace_with_service_account(NAMESPACE, name)
+            .await?;
         if bound {
             self.bind(name).await?;
         }
@@ -68,10 +89,20 @@ impl ExportingHub {
             "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "two-paths" },
             "subjects": [{ "kind": "ServiceAccount", "namespace": NAMESPACE, "name": account }],
         });
-        self.hub.admin().create(&format!("{RBAC}/clusterrolebindings"), &binding).await?;
-        let role = self.hub.admin().get(&format!("{RBAC}/clusterroles/two-paths")).await?;
+        self.hub
+            .admin()
+            .create(&format!("{RBAC}/clusterrolebindings"), &binding)
+            .await?;
+        let role = self
+            .hub
+            .admin()
+            .get(&format!("{RBAC}/clusterroles/two-paths"))
+            .await?;
         let username = format!("system:serviceaccount:{NAMESPACE}:{account}");
-        Ok(self.hub.until_it_counts(Whom::User(&username), "", &role["rules"][0]).await?)
+        Ok(self
+            .hub
+            .until_it_counts(Whom::User(&username), "", &role["rules"][0])
+            .await?)
     }
 
     /// A folder of a test's own with a configuration file.
@@ -88,16 +119,30 @@ impl ExportingHub {
     }
 
     /// The arguments of an export from `folder/config.yaml` to `folder/out`.
-    pub(super) fn arguments(&self, folder: &Path, kubeconfig: &Path, further: &[&str]) -> Vec<String> {
+    pub(super) fn arguments(
+        &self,
+        folder: &Path,
+        kubeconfig: &Path,
+        further: &[&str],
+    ) -> Vec<String> {
         let path = |path: PathBuf| path.display().to_string();
-        let mut arguments = vec!["export".to_owned(), path(folder.join("out")), "--without-record".to_owned()];
+        let mut arguments = vec![
+            "export".to_owned(),
+            path(folder.join("out")),
+            "--without-record".to_owned(),
+        ];
         arguments.extend(["--config".to_owned(), path(folder.join("config.yaml"))]);
         arguments.extend(["--kubeconfig".to_owned(), path(kubeconfig.to_owned())]);
         arguments.extend(further.iter().map(|one| (*one).to_owned()));
         arguments
     }
 
-    pub(super) async fn export(&self, folder: &Path, kubeconfig: &Path, further: &[&str]) -> Result<Output, TestError> {
+    pub(super) async fn export(
+        &self,
+        folder: &Path,
+        kubeconfig: &Path,
+        further: &[&str],
+    ) -> Result<Output, TestError> {
         let arguments = self.arguments(folder, kubeconfig, further);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         Ok(self.binary.run(&arguments, &[]).await?)

@@ -31,9 +31,16 @@ pub(super) async fn keeps_files_through_failures(hub: Arc<ExportingHub>) -> Test
     until("the first files", || Ok(out.join("manifest.json").exists())).await?;
     let before = files(&out)?;
 
-    let unwell = Fault::Status { status: StatusCode::INTERNAL_SERVER_ERROR, headers: Vec::new(), body: b"secret-of-the-upstream".to_vec() };
+    let unwell = Fault::Status {
+        status: StatusCode::INTERNAL_SERVER_ERROR,
+        headers: Vec::new(),
+        body: b"secret-of-the-upstream".to_vec(),
+    };
     let rule = proxy.add(Rule::on(Method::GET, KEYS, unwell));
-    until("a failure", || Ok(std::fs::read_to_string(&log)?.contains("the files stay as they are"))).await?;
+    until("a failure", || {
+        Ok(std::fs::read_to_string(&log)?.contains("the files stay as they are"))
+    })
+    .await?;
     assert_eq!(files(&out)?, before);
 
     let mut keys: Value = hub.hub.admin().get(KEYS).await?;
@@ -43,13 +50,33 @@ pub(super) async fn keeps_files_through_failures(hub: Arc<ExportingHub>) -> Test
         keys.push(other);
     }
     let content_type = HeaderValue::from_static("application/jwk-set+json");
-    proxy.add(Rule::on(Method::GET, KEYS, Fault::ReplaceBody { body: keys.to_string().into_bytes(), content_type }));
+    proxy.add(Rule::on(
+        Method::GET,
+        KEYS,
+        Fault::ReplaceBody {
+            body: keys.to_string().into_bytes(),
+            content_type,
+        },
+    ));
     proxy.remove(rule);
-    until("the changed keys", || Ok(files(&out)?[0].contains("\"another\""))).await?;
-    until("the manifest of the changed keys", || Ok(files(&out)?[2] != before[2])).await?;
-    assert_eq!(files(&out)?[1], before[1], "the discovery document is as it was");
+    until("the changed keys", || {
+        Ok(files(&out)?[0].contains("\"another\""))
+    })
+    .await?;
+    until("the manifest of the changed keys", || {
+        Ok(files(&out)?[2] != before[2])
+    })
+    .await?;
+    assert_eq!(
+        files(&out)?[1],
+        before[1],
+        "the discovery document is as it was"
+    );
     let said = std::fs::read_to_string(&log)?;
-    assert!(said.contains("the export goes on") && !said.contains("secret-of-the-upstream"), "{said}");
+    assert!(
+        said.contains("the export goes on") && !said.contains("secret-of-the-upstream"),
+        "{said}"
+    );
     process.stop(Duration::from_secs(5)).await?;
     Ok(())
 }
@@ -57,11 +84,15 @@ pub(super) async fn keeps_files_through_failures(hub: Arc<ExportingHub>) -> Test
 /// Keys, discovery document, manifest.
 fn files(out: &Path) -> Result<[String; 3], TestError> {
     let read = |name: &str| std::fs::read_to_string(out.join(name));
-    Ok([read("openid/v1/jwks")?, read(".well-known/openid-configuration")?, read("manifest.json")?])
+    Ok([
+        read("openid/v1/jwks")?,
+        read(".well-known/openid-configuration")?,
+        read("manifest.json")?,
+    ])
 }
 
-/// Two readings of the hub are 15 s apart, and a new key is published at its second sight: two pauses, and some time for the work
-/// and for a reading that fails.
+/// Two readings of the hub are 15 s apart, and a new key is published at its second sight: two
+/// pauses, and some time for the work and for a reading that fails.
 async fn until(what: &str, is: impl Fn() -> Result<bool, TestError>) -> TestResult {
     let limit = Instant::now() + Duration::from_secs(90);
     while !is()? {

@@ -17,25 +17,60 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
     for hub in &stage.hubs {
         let path = format!("{KEYFERRY}/namespaces/tenant-a/targetaccesses");
         let accesses = json!({ "apiGroups": ["keyferry.dev"], "resources": ["targetaccesses", "targetaccesses/status"], "verbs": ["*"] });
-        let secrets = json!({ "apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"] });
+        let secrets =
+            json!({ "apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"] });
         let token = |names: &[&str]| json!({ "apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": names, "verbs": ["create"] });
         // May write accesses and read what they deliver, but not mint.
-        let reader = people::with_rules(hub, "tenant-a", "reader", json!([accesses, secrets])).await?;
+        let reader =
+            people::with_rules(hub, "tenant-a", "reader", json!([accesses, secrets])).await?;
         // May mint for one of the two accounts.
-        let minter = people::with_rules(hub, "tenant-a", "minter", json!([accesses, token(&["other"])])).await?;
+        let minter = people::with_rules(
+            hub,
+            "tenant-a",
+            "minter",
+            json!([accesses, token(&["other"])]),
+        )
+        .await?;
         let engineer = people::tenant(hub, "tenant-a").await?;
 
-        for (name, client, account) in [("reader", &reader, "other"), ("minter", &minter, "reconciler")] {
+        for (name, client, account) in [
+            ("reader", &reader, "other"),
+            ("minter", &minter, "reconciler"),
+        ] {
             let what = format!("{name} for {account} on {}", hub.name());
-            must_be_denied(&what, client.create(&path, &access("new", account)).await, POLICY)?;
-            must_be_denied(&what, client.create(&format!("{path}?dryRun=All"), &access("new", account)).await, POLICY)?;
-            must_be_denied(&what, client.apply(&format!("{path}/new"), &access("new", account)).await, POLICY)?;
+            must_be_denied(
+                &what,
+                client.create(&path, &access("new", account)).await,
+                POLICY,
+            )?;
+            must_be_denied(
+                &what,
+                client
+                    .create(&format!("{path}?dryRun=All"), &access("new", account))
+                    .await,
+                POLICY,
+            )?;
+            must_be_denied(
+                &what,
+                client
+                    .apply(&format!("{path}/new"), &access("new", account))
+                    .await,
+                POLICY,
+            )?;
             let mut unnamed = access("", account);
             unnamed["metadata"] = json!({ "generateName": "new-", "namespace": "tenant-a" });
             must_be_denied(&what, client.create(&path, &unnamed).await, POLICY)?;
         }
-        must_pass("a minter for its account", minter.create(&path, &access("by-minter", "other")).await)?;
-        must_pass("an engineer", engineer.create(&path, &access("by-engineer", "reconciler")).await)?;
+        must_pass(
+            "a minter for its account",
+            minter.create(&path, &access("by-minter", "other")).await,
+        )?;
+        must_pass(
+            "an engineer",
+            engineer
+                .create(&path, &access("by-engineer", "reconciler"))
+                .await,
+        )?;
         let generated = json!({ "generateName": "new-", "namespace": "tenant-a" });
         let mut unnamed = access("", "other");
         unnamed["metadata"] = generated;
@@ -45,41 +80,97 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
         let there = format!("{path}/by-minter");
         let change = json!({ "spec": { "serviceAccountName": "reconciler" } });
         must_be_denied("a merge patch", minter.patch(&there, &change).await, POLICY)?;
-        must_be_denied("a dry merge patch", minter.patch(&format!("{there}?dryRun=All"), &change).await, POLICY)?;
-        must_be_denied("a server-side apply", minter.apply(&there, &access("by-minter", "reconciler")).await, POLICY)?;
+        must_be_denied(
+            "a dry merge patch",
+            minter.patch(&format!("{there}?dryRun=All"), &change).await,
+            POLICY,
+        )?;
+        must_be_denied(
+            "a server-side apply",
+            minter
+                .apply(&there, &access("by-minter", "reconciler"))
+                .await,
+            POLICY,
+        )?;
         must_be_denied("a JSON patch", json_patch(&minter, &there).await, POLICY)?;
         let mut whole = minter.get(&there).await?;
         whole["spec"]["serviceAccountName"] = json!("reconciler");
         must_be_denied("a PUT", minter.replace(&there, &whole).await, POLICY)?;
         // By way of the status nothing of the spec changes.
-        let by_status = must_pass("status", minter.replace(&format!("{there}/status"), &whole).await)?;
-        assert_eq!(by_status["spec"]["serviceAccountName"], "other", "on {}", hub.name());
-        let by_status = must_pass("status", minter.patch(&format!("{there}/status"), &change).await)?;
-        assert_eq!(by_status["spec"]["serviceAccountName"], "other", "on {}", hub.name());
+        let by_status = must_pass(
+            "status",
+            minter.replace(&format!("{there}/status"), &whole).await,
+        )?;
+        assert_eq!(
+            by_status["spec"]["serviceAccountName"],
+            "other",
+            "on {}",
+            hub.name()
+        );
+        let by_status = must_pass(
+            "status",
+            minter.patch(&format!("{there}/status"), &change).await,
+        )?;
+        assert_eq!(
+            by_status["spec"]["serviceAccountName"],
+            "other",
+            "on {}",
+            hub.name()
+        );
 
-        // Every other change of a spec, too: another delivery is another place where the token lies.
+        // Every other change of a spec, too: another delivery is another place where the token
+        // lies.
         let theirs = format!("{path}/by-engineer");
-        for change in [json!({ "targetClusterRef": { "name": "x" } }), json!({ "deliveries": [] }), json!({ "suspend": true })] {
-            must_be_denied("another field", minter.patch(&theirs, &json!({ "spec": change })).await, POLICY)?;
+        for change in [
+            json!({ "targetClusterRef": { "name": "x" } }),
+            json!({ "deliveries": [] }),
+            json!({ "suspend": true }),
+        ] {
+            must_be_denied(
+                "another field",
+                minter.patch(&theirs, &json!({ "spec": change })).await,
+                POLICY,
+            )?;
         }
         // What the controller and `kubectl annotate` write changes no spec.
-        let metadata =
-            json!({ "annotations": { "keyferry.dev/requestedAt": "now" }, "finalizers": ["keyferry.dev/drain"], "labels": { "a": "b" } });
-        must_pass("metadata", reader.patch(&theirs, &json!({ "metadata": metadata })).await)?;
-        must_pass("status", reader.patch(&format!("{theirs}/status"), &json!({ "status": { "observedGeneration": 1 } })).await)?;
-        must_pass("no finalizer", reader.patch(&theirs, &json!({ "metadata": { "finalizers": null } })).await)?;
+        let metadata = json!({ "annotations": { "keyferry.dev/requestedAt": "now" }, "finalizers": ["keyferry.dev/drain"], "labels": { "a": "b" } });
+        must_pass(
+            "metadata",
+            reader
+                .patch(&theirs, &json!({ "metadata": metadata }))
+                .await,
+        )?;
+        must_pass(
+            "status",
+            reader
+                .patch(
+                    &format!("{theirs}/status"),
+                    &json!({ "status": { "observedGeneration": 1 } }),
+                )
+                .await,
+        )?;
+        must_pass(
+            "no finalizer",
+            reader
+                .patch(&theirs, &json!({ "metadata": { "finalizers": null } }))
+                .await,
+        )?;
         must_pass("deletion", reader.delete(&theirs).await)?;
     }
     Ok(())
 }
 
-/// What Keyferry makes of the policy that an apiserver gives back, its defaults filled in, and of hollowed ones.
+/// What Keyferry makes of the policy that an apiserver gives back, its defaults filled in, and of
+/// hollowed ones.
 pub(super) async fn known(stage: Arc<Stage>) -> TestResult {
     for hub in &stage.hubs {
         let policy_path = format!("{ADMISSION}/validatingadmissionpolicies/{POLICY}");
         let binding_path = format!("{ADMISSION}/validatingadmissionpolicybindings/{POLICY}");
         let keyferry = people::keyferry(hub).await?;
-        let (policy, binding) = (keyferry.get(&policy_path).await?, keyferry.get(&binding_path).await?);
+        let (policy, binding) = (
+            keyferry.get(&policy_path).await?,
+            keyferry.get(&binding_path).await?,
+        );
         fence::AUTHOR.check(&policy, &binding, &fence::HubSite::shipped())?;
         // As the apiserver would store them.
         let hollow = [
@@ -91,8 +182,17 @@ pub(super) async fn known(stage: Arc<Stage>) -> TestResult {
             json!({ "spec": { "variables": [{ "name": "authorizer", "expression": "1" }] } }),
         ];
         for change in hollow {
-            let policy = hub.admin().patch(&format!("{policy_path}?dryRun=All"), &change).await?;
-            assert!(fence::AUTHOR.check(&policy, &binding, &fence::HubSite::shipped()).is_err(), "{change} on {}", hub.name());
+            let policy = hub
+                .admin()
+                .patch(&format!("{policy_path}?dryRun=All"), &change)
+                .await?;
+            assert!(
+                fence::AUTHOR
+                    .check(&policy, &binding, &fence::HubSite::shipped())
+                    .is_err(),
+                "{change} on {}",
+                hub.name()
+            );
         }
         let unbound = [
             json!({ "spec": { "validationActions": ["Audit"] } }),
@@ -103,8 +203,17 @@ pub(super) async fn known(stage: Arc<Stage>) -> TestResult {
             json!({ "spec": { "paramRef": { "name": "x", "parameterNotFoundAction": "Allow" } } }),
         ];
         for change in unbound {
-            let binding = hub.admin().patch(&format!("{binding_path}?dryRun=All"), &change).await?;
-            assert!(fence::AUTHOR.check(&policy, &binding, &fence::HubSite::shipped()).is_err(), "{change} on {}", hub.name());
+            let binding = hub
+                .admin()
+                .patch(&format!("{binding_path}?dryRun=All"), &change)
+                .await?;
+            assert!(
+                fence::AUTHOR
+                    .check(&policy, &binding, &fence::HubSite::shipped())
+                    .is_err(),
+                "{change} on {}",
+                hub.name()
+            );
         }
     }
     Ok(())
@@ -118,12 +227,21 @@ fn access(name: &str, account: &str) -> Value {
 }
 
 async fn json_patch(client: &RestClient, path: &str) -> Result<Value, RestError> {
-    let change = json!([{ "op": "replace", "path": "/spec/serviceAccountName", "value": "reconciler" }]);
+    let change =
+        json!([{ "op": "replace", "path": "/spec/serviceAccountName", "value": "reconciler" }]);
     patch_as(client, path, "application/json-patch+json", &change).await
 }
 
-async fn patch_as(client: &RestClient, path: &str, kind: &str, change: &Value) -> Result<Value, RestError> {
-    let request = client.request(Method::PATCH, path).header("content-type", kind).body(change.to_string());
+async fn patch_as(
+    client: &RestClient,
+    path: &str,
+    kind: &str,
+    change: &Value,
+) -> Result<Value, RestError> {
+    let request = client
+        .request(Method::PATCH, path)
+        .header("content-type", kind)
+        .body(change.to_string());
     let answered: Result<(u16, String), TestError> = async {
         let answer = request.send().await?;
         Ok((answer.status().as_u16(), answer.text().await?))
@@ -133,5 +251,11 @@ async fn patch_as(client: &RestClient, path: &str, kind: &str, change: &Value) -
     if status == 200 {
         return Ok(Value::Null);
     }
-    Err(RestError::Status { method: Method::PATCH, path: path.to_owned(), status, reason: String::new(), message })
+    Err(RestError::Status {
+        method: Method::PATCH,
+        path: path.to_owned(),
+        status,
+        reason: String::new(),
+        message,
+    })
 }

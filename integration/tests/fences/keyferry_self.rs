@@ -1,4 +1,5 @@
-//! keyferry-self: what Keyferry's own account may ask for, with more rights than its manifests give it.
+//! keyferry-self: what Keyferry's own account may ask for, with more rights than its manifests give
+//! it.
 
 use std::sync::Arc;
 
@@ -19,41 +20,103 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
         let account = Subject::ServiceAccount("keyferry-system", "keyferry");
         // Somebody granted too much.
         let_mint(hub, "too-much", account, "kube-system", &["reconciler"]).await?;
-        let_mint(hub, "too-much", account, "keyferry-system", &["keyferry", "keyferry-canary"]).await?;
+        let_mint(
+            hub,
+            "too-much",
+            account,
+            "keyferry-system",
+            &["keyferry", "keyferry-canary"],
+        )
+        .await?;
         let keyferry = people::keyferry(hub).await?;
-        must_pass("a pair", mint(&keyferry, "tenant-a", "reconciler", &[AUDIENCE]).await)?;
-        must_pass("the inert audience", mint(&keyferry, "tenant-a", "other", &["keyferry.dev/inert"]).await)?;
-        for audiences in [&[] as &[&str], &[&own], &[&own, "x"], &["a", "b"], &[""], &["https://kubernetes.default.svc.cluster.local"]] {
+        must_pass(
+            "a pair",
+            mint(&keyferry, "tenant-a", "reconciler", &[AUDIENCE]).await,
+        )?;
+        must_pass(
+            "the inert audience",
+            mint(&keyferry, "tenant-a", "other", &["keyferry.dev/inert"]).await,
+        )?;
+        for audiences in [
+            &[] as &[&str],
+            &[&own],
+            &[&own, "x"],
+            &["a", "b"],
+            &[""],
+            &["https://kubernetes.default.svc.cluster.local"],
+        ] {
             let what = format!("{audiences:?} on {}", hub.name());
-            must_be_denied(&what, mint(&keyferry, "tenant-a", "reconciler", audiences).await, POLICY)?;
+            must_be_denied(
+                &what,
+                mint(&keyferry, "tenant-a", "reconciler", audiences).await,
+                POLICY,
+            )?;
         }
-        must_be_denied("kube-system", mint(&keyferry, "kube-system", "reconciler", &["x"]).await, POLICY)?;
-        must_be_denied("itself", mint(&keyferry, "keyferry-system", "keyferry", &["x"]).await, POLICY)?;
+        must_be_denied(
+            "kube-system",
+            mint(&keyferry, "kube-system", "reconciler", &["x"]).await,
+            POLICY,
+        )?;
+        must_be_denied(
+            "itself",
+            mint(&keyferry, "keyferry-system", "keyferry", &["x"]).await,
+            POLICY,
+        )?;
         let mut long = token_request(&["x"]);
         long["spec"]["expirationSeconds"] = json!(86_401);
         let path = "/api/v1/namespaces/tenant-a/serviceaccounts/reconciler/token";
         must_be_denied("a longer life", keyferry.create(path, &long).await, POLICY)?;
-        must_be_denied("a dry run", keyferry.create(&format!("{path}?dryRun=All"), &token_request(&["a", "b"])).await, POLICY)?;
+        must_be_denied(
+            "a dry run",
+            keyferry
+                .create(&format!("{path}?dryRun=All"), &token_request(&["a", "b"]))
+                .await,
+            POLICY,
+        )?;
         // The canary, by which it finds out whose an audience is.
-        for audiences in [&[] as &[&str], &[&own], &[AUDIENCE], &[SECOND], &["keyferry.dev"]] {
-            must_pass("the canary", mint(&keyferry, "keyferry-system", "keyferry-canary", audiences).await)?;
+        for audiences in [
+            &[] as &[&str],
+            &[&own],
+            &[AUDIENCE],
+            &[SECOND],
+            &["keyferry.dev"],
+        ] {
+            must_pass(
+                "the canary",
+                mint(&keyferry, "keyferry-system", "keyferry-canary", audiences).await,
+            )?;
         }
         // Nobody else is held by this one, nor an account of a like name.
         for (namespace, name) in [("keyferry-system", "keyferry-2"), ("keyferry", "keyferry")] {
             let client = people::account(hub, namespace, name).await?;
-            let_mint(hub, name, Subject::ServiceAccount(namespace, name), "tenant-a", &["other"]).await?;
+            let_mint(
+                hub,
+                name,
+                Subject::ServiceAccount(namespace, name),
+                "tenant-a",
+                &["other"],
+            )
+            .await?;
             must_pass("another", mint(&client, "tenant-a", "other", &[]).await)?;
         }
     }
     Ok(())
 }
 
-/// A Secret that the hub's token controller would fill with a token that never ends: Keyferry creates and reads Secrets of tenants.
+/// A Secret that the hub's token controller would fill with a token that never ends: Keyferry
+/// creates and reads Secrets of tenants.
 pub(super) async fn secrets(stage: Arc<Stage>) -> TestResult {
     for hub in &stage.hubs {
         let keyferry = people::keyferry(hub).await?;
         let rules = json!([{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "get", "update", "patch", "delete"] }]);
-        people::allow(hub, "tenant-a", "keyferry-secrets", ("keyferry-system", "keyferry"), rules.clone()).await?;
+        people::allow(
+            hub,
+            "tenant-a",
+            "keyferry-secrets",
+            ("keyferry-system", "keyferry"),
+            rules.clone(),
+        )
+        .await?;
         let engineer = people::with_rules(hub, "tenant-a", "secret-writer", rules).await?;
         let path = "/api/v1/namespaces/tenant-a/secrets";
         let secret = |name: &str, of_type: &str| {
@@ -62,25 +125,55 @@ pub(super) async fn secrets(stage: Arc<Stage>) -> TestResult {
             json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": of_type, "data": { "x": "eA==" } })
         };
         stage::until("self-secrets holds", || async {
-            let asked = keyferry.create(&format!("{path}?dryRun=All"), &secret("tried", "kubernetes.io/service-account-token")).await;
+            let asked = keyferry
+                .create(
+                    &format!("{path}?dryRun=All"),
+                    &secret("tried", "kubernetes.io/service-account-token"),
+                )
+                .await;
             stage::denied_by(asked, SECRETS)
         })
         .await?;
-        let (lasting, bootstrap) = ("kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token");
+        let (lasting, bootstrap) = (
+            "kubernetes.io/service-account-token",
+            "bootstrap.kubernetes.io/token",
+        );
         for of_type in [lasting, bootstrap] {
-            must_be_denied(of_type, keyferry.create(path, &secret("lasting", of_type)).await, SECRETS)?;
-            must_be_denied("a dry run", keyferry.create(&format!("{path}?dryRun=All"), &secret("lasting", of_type)).await, SECRETS)?;
-            let applied = keyferry.apply(&format!("{path}/lasting"), &secret("lasting", of_type)).await;
+            must_be_denied(
+                of_type,
+                keyferry.create(path, &secret("lasting", of_type)).await,
+                SECRETS,
+            )?;
+            must_be_denied(
+                "a dry run",
+                keyferry
+                    .create(&format!("{path}?dryRun=All"), &secret("lasting", of_type))
+                    .await,
+                SECRETS,
+            )?;
+            let applied = keyferry
+                .apply(&format!("{path}/lasting"), &secret("lasting", of_type))
+                .await;
             must_be_denied("an apply", applied, SECRETS)?;
         }
         // What it writes, and what a Secret of somebody else's is turned to.
         for of_type in ["Opaque", "cluster.x-k8s.io/secret"] {
             let name = of_type.to_lowercase().replace(['.', '/'], "-");
-            must_pass(of_type, keyferry.create(path, &secret(&name, of_type)).await)?;
+            must_pass(
+                of_type,
+                keyferry.create(path, &secret(&name, of_type)).await,
+            )?;
         }
-        must_pass("an engineer", engineer.create(path, &secret("theirs", lasting)).await)?;
+        must_pass(
+            "an engineer",
+            engineer.create(path, &secret("theirs", lasting)).await,
+        )?;
         let to_another = json!({ "metadata": { "annotations": { "kubernetes.io/service-account.name": "other" } } });
-        must_be_denied("another's name", keyferry.patch(&format!("{path}/theirs"), &to_another).await, SECRETS)?;
+        must_be_denied(
+            "another's name",
+            keyferry.patch(&format!("{path}/theirs"), &to_another).await,
+            SECRETS,
+        )?;
     }
     Ok(())
 }

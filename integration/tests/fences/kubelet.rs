@@ -15,17 +15,23 @@ pub(super) async fn bound_pods(stage: Arc<Stage>) -> TestResult {
         let certificate = hub.ca().client("system:node:node-1", "system:nodes")?;
         let kubelet = RestClient::with_certificate(&hub.url(), hub.ca_pem(), &certificate)?;
         for account in ["reconciler", "other"] {
-            let pod = hub.admin().create("/api/v1/namespaces/tenant-a/pods", &pod(account)).await?;
+            let pod = hub
+                .admin()
+                .create("/api/v1/namespaces/tenant-a/pods", &pod(account))
+                .await?;
             let uid = &pod["metadata"]["uid"];
             let path = format!("/api/v1/namespaces/tenant-a/serviceaccounts/{account}/token");
             let ask = async |audiences: &[&str]| {
                 let mut request = token_request(audiences);
-                request["spec"]["boundObjectRef"] = json!({ "kind": "Pod", "apiVersion": "v1", "name": account, "uid": uid });
+                request["spec"]["boundObjectRef"] =
+                    json!({ "kind": "Pod", "apiVersion": "v1", "name": account, "uid": uid });
                 // The Node authoriser takes a moment to see a new Pod.
                 let limit = std::time::Instant::now() + std::time::Duration::from_secs(10);
                 loop {
                     let answer = kubelet.create(&path, &request).await;
-                    let early = answer.as_ref().is_err_and(|error| error.to_string().contains("no relationship found"));
+                    let early = answer
+                        .as_ref()
+                        .is_err_and(|error| error.to_string().contains("no relationship found"));
                     if !early || std::time::Instant::now() > limit {
                         return answer;
                     }
@@ -37,7 +43,11 @@ pub(super) async fn bound_pods(stage: Arc<Stage>) -> TestResult {
             let listed = ask(&[AUDIENCE]).await;
             match account {
                 "reconciler" => drop(must_pass("a volume with the listed audience", listed)?),
-                _ => must_be_denied("a volume with another's audience", listed, "keyferry-pairing")?,
+                _ => must_be_denied(
+                    "a volume with another's audience",
+                    listed,
+                    "keyferry-pairing",
+                )?,
             }
         }
     }

@@ -18,28 +18,71 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
             "apiGroups": [""], "resources": ["namespaces", "namespaces/status", "namespaces/finalize"],
             "verbs": ["get", "create", "update", "patch"],
         });
-        let editor = people::with_cluster_rules(hub, "namespace-editor", json!([namespaces])).await?;
+        let editor =
+            people::with_cluster_rules(hub, "namespace-editor", json!([namespaces])).await?;
         let verb = json!({ "apiGroups": [""], "resources": ["namespaces"], "resourceNames": ["labelled"], "verbs": ["label-access"] });
-        let labeller = people::with_cluster_rules(hub, "labeller", json!([namespaces, verb])).await?;
+        let labeller =
+            people::with_cluster_rules(hub, "labeller", json!([namespaces, verb])).await?;
         let path = "/api/v1/namespaces";
 
         // As Keyferry sees it.
         let keyferry = people::keyferry(hub).await?;
-        let found = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"].map(|kind| format!("{ADMISSION}/{kind}/{POLICY}"));
-        fence::LABELS.check(&keyferry.get(&found[0]).await?, &keyferry.get(&found[1]).await?, &fence::HubSite::shipped())?;
+        let found = [
+            "validatingadmissionpolicies",
+            "validatingadmissionpolicybindings",
+        ]
+        .map(|kind| format!("{ADMISSION}/{kind}/{POLICY}"));
+        fence::LABELS.check(
+            &keyferry.get(&found[0]).await?,
+            &keyferry.get(&found[1]).await?,
+            &fence::HubSite::shipped(),
+        )?;
 
-        must_be_denied("creation", editor.create(path, &namespace("mine", json!({ GUARDED: "a" }))).await, POLICY)?;
+        must_be_denied(
+            "creation",
+            editor
+                .create(path, &namespace("mine", json!({ GUARDED: "a" })))
+                .await,
+            POLICY,
+        )?;
         let mut unnamed = namespace("", json!({ GUARDED: "a" }));
         unnamed["metadata"]["generateName"] = json!("mine-");
-        must_be_denied("a generated name", editor.create(path, &unnamed).await, POLICY)?;
-        must_be_denied("another name", labeller.create(path, &namespace("mine", json!({ GUARDED: "a" }))).await, POLICY)?;
-        must_be_denied("a generated name", labeller.create(path, &unnamed).await, POLICY)?;
+        must_be_denied(
+            "a generated name",
+            editor.create(path, &unnamed).await,
+            POLICY,
+        )?;
+        must_be_denied(
+            "another name",
+            labeller
+                .create(path, &namespace("mine", json!({ GUARDED: "a" })))
+                .await,
+            POLICY,
+        )?;
+        must_be_denied(
+            "a generated name",
+            labeller.create(path, &unnamed).await,
+            POLICY,
+        )?;
         must_pass(
             "creation with other labels",
-            editor.create(path, &namespace("mine", json!({ "team": "a", "keyferry.dev/x": "y" }))).await,
+            editor
+                .create(
+                    path,
+                    &namespace("mine", json!({ "team": "a", "keyferry.dev/x": "y" })),
+                )
+                .await,
         )?;
-        must_pass("creation by the verb", labeller.create(path, &namespace("labelled", json!({ GUARDED: "a" }))).await)?;
-        must_pass("no labels", editor.create(path, &namespace("plain", Value::Null)).await)?;
+        must_pass(
+            "creation by the verb",
+            labeller
+                .create(path, &namespace("labelled", json!({ GUARDED: "a" })))
+                .await,
+        )?;
+        must_pass(
+            "no labels",
+            editor.create(path, &namespace("plain", Value::Null)).await,
+        )?;
 
         for (name, labels) in [
             ("mine", json!({ GUARDED: "a" })),
@@ -58,7 +101,11 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
             }
             let mut whole = editor.get(&there).await?;
             match &labels[GUARDED] {
-                Value::Null => drop(whole["metadata"]["labels"].as_object_mut().and_then(|labels| labels.remove(GUARDED))),
+                Value::Null => drop(
+                    whole["metadata"]["labels"]
+                        .as_object_mut()
+                        .and_then(|labels| labels.remove(GUARDED)),
+                ),
                 value => whole["metadata"]["labels"][GUARDED] = value.clone(),
             }
             for way in ["", "/status", "/finalize"] {
@@ -68,18 +115,36 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
                     POLICY,
                 )?;
             }
-            let object = namespace(name, if labels[GUARDED].is_null() { json!({}) } else { labels.clone() });
+            let object = namespace(
+                name,
+                if labels[GUARDED].is_null() {
+                    json!({})
+                } else {
+                    labels.clone()
+                },
+            );
             if !labels[GUARDED].is_null() {
                 must_be_denied("apply", editor.apply(&there, &object).await, POLICY)?;
             }
         }
         let other = json!({ "metadata": { "labels": { "team": "b" } } });
-        must_pass("another label", editor.patch(&format!("{path}/labelled"), &other).await)?;
+        must_pass(
+            "another label",
+            editor.patch(&format!("{path}/labelled"), &other).await,
+        )?;
         must_pass(
             "removal by the verb",
-            labeller.patch(&format!("{path}/labelled"), &json!({ "metadata": { "labels": { GUARDED: null } } })).await,
+            labeller
+                .patch(
+                    &format!("{path}/labelled"),
+                    &json!({ "metadata": { "labels": { GUARDED: null } } }),
+                )
+                .await,
         )?;
-        must_pass("deletion", hub.admin().delete(&format!("{path}/plain")).await)?;
+        must_pass(
+            "deletion",
+            hub.admin().delete(&format!("{path}/plain")).await,
+        )?;
     }
     Ok(())
 }

@@ -13,77 +13,159 @@ pub(super) async fn keyferry(hub: &ControlPlane) -> Result<RestClient, TestError
 }
 
 /// An account, made where it is not there, with no rights of this test's.
-pub(super) async fn account(hub: &ControlPlane, namespace: &str, name: &str) -> Result<RestClient, TestError> {
-    hub.create_namespace_with_service_account(namespace, name).await?;
+pub(super) async fn account(
+    hub: &ControlPlane,
+    namespace: &str,
+    name: &str,
+) -> Result<RestClient, TestError> {
+    hub.create_namespace_with_service_account(namespace, name)
+        .await?;
     let token = hub.token_request(namespace, name, &[], 3600).await?.token;
     Ok(hub.as_bearer(&token)?)
 }
 
-/// A tenant's own engineer: what the role `edit` is made of (only a controller-manager joins it) in one namespace, and all of its TargetAccesses.
+/// A tenant's own engineer: what the role `edit` is made of (only a controller-manager joins it) in
+/// one namespace, and all of its TargetAccesses.
 pub(super) async fn tenant(hub: &ControlPlane, namespace: &str) -> Result<RestClient, TestError> {
     let client = account(hub, namespace, "engineer").await?;
-    bind(hub, namespace, "engineer", "ClusterRole", "system:aggregate-to-edit").await?;
-    grant(hub, namespace, "engineer", json!([{ "apiGroups": ["keyferry.dev"], "resources": ["targetaccesses"], "verbs": ["*"] }])).await?;
+    bind(
+        hub,
+        namespace,
+        "engineer",
+        "ClusterRole",
+        "system:aggregate-to-edit",
+    )
+    .await?;
+    grant(
+        hub,
+        namespace,
+        "engineer",
+        json!([{ "apiGroups": ["keyferry.dev"], "resources": ["targetaccesses"], "verbs": ["*"] }]),
+    )
+    .await?;
     Ok(client)
 }
 
 /// Someone with these rules in one namespace and nothing else.
-pub(super) async fn with_rules(hub: &ControlPlane, namespace: &str, name: &str, rules: Value) -> Result<RestClient, TestError> {
+pub(super) async fn with_rules(
+    hub: &ControlPlane,
+    namespace: &str,
+    name: &str,
+    rules: Value,
+) -> Result<RestClient, TestError> {
     let client = account(hub, namespace, name).await?;
     grant(hub, namespace, name, rules).await?;
     Ok(client)
 }
 
 /// Someone with these rules in the whole cluster.
-pub(super) async fn with_cluster_rules(hub: &ControlPlane, name: &str, rules: Value) -> Result<RestClient, TestError> {
+pub(super) async fn with_cluster_rules(
+    hub: &ControlPlane,
+    name: &str,
+    rules: Value,
+) -> Result<RestClient, TestError> {
     let client = account(hub, "people", name).await?;
     let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": name }, "rules": rules });
-    hub.admin().apply(&format!("{RBAC}/clusterroles/{name}"), &role).await?;
-    hub.bind_user_to_cluster_role(&format!("system:serviceaccount:people:{name}"), name).await?;
+    hub.admin()
+        .apply(&format!("{RBAC}/clusterroles/{name}"), &role)
+        .await?;
+    hub.bind_user_to_cluster_role(&format!("system:serviceaccount:people:{name}"), name)
+        .await?;
     Ok(client)
 }
 
-/// A ServiceAccount that is bound to cluster-admin: RBAC decides on it, unlike on a member of system:masters.
+/// A ServiceAccount that is bound to cluster-admin: RBAC decides on it, unlike on a member of
+/// system:masters.
 pub(super) async fn cluster_admin(hub: &ControlPlane) -> Result<RestClient, TestError> {
     let client = account(hub, "people", "root").await?;
-    hub.bind_user_to_cluster_role("system:serviceaccount:people:root", "cluster-admin").await?;
+    hub.bind_user_to_cluster_role("system:serviceaccount:people:root", "cluster-admin")
+        .await?;
     Ok(client)
 }
 
 /// These rules in one namespace for an account of any namespace.
-pub(super) async fn allow(hub: &ControlPlane, namespace: &str, name: &str, account: (&str, &str), rules: Value) -> Result<(), TestError> {
+pub(super) async fn allow(
+    hub: &ControlPlane,
+    namespace: &str,
+    name: &str,
+    account: (&str, &str),
+    rules: Value,
+) -> Result<(), TestError> {
     let metadata = json!({ "name": name, "namespace": namespace });
     let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata, "rules": rules });
-    hub.admin().apply(&format!("{RBAC}/namespaces/{namespace}/roles/{name}"), &role).await?;
+    hub.admin()
+        .apply(
+            &format!("{RBAC}/namespaces/{namespace}/roles/{name}"),
+            &role,
+        )
+        .await?;
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": metadata,
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name },
         "subjects": [{ "kind": "ServiceAccount", "namespace": account.0, "name": account.1 }],
     });
-    hub.admin().apply(&format!("{RBAC}/namespaces/{namespace}/rolebindings/{name}"), &binding).await?;
+    hub.admin()
+        .apply(
+            &format!("{RBAC}/namespaces/{namespace}/rolebindings/{name}"),
+            &binding,
+        )
+        .await?;
     let username = format!("system:serviceaccount:{}:{}", account.0, account.1);
-    Ok(hub.until_it_counts(Whom::User(&username), namespace, &role["rules"][0]).await?)
+    Ok(hub
+        .until_it_counts(Whom::User(&username), namespace, &role["rules"][0])
+        .await?)
 }
 
-async fn grant(hub: &ControlPlane, namespace: &str, name: &str, rules: Value) -> Result<(), TestError> {
+async fn grant(
+    hub: &ControlPlane,
+    namespace: &str,
+    name: &str,
+    rules: Value,
+) -> Result<(), TestError> {
     let metadata = json!({ "name": name, "namespace": namespace });
     let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata, "rules": rules });
-    hub.admin().apply(&format!("{RBAC}/namespaces/{namespace}/roles/{name}"), &role).await?;
+    hub.admin()
+        .apply(
+            &format!("{RBAC}/namespaces/{namespace}/roles/{name}"),
+            &role,
+        )
+        .await?;
     bind(hub, namespace, name, "Role", name).await
 }
 
-async fn bind(hub: &ControlPlane, namespace: &str, name: &str, kind: &str, role: &str) -> Result<(), TestError> {
+async fn bind(
+    hub: &ControlPlane,
+    namespace: &str,
+    name: &str,
+    kind: &str,
+    role: &str,
+) -> Result<(), TestError> {
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
         "metadata": { "name": format!("{name}-{role}"), "namespace": namespace },
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role },
         "subjects": [{ "kind": "ServiceAccount", "namespace": namespace, "name": name }],
     });
-    hub.admin().apply(&format!("{RBAC}/namespaces/{namespace}/rolebindings/{name}-{role}"), &binding).await?;
+    hub.admin()
+        .apply(
+            &format!("{RBAC}/namespaces/{namespace}/rolebindings/{name}-{role}"),
+            &binding,
+        )
+        .await?;
     let of_what = match kind {
-        "ClusterRole" => hub.admin().get(&format!("{RBAC}/clusterroles/{role}")).await?,
-        _ => hub.admin().get(&format!("{RBAC}/namespaces/{namespace}/roles/{role}")).await?,
+        "ClusterRole" => {
+            hub.admin()
+                .get(&format!("{RBAC}/clusterroles/{role}"))
+                .await?
+        }
+        _ => {
+            hub.admin()
+                .get(&format!("{RBAC}/namespaces/{namespace}/roles/{role}"))
+                .await?
+        }
     };
     let username = format!("system:serviceaccount:{namespace}:{name}");
-    Ok(hub.until_it_counts(Whom::User(&username), namespace, &of_what["rules"][0]).await?)
+    Ok(hub
+        .until_it_counts(Whom::User(&username), namespace, &of_what["rules"][0])
+        .await?)
 }

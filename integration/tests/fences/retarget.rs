@@ -21,11 +21,23 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
         ]);
         let editor = people::with_cluster_rules(hub, "target-editor", rules).await?;
         let platform = people::account(hub, "people", "platform").await?;
-        hub.bind_user_to_cluster_role("system:serviceaccount:people:platform", "keyferry-platform").await?;
+        hub.bind_user_to_cluster_role("system:serviceaccount:people:platform", "keyferry-platform")
+            .await?;
 
-        must_be_denied("creation", editor.create(&path, &target("prod")).await, POLICY)?;
-        must_be_denied("creation by apply", editor.apply(&format!("{path}/prod"), &target("prod")).await, POLICY)?;
-        must_pass("creation by the platform", platform.create(&path, &target("prod")).await)?;
+        must_be_denied(
+            "creation",
+            editor.create(&path, &target("prod")).await,
+            POLICY,
+        )?;
+        must_be_denied(
+            "creation by apply",
+            editor.apply(&format!("{path}/prod"), &target("prod")).await,
+            POLICY,
+        )?;
+        must_pass(
+            "creation by the platform",
+            platform.create(&path, &target("prod")).await,
+        )?;
         let there = format!("{path}/prod");
         let moves = [
             json!({ "address": "https://evil.example.com" }),
@@ -40,40 +52,95 @@ pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
         ];
         for change in moves {
             let change = json!({ "spec": change });
-            must_be_denied(&change.to_string(), editor.patch(&there, &change).await, POLICY)?;
-            must_be_denied(&change.to_string(), editor.patch(&format!("{there}?dryRun=All"), &change).await, POLICY)?;
+            must_be_denied(
+                &change.to_string(),
+                editor.patch(&there, &change).await,
+                POLICY,
+            )?;
+            must_be_denied(
+                &change.to_string(),
+                editor.patch(&format!("{there}?dryRun=All"), &change).await,
+                POLICY,
+            )?;
             let mut whole = target("prod");
             whole["spec"]["address"] = json!("https://evil.example.com");
             must_be_denied("apply", editor.apply(&there, &whole).await, POLICY)?;
             // By way of the status nothing of the spec changes.
-            let by_status = must_pass("status", editor.patch(&format!("{there}/status"), &change).await)?;
-            assert_eq!(by_status["spec"], target("prod")["spec"], "on {}", hub.name());
-            must_pass(&change.to_string(), platform.patch(&format!("{there}?dryRun=All"), &change).await)?;
+            let by_status = must_pass(
+                "status",
+                editor.patch(&format!("{there}/status"), &change).await,
+            )?;
+            assert_eq!(
+                by_status["spec"],
+                target("prod")["spec"],
+                "on {}",
+                hub.name()
+            );
+            must_pass(
+                &change.to_string(),
+                platform
+                    .patch(&format!("{there}?dryRun=All"), &change)
+                    .await,
+            )?;
         }
-        for change in [json!({ "suspend": true }), json!({ "allow": [] }), json!({ "tokenLifetime": { "max": "2h" } })] {
-            must_pass(&change.to_string(), editor.patch(&format!("{there}?dryRun=All"), &json!({ "spec": change })).await)?;
+        for change in [
+            json!({ "suspend": true }),
+            json!({ "allow": [] }),
+            json!({ "tokenLifetime": { "max": "2h" } }),
+        ] {
+            must_pass(
+                &change.to_string(),
+                editor
+                    .patch(&format!("{there}?dryRun=All"), &json!({ "spec": change }))
+                    .await,
+            )?;
         }
-        // Keyferry's own account needs the right to patch it for its finalizer, which RBAC cannot limit to that.
+        // Keyferry's own account needs the right to patch it for its finalizer, which RBAC cannot
+        // limit to that.
         let rbac = "/apis/rbac.authorization.k8s.io/v1";
         let rule = json!({ "apiGroups": ["keyferry.dev"], "resources": ["targetclusters"], "verbs": ["patch"] });
         let role = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "keyferry-finalizer" },
             "rules": [rule],
         });
-        hub.admin().apply(&format!("{rbac}/clusterroles/keyferry-finalizer"), &role).await?;
+        hub.admin()
+            .apply(&format!("{rbac}/clusterroles/keyferry-finalizer"), &role)
+            .await?;
         let binding = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "keyferry-finalizer" },
             "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "keyferry-finalizer" },
             "subjects": [{ "kind": "ServiceAccount", "namespace": "keyferry-system", "name": "keyferry" }],
         });
-        hub.admin().apply(&format!("{rbac}/clusterrolebindings/keyferry-finalizer"), &binding).await?;
-        hub.until_it_counts(Whom::User("system:serviceaccount:keyferry-system:keyferry"), "", &rule).await?;
+        hub.admin()
+            .apply(
+                &format!("{rbac}/clusterrolebindings/keyferry-finalizer"),
+                &binding,
+            )
+            .await?;
+        hub.until_it_counts(
+            Whom::User("system:serviceaccount:keyferry-system:keyferry"),
+            "",
+            &rule,
+        )
+        .await?;
         let own = people::keyferry(hub).await?;
-        for change in [json!({ "allow": [] }), json!({ "suspend": true }), json!({ "address": "https://evil.example.com" })] {
-            must_be_denied(&change.to_string(), own.patch(&format!("{there}?dryRun=All"), &json!({ "spec": change })).await, POLICY)?;
+        for change in [
+            json!({ "allow": [] }),
+            json!({ "suspend": true }),
+            json!({ "address": "https://evil.example.com" }),
+        ] {
+            must_be_denied(
+                &change.to_string(),
+                own.patch(&format!("{there}?dryRun=All"), &json!({ "spec": change }))
+                    .await,
+                POLICY,
+            )?;
         }
         let finalizer = json!({ "metadata": { "finalizers": ["keyferry.dev/drain"] } });
-        must_pass("its finalizer", own.patch(&format!("{there}?dryRun=All"), &finalizer).await)?;
+        must_pass(
+            "its finalizer",
+            own.patch(&format!("{there}?dryRun=All"), &finalizer).await,
+        )?;
         // Delete and create anew is no way round.
         must_pass("deletion", editor.delete(&there).await)?;
         let mut elsewhere = target("prod");

@@ -3,14 +3,19 @@
 use std::sync::Arc;
 
 use keyferry_integration::control_plane::ControlPlane;
-use keyferry_integration::flux::{GitSource, KubeConfigRef, KustomizationSpec, until_ready, until_said};
+use keyferry_integration::flux::{
+    GitSource, KubeConfigRef, KustomizationSpec, until_ready, until_said,
+};
 use keyferry_integration::rbac::apply_manifests;
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::on_hub::{RECONCILER, access_path, audience, has_condition};
 use keyferry_integration::world::shipped;
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, access, access_to, config_map_path, declare, is_there, until, until_gone, user, who_applied};
+use crate::stage::{
+    Stage, access, access_to, config_map_path, declare, is_there, until, until_gone, user,
+    who_applied,
+};
 
 const TENANT: &str = "tenant-b";
 
@@ -21,14 +26,32 @@ pub(crate) async fn leads_to_the_target_and_deletion_prunes(stage: Arc<Stage>) -
     access(hub, TENANT, name, "FluxConfigMap").await?;
     let spec = apply(hub, name, repository.url()).await?;
     let object = until_ready(hub, &spec.path()).await?;
-    assert!(object["status"]["lastAppliedRevision"].as_str().is_some_and(|revision| revision.contains(&commit)), "{object}");
-    assert_eq!(target.admin().get(&config_map_path(name)).await?["data"]["text"], "first");
-    assert_eq!(who_applied(target, name)?, [user(TENANT)], "the target knows who came");
-    assert!(!is_there(other.admin(), &config_map_path(name)).await?, "nothing is at the other target");
+    assert!(
+        object["status"]["lastAppliedRevision"]
+            .as_str()
+            .is_some_and(|revision| revision.contains(&commit)),
+        "{object}"
+    );
+    assert_eq!(
+        target.admin().get(&config_map_path(name)).await?["data"]["text"],
+        "first"
+    );
+    assert_eq!(
+        who_applied(target, name)?,
+        [user(TENANT)],
+        "the target knows who came"
+    );
+    assert!(
+        !is_there(other.admin(), &config_map_path(name)).await?,
+        "nothing is at the other target"
+    );
 
     hub.admin().delete(&spec.path()).await?;
     until_gone(hub.admin(), &spec.path()).await?;
-    assert!(!is_there(target.admin(), &config_map_path(name)).await?, "the target ends clean");
+    assert!(
+        !is_there(target.admin(), &config_map_path(name)).await?,
+        "the target ends clean"
+    );
     Ok(())
 }
 
@@ -49,19 +72,33 @@ pub(crate) async fn of_a_deleted_target_still_prunes(stage: Arc<Stage>) -> TestR
     hub.admin().delete(&target_path).await?;
     let drains = |object: &Value| has_condition(object, "Ready", "False", "TargetDraining");
     let draining = until(hub.admin(), &target_path, "draining", drains).await?;
-    assert!(draining.to_string().contains(&format!("{TENANT}/{name}")), "it names who is in the way: {draining}");
+    assert!(
+        draining.to_string().contains(&format!("{TENANT}/{name}")),
+        "it names who is in the way: {draining}"
+    );
     until(hub.admin(), &access_path(TENANT, name), "draining", drains).await?;
-    assert!(is_there(hub.admin(), &format!("/api/v1/namespaces/{TENANT}/configmaps/{name}")).await?, "Flux has what it needs");
+    assert!(
+        is_there(
+            hub.admin(),
+            &format!("/api/v1/namespaces/{TENANT}/configmaps/{name}")
+        )
+        .await?,
+        "Flux has what it needs"
+    );
 
     hub.admin().delete(&spec.path()).await?;
     until_gone(hub.admin(), &spec.path()).await?;
-    assert!(!is_there(target.admin(), &config_map_path(name)).await?, "the target ends clean");
+    assert!(
+        !is_there(target.admin(), &config_map_path(name)).await?,
+        "the target ends clean"
+    );
     hub.admin().delete(&access_path(TENANT, name)).await?;
     until_gone(hub.admin(), &access_path(TENANT, name)).await?;
     until_gone(hub.admin(), &target_path).await
 }
 
-/// The hub mints no such token for Flux; and were its policy not there, the target would still let nobody in.
+/// The hub mints no such token for Flux; and were its policy not there, the target would still let
+/// nobody in.
 pub(crate) async fn with_anothers_address_gets_nowhere(stage: Arc<Stage>) -> TestResult {
     let name = "anothers";
     let (hub, [anothers, _]) = (&stage.hub, &stage.targets);
@@ -70,9 +107,15 @@ pub(crate) async fn with_anothers_address_gets_nowhere(stage: Arc<Stage>) -> Tes
     let (repository, _) = stage.repository_of(name).await?;
     put_config_map(hub, name, anothers).await?;
     let spec = apply(hub, name, repository.url()).await?;
-    until_said(hub, &spec.path(), "no TargetAccess gives tenant-b/reconciler the audience").await?;
+    until_said(
+        hub,
+        &spec.path(),
+        "no TargetAccess gives tenant-b/reconciler the audience",
+    )
+    .await?;
 
-    let binding = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/keyferry-pairing";
+    let binding =
+        "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/keyferry-pairing";
     hub.admin().delete(binding).await?;
     let refused = until_said(hub, &spec.path(), "Unauthorized").await;
     apply_manifests(hub, &[&shipped("examples/fences/pairing-binding.yaml")]).await?;
@@ -82,8 +125,13 @@ pub(crate) async fn with_anothers_address_gets_nowhere(stage: Arc<Stage>) -> Tes
     Ok(())
 }
 
-/// What Flux reads of a `generic` provider, for the tenant's ServiceAccount, as a tenant may write it.
-async fn put_config_map(hub: &ControlPlane, name: &str, target: &ControlPlane) -> Result<(), TestError> {
+/// What Flux reads of a `generic` provider, for the tenant's ServiceAccount, as a tenant may write
+/// it.
+async fn put_config_map(
+    hub: &ControlPlane,
+    name: &str,
+    target: &ControlPlane,
+) -> Result<(), TestError> {
     let object = json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -96,14 +144,36 @@ async fn put_config_map(hub: &ControlPlane, name: &str, target: &ControlPlane) -
             "serviceAccountName": RECONCILER,
         },
     });
-    hub.admin().apply(&format!("/api/v1/namespaces/{TENANT}/configmaps/{name}"), &object).await?;
+    hub.admin()
+        .apply(
+            &format!("/api/v1/namespaces/{TENANT}/configmaps/{name}"),
+            &object,
+        )
+        .await?;
     Ok(())
 }
 
-async fn apply<'a>(hub: &ControlPlane, name: &'a str, url: &str) -> Result<KustomizationSpec<'a>, TestError> {
-    GitSource { namespace: TENANT, name, url }.apply(hub.admin()).await?;
+async fn apply<'a>(
+    hub: &ControlPlane,
+    name: &'a str,
+    url: &str,
+) -> Result<KustomizationSpec<'a>, TestError> {
+    GitSource {
+        namespace: TENANT,
+        name,
+        url,
+    }
+    .apply(hub.admin())
+    .await?;
     let kube_config = KubeConfigRef::ConfigMap(name);
-    let spec = KustomizationSpec { namespace: TENANT, name, source: name, path: "./apps", kube_config, impersonating: None };
+    let spec = KustomizationSpec {
+        namespace: TENANT,
+        name,
+        source: name,
+        path: "./apps",
+        kube_config,
+        impersonating: None,
+    };
     spec.apply(hub.admin()).await?;
     Ok(spec)
 }

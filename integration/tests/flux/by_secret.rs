@@ -7,7 +7,10 @@ use keyferry_integration::git_server::Repository;
 use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::on_hub::{access_path, secret_path};
 
-use crate::stage::{Stage, access, config_map, config_map_path, is_there, until_applied, until_gone, user, who_applied};
+use crate::stage::{
+    Stage, access, config_map, config_map_path, is_there, until_applied, until_gone, user,
+    who_applied,
+};
 
 const TENANT: &str = "tenant-a";
 
@@ -17,30 +20,65 @@ pub(crate) async fn leads_to_the_target_and_deletion_prunes(stage: Arc<Stage>) -
     access(hub, TENANT, name, "KubeConfigSecret").await?;
     let (repository, spec) = apply(&stage, name).await?;
     until_ready(hub, &spec.path()).await?;
-    assert_eq!(target.admin().get(&config_map_path(name)).await?["data"]["text"], "first");
-    assert_eq!(who_applied(target, name)?, [user(TENANT)], "the target knows who came");
-    assert!(!is_there(other.admin(), &config_map_path(name)).await?, "nothing is at the other target");
+    assert_eq!(
+        target.admin().get(&config_map_path(name)).await?["data"]["text"],
+        "first"
+    );
+    assert_eq!(
+        who_applied(target, name)?,
+        [user(TENANT)],
+        "the target knows who came"
+    );
+    assert!(
+        !is_there(other.admin(), &config_map_path(name)).await?,
+        "nothing is at the other target"
+    );
 
-    let commit = repository.commit(&[("apps/config.yaml", &config_map(name, "second"))]).await?;
+    let commit = repository
+        .commit(&[("apps/config.yaml", &config_map(name, "second"))])
+        .await?;
     until_applied(hub, &spec, &commit).await?;
-    assert_eq!(target.admin().get(&config_map_path(name)).await?["data"]["text"], "second");
+    assert_eq!(
+        target.admin().get(&config_map_path(name)).await?["data"]["text"],
+        "second"
+    );
 
     // Both at once: the Secret outlives the access, so that Flux can still prune.
     let both = [access_path(TENANT, name), spec.path()];
     tokio::try_join!(hub.admin().delete(&both[0]), hub.admin().delete(&both[1]))?;
     until_gone(hub.admin(), &spec.path()).await?;
-    assert!(!is_there(target.admin(), &config_map_path(name)).await?, "the target ends clean");
-    // Nothing names the Secret any more, so its token does not stay at rest for the 12 hours that it is good.
+    assert!(
+        !is_there(target.admin(), &config_map_path(name)).await?,
+        "the target ends clean"
+    );
+    // Nothing names the Secret any more, so its token does not stay at rest for the 12 hours that
+    // it is good.
     until_gone(hub.admin(), &access_path(TENANT, name)).await?;
     until_gone(hub.admin(), &secret_path(TENANT, name)).await
 }
 
-async fn apply<'a>(stage: &Stage, name: &'a str) -> Result<(Repository, KustomizationSpec<'a>), TestError> {
+async fn apply<'a>(
+    stage: &Stage,
+    name: &'a str,
+) -> Result<(Repository, KustomizationSpec<'a>), TestError> {
     let admin = stage.hub.admin();
     let (repository, _) = stage.repository_of(name).await?;
-    GitSource { namespace: TENANT, name, url: repository.url() }.apply(admin).await?;
+    GitSource {
+        namespace: TENANT,
+        name,
+        url: repository.url(),
+    }
+    .apply(admin)
+    .await?;
     let kube_config = KubeConfigRef::Secret(name);
-    let spec = KustomizationSpec { namespace: TENANT, name, source: name, path: "./apps", kube_config, impersonating: None };
+    let spec = KustomizationSpec {
+        namespace: TENANT,
+        name,
+        source: name,
+        path: "./apps",
+        kube_config,
+        impersonating: None,
+    };
     spec.apply(admin).await?;
     Ok((repository, spec))
 }

@@ -1,4 +1,5 @@
-//! A target whose certificate comes to be another authority's, in the order of docs/deliveries.md, while Flux goes on applying.
+//! A target whose certificate comes to be another authority's, in the order of docs/deliveries.md,
+//! while Flux goes on applying.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,16 +9,23 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::try_join_all;
 use keyferry_integration::control_plane::ControlPlane;
-use keyferry_integration::flux::{Attempts, GitSource, KubeConfigRef, KustomizationSpec, until_ready, until_said};
+use keyferry_integration::flux::{
+    Attempts, GitSource, KubeConfigRef, KustomizationSpec, until_ready, until_said,
+};
 use keyferry_integration::git_server::Repository;
 use keyferry_integration::pki::TestCa;
 use keyferry_integration::relay::Relay;
 use keyferry_integration::runner::{TestError, TestResult};
-use keyferry_integration::world::on_hub::{access_path, has_condition, renew_with_lifetime, secret_path};
+use keyferry_integration::world::on_hub::{
+    access_path, has_condition, renew_with_lifetime, secret_path,
+};
 use keyferry_integration::world::put_secret;
 use serde_json::Value;
 
-use crate::stage::{Stage, access_to, config_map, config_map_path, declare, until_applied, until_gone, user, who_applied};
+use crate::stage::{
+    Stage, access_to, config_map, config_map_path, declare, until_applied, until_gone, user,
+    who_applied,
+};
 
 const TARGET: &str = "target-renewed";
 const BY_SECRET: &str = "kept-by-secret";
@@ -29,17 +37,30 @@ const DELIVERED_WITHIN: Duration = Duration::from_secs(45);
 
 pub(crate) async fn and_a_new_token_cost_no_reconcile(stage: Arc<Stage>) -> TestResult {
     let hub = &stage.hub;
-    let allowed = [("tenant-a", "KubeConfigSecret"), ("tenant-b", "FluxConfigMap")];
-    let target = stage.target_of(TARGET, &allowed.map(|(tenant, _)| tenant)).await?;
+    let allowed = [
+        ("tenant-a", "KubeConfigSecret"),
+        ("tenant-b", "FluxConfigMap"),
+    ];
+    let target = stage
+        .target_of(TARGET, &allowed.map(|(tenant, _)| tenant))
+        .await?;
     let relay = Relay::in_front_of(target.port())?;
     declare(hub, &target, &relay.url(), &allowed).await?;
     let folder = tempfile::tempdir()?;
-    let (old, next) = (target.ca_pem(), TestCa::create("the next CA", folder.path())?);
+    let (old, next) = (
+        target.ca_pem(),
+        TestCa::create("the next CA", folder.path())?,
+    );
     let ways = [
         Way::start(&stage, "tenant-a", KubeConfigRef::Secret(BY_SECRET)).await?,
         Way::start(&stage, "tenant-b", KubeConfigRef::ConfigMap(BY_CONFIG_MAP)).await?,
     ];
-    let road = Road { stage: &stage, target: &target, relay: &relay, ways: &ways };
+    let road = Road {
+        stage: &stage,
+        target: &target,
+        relay: &relay,
+        ways: &ways,
+    };
     road.carries("before", old).await?;
 
     // First: both are trusted wherever the target's CA was delivered.
@@ -51,13 +72,19 @@ pub(crate) async fn and_a_new_token_cost_no_reconcile(stage: Arc<Stage>) -> Test
     let second = until_other_token(hub, &first).await?;
     road.carries("another token", old).await?;
     let used = tokens_of(&target, BY_SECRET)?;
-    assert!(used.contains(&first) && used.contains(&second), "Flux came with the first and with the second token");
+    assert!(
+        used.contains(&first) && used.contains(&second),
+        "Flux came with the first and with the second token"
+    );
 
     // Then: the target shows a certificate of the next authority.
     assert!(target.is_trusted_by(old).await? && !target.is_trusted_by(next.cert_pem()).await?);
     let asked = Instant::now();
     target.exchange_serving_certificate(&next).await?;
-    eprintln!("a running kube-apiserver showed its new certificate after {:.1?}", asked.elapsed());
+    eprintln!(
+        "a running kube-apiserver showed its new certificate after {:.1?}",
+        asked.elapsed()
+    );
     assert!(target.is_trusted_by(next.cert_pem()).await? && !target.is_trusted_by(old).await?);
     road.carries("another certificate", next.cert_pem()).await?;
 
@@ -65,19 +92,32 @@ pub(crate) async fn and_a_new_token_cost_no_reconcile(stage: Arc<Stage>) -> Test
     road.trusts(&[next.cert_pem()]).await?;
     road.carries("the next alone", next.cert_pem()).await?;
     for way in &ways {
-        assert_eq!(who_applied(&target, way.name())?, [user(way.spec.namespace)]);
+        assert_eq!(
+            who_applied(&target, way.name())?,
+            [user(way.spec.namespace)]
+        );
     }
 
-    // In another order it would have been seen: with the old authority alone both fail at once, and heal with the next.
+    // In another order it would have been seen: with the old authority alone both fail at once, and
+    // heal with the next.
     road.trusts(&[old]).await?;
     for way in &ways {
-        until_said(hub, &way.spec.path(), "certificate signed by unknown authority").await?;
+        until_said(
+            hub,
+            &way.spec.path(),
+            "certificate signed by unknown authority",
+        )
+        .await?;
         // Of the same change the watch tells a moment later.
         let seen = Instant::now();
         while way.attempts.succeeded().is_ok() && seen.elapsed() < Duration::from_secs(10) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        assert!(way.attempts.succeeded().is_err() && !way.failures(&stage).is_empty(), "{} is not watched", way.name());
+        assert!(
+            way.attempts.succeeded().is_err() && !way.failures(&stage).is_empty(),
+            "{} is not watched",
+            way.name()
+        );
     }
     road.trusts(&[next.cert_pem()]).await?;
     for way in &ways {
@@ -99,7 +139,11 @@ struct Way {
 
 impl Way {
     /// Ready when it comes back; every reconcile from then on is watched.
-    async fn start(stage: &Stage, namespace: &'static str, kube_config: KubeConfigRef<'static>) -> Result<Way, TestError> {
+    async fn start(
+        stage: &Stage,
+        namespace: &'static str,
+        kube_config: KubeConfigRef<'static>,
+    ) -> Result<Way, TestError> {
         let (name, delivery) = match kube_config {
             KubeConfigRef::Secret(name) => (name, "KubeConfigSecret"),
             KubeConfigRef::ConfigMap(name) => (name, "FluxConfigMap"),
@@ -107,12 +151,30 @@ impl Way {
         let hub = &stage.hub;
         access_to(TARGET, hub, namespace, name, delivery).await?;
         let (repository, commit) = stage.repository_of(name).await?;
-        GitSource { namespace, name, url: repository.url() }.apply(hub.admin()).await?;
-        let spec = KustomizationSpec { namespace, name, source: name, path: "./apps", kube_config, impersonating: None };
+        GitSource {
+            namespace,
+            name,
+            url: repository.url(),
+        }
+        .apply(hub.admin())
+        .await?;
+        let spec = KustomizationSpec {
+            namespace,
+            name,
+            source: name,
+            path: "./apps",
+            kube_config,
+            impersonating: None,
+        };
         spec.apply(hub.admin()).await?;
         until_applied(hub, &spec, &commit).await?;
         let attempts = Attempts::watch(hub, namespace, name).await?;
-        Ok(Way { spec, repository, attempts, failed_before: stage.failures_of(name).len() })
+        Ok(Way {
+            spec,
+            repository,
+            attempts,
+            failed_before: stage.failures_of(name).len(),
+        })
     }
 
     /// What Flux says of reconciles that failed since the watch began.
@@ -130,12 +192,21 @@ impl Way {
         Ok(match self.spec.kube_config {
             KubeConfigRef::Secret(_) => {
                 let config = kubeconfig(&hub.admin().get(&secret_path(namespace, name)).await?)?;
-                let data = config["clusters"][0]["cluster"]["certificate-authority-data"].as_str().ok_or("no CA in the kubeconfig")?;
+                let data = config["clusters"][0]["cluster"]["certificate-authority-data"]
+                    .as_str()
+                    .ok_or("no CA in the kubeconfig")?;
                 of_base64(data)?
             }
             KubeConfigRef::ConfigMap(_) => {
-                let object = hub.admin().get(&format!("/api/v1/namespaces/{namespace}/configmaps/{name}")).await?;
-                certificates(object["data"]["ca.crt"].as_str().ok_or("no CA in the ConfigMap")?)
+                let object = hub
+                    .admin()
+                    .get(&format!("/api/v1/namespaces/{namespace}/configmaps/{name}"))
+                    .await?;
+                certificates(
+                    object["data"]["ca.crt"]
+                        .as_str()
+                        .ok_or("no CA in the ConfigMap")?,
+                )
             }
         })
     }
@@ -150,8 +221,9 @@ struct Road<'a> {
 }
 
 impl Road<'_> {
-    /// Puts these authorities into the Secret that the TargetCluster names, and waits as an operator does, until the status of each access has
-    /// them and no others; then so does what was delivered.
+    /// Puts these authorities into the Secret that the TargetCluster names, and waits as an
+    /// operator does, until the status of each access has them and no others; then so does what was
+    /// delivered.
     async fn trusts(&self, authorities: &[&str]) -> TestResult {
         let (hub, bundle) = (&self.stage.hub, authorities.concat());
         put_secret(hub, TARGET, &[("ca.crt", &bundle)]).await?;
@@ -159,13 +231,25 @@ impl Road<'_> {
         let (wanted, limit) = (certificates(&bundle), Instant::now() + DELIVERED_WITHIN);
         for way in self.ways {
             loop {
-                let access = hub.admin().get(&access_path(way.spec.namespace, way.name())).await?;
-                let data = access["status"]["cluster"]["certificate-authority-data"].as_str().unwrap_or_default();
-                if has_condition(&access, "Delivered", "True", "Ready") && of_base64(data)? == wanted {
+                let access = hub
+                    .admin()
+                    .get(&access_path(way.spec.namespace, way.name()))
+                    .await?;
+                let data = access["status"]["cluster"]["certificate-authority-data"]
+                    .as_str()
+                    .unwrap_or_default();
+                if has_condition(&access, "Delivered", "True", "Ready")
+                    && of_base64(data)? == wanted
+                {
                     break;
                 }
                 if Instant::now() > limit {
-                    return Err(format!("{} is not there after {DELIVERED_WITHIN:?}: {}", way.name(), access["status"]).into());
+                    return Err(format!(
+                        "{} is not there after {DELIVERED_WITHIN:?}: {}",
+                        way.name(),
+                        access["status"]
+                    )
+                    .into());
                 }
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
@@ -174,26 +258,48 @@ impl Road<'_> {
         Ok(())
     }
 
-    /// A commit on each way arrives in time at the target, on a connection that was shown this authority's certificate; a further reconcile
-    /// follows; and none has failed since the beginning.
+    /// A commit on each way arrives in time at the target, on a connection that was shown this
+    /// authority's certificate; a further reconcile follows; and none has failed since the
+    /// beginning.
     async fn carries(&self, text: &str, authority: &str) -> TestResult {
         let connections = self.relay.accepted();
         tokio::time::timeout(ARRIVES_WITHIN, self.relay.renew()).await?;
-        try_join_all(self.ways.iter().map(|way| self.carries_on(way, text, authority))).await?;
-        assert!(self.relay.accepted() > connections, "{text}: nobody shook hands anew");
+        try_join_all(
+            self.ways
+                .iter()
+                .map(|way| self.carries_on(way, text, authority)),
+        )
+        .await?;
+        assert!(
+            self.relay.accepted() > connections,
+            "{text}: nobody shook hands anew"
+        );
         Ok(())
     }
 
     async fn carries_on(&self, way: &Way, text: &str, authority: &str) -> TestResult {
         let reconciled = way.attempts.succeeded()?;
-        let commit = way.repository.commit(&[("apps/config.yaml", &config_map(way.name(), text))]).await?;
+        let commit = way
+            .repository
+            .commit(&[("apps/config.yaml", &config_map(way.name(), text))])
+            .await?;
         let arrives = until_applied(&self.stage.hub, &way.spec, &commit);
-        tokio::time::timeout(ARRIVES_WITHIN, arrives).await.map_err(|_| format!("{}: {text:?} is late", way.name()))??;
-        let at_target = self.target.admin_trusting(authority)?.get(&config_map_path(way.name())).await?;
+        tokio::time::timeout(ARRIVES_WITHIN, arrives)
+            .await
+            .map_err(|_| format!("{}: {text:?} is late", way.name()))??;
+        let at_target = self
+            .target
+            .admin_trusting(authority)?
+            .get(&config_map_path(way.name()))
+            .await?;
         assert_eq!(at_target["data"]["text"], text, "{}", way.name());
         let limit = Instant::now() + ARRIVES_WITHIN;
         while way.attempts.succeeded()? < reconciled + 2 {
-            assert!(Instant::now() < limit, "{} is not reconciled again", way.name());
+            assert!(
+                Instant::now() < limit,
+                "{} is not reconciled again",
+                way.name()
+            );
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         let failures = way.failures(self.stage);
@@ -205,7 +311,16 @@ impl Road<'_> {
 /// Each certificate of a bundle, however its lines are broken.
 fn certificates(pem: &str) -> BTreeSet<String> {
     let blocks = pem.split("-----BEGIN CERTIFICATE-----").skip(1);
-    blocks.map(|block| block.split("-----END").next().unwrap_or_default().split_whitespace().collect()).collect()
+    blocks
+        .map(|block| {
+            block
+                .split("-----END")
+                .next()
+                .unwrap_or_default()
+                .split_whitespace()
+                .collect()
+        })
+        .collect()
 }
 
 /// Those of `certificate-authority-data`.
@@ -214,14 +329,21 @@ fn of_base64(data: &str) -> Result<BTreeSet<String>, TestError> {
 }
 
 fn kubeconfig(secret: &Value) -> Result<Value, TestError> {
-    let text = STANDARD.decode(secret["data"]["value"].as_str().ok_or("no kubeconfig in the Secret")?)?;
+    let text = STANDARD.decode(
+        secret["data"]["value"]
+            .as_str()
+            .ok_or("no kubeconfig in the Secret")?,
+    )?;
     Ok(serde_saphyr::from_str(&String::from_utf8(text)?)?)
 }
 
 async fn token_id(hub: &ControlPlane) -> Result<String, TestError> {
     let secret = hub.admin().get(&secret_path("tenant-a", BY_SECRET)).await?;
     let id = secret["metadata"]["annotations"]["keyferry.dev/token-id"].as_str();
-    Ok(id.filter(|id| !id.is_empty()).ok_or("the Secret names no token")?.to_owned())
+    Ok(id
+        .filter(|id| !id.is_empty())
+        .ok_or("the Secret names no token")?
+        .to_owned())
 }
 
 /// The Secret is there all the time, as Flux needs it.
@@ -233,7 +355,9 @@ async fn until_other_token(hub: &ControlPlane, before: &str) -> Result<String, T
             return Ok(now);
         }
         if Instant::now() > limit {
-            return Err(format!("the Secret holds the same token after {DELIVERED_WITHIN:?}").into());
+            return Err(
+                format!("the Secret holds the same token after {DELIVERED_WITHIN:?}").into(),
+            );
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -242,7 +366,16 @@ async fn until_other_token(hub: &ControlPlane, before: &str) -> Result<String, T
 /// By which tokens this ConfigMap was applied, by the target's own audit log.
 fn tokens_of(target: &ControlPlane, name: &str) -> Result<BTreeSet<String>, TestError> {
     let events = target.audit_events()?;
-    let of_it = events.iter().filter(|event| event["verb"] == "patch" && event["objectRef"]["name"] == name);
-    let id = |event: &Value| event["user"]["extra"]["authentication.kubernetes.io/credential-id"][0].as_str().map(str::to_owned);
-    Ok(of_it.filter_map(id).filter_map(|id| id.strip_prefix("JTI=").map(str::to_owned)).collect())
+    let of_it = events
+        .iter()
+        .filter(|event| event["verb"] == "patch" && event["objectRef"]["name"] == name);
+    let id = |event: &Value| {
+        event["user"]["extra"]["authentication.kubernetes.io/credential-id"][0]
+            .as_str()
+            .map(str::to_owned)
+    };
+    Ok(of_it
+        .filter_map(id)
+        .filter_map(|id| id.strip_prefix("JTI=").map(str::to_owned))
+        .collect())
 }

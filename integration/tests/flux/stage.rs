@@ -37,30 +37,63 @@ impl Stage {
     pub(crate) async fn start() -> Result<Stage, NotStarted> {
         let ground = Ground::start().await?;
         GitServer::prepare().await.map_err(FleetError::from)?;
-        Flux::prepare(ground.parts()).await.map_err(FleetError::from)?;
+        Flux::prepare(ground.parts())
+            .await
+            .map_err(FleetError::from)?;
         Stage::build(ground).await.map_err(NotStarted::failed)
     }
 
     async fn build(ground: Ground) -> Result<Stage, TestError> {
-        let OnHub { hub, broker, targets, ground } = OnHub::build(ground).await?;
-        for (plane, allowed) in [(&targets[0], ("tenant-a", "KubeConfigSecret")), (&targets[1], ("tenant-b", "FluxConfigMap"))] {
+        let OnHub {
+            hub,
+            broker,
+            targets,
+            ground,
+        } = OnHub::build(ground).await?;
+        for (plane, allowed) in [
+            (&targets[0], ("tenant-a", "KubeConfigSecret")),
+            (&targets[1], ("tenant-b", "FluxConfigMap")),
+        ] {
             may_apply(plane, &[allowed.0]).await?;
             declare(&hub, plane, &plane.url(), &[allowed]).await?;
         }
         let git = GitServer::start(ground.folder())?;
-        let flux = Flux::start(&hub, ground.parts(), ground.folder(), &FluxSpec::with_workload_identity()).await?;
-        Ok(Stage { hub, targets, git, flux, broker, ground })
+        let flux = Flux::start(
+            &hub,
+            ground.parts(),
+            ground.folder(),
+            &FluxSpec::with_workload_identity(),
+        )
+        .await?;
+        Ok(Stage {
+            hub,
+            targets,
+            git,
+            flux,
+            broker,
+            ground,
+        })
     }
 
     /// A further target (1.36) that lets in the reconcilers of these tenants, who may apply there.
-    pub(crate) async fn target_of(&self, name: &str, tenants: &[&str]) -> Result<ControlPlane, TestError> {
+    pub(crate) async fn target_of(
+        &self,
+        name: &str,
+        tenants: &[&str],
+    ) -> Result<ControlPlane, TestError> {
         let trusting = TrustingTarget {
             name,
             minor: Minor::V1_36,
             issuer: "https://hub.keyferry.test",
             audience: &audience(name),
-            discovery_url: &format!("{}/.well-known/openid-configuration", self.broker.discovery_url()),
-            subjects: &tenants.iter().map(|tenant| format!("{tenant}:{RECONCILER}")).collect::<Vec<_>>(),
+            discovery_url: &format!(
+                "{}/.well-known/openid-configuration",
+                self.broker.discovery_url()
+            ),
+            subjects: &tenants
+                .iter()
+                .map(|tenant| format!("{tenant}:{RECONCILER}"))
+                .collect::<Vec<_>>(),
         };
         let target = self.ground.target(trusting).await?;
         may_apply(&target, tenants).await?;
@@ -71,19 +104,34 @@ impl Stage {
     /// What Flux has said of a Kustomization that it could not apply.
     pub(crate) fn failures_of(&self, name: &str) -> Vec<String> {
         let named = format!("\"name\":\"{name}\"");
-        self.flux.log(100_000).lines().filter(|line| line.contains("ERROR") && line.contains(&named)).map(str::to_owned).collect()
+        self.flux
+            .log(100_000)
+            .lines()
+            .filter(|line| line.contains("ERROR") && line.contains(&named))
+            .map(str::to_owned)
+            .collect()
     }
 
     /// A repository that holds one ConfigMap of this name for the target, and the commit's hash.
-    pub(crate) async fn repository_of(&self, name: &str) -> Result<(Repository, String), TestError> {
+    pub(crate) async fn repository_of(
+        &self,
+        name: &str,
+    ) -> Result<(Repository, String), TestError> {
         let repository = self.git.create(name).await?;
-        let commit = repository.commit(&[("apps/config.yaml", &config_map(name, "first"))]).await?;
+        let commit = repository
+            .commit(&[("apps/config.yaml", &config_map(name, "first"))])
+            .await?;
         Ok((repository, commit))
     }
 }
 
 /// A TargetCluster for each of these tenants by one delivery, with its CA in a Secret of its name.
-pub(crate) async fn declare(hub: &ControlPlane, plane: &ControlPlane, address: &str, allowed: &[(&str, &str)]) -> Result<(), TestError> {
+pub(crate) async fn declare(
+    hub: &ControlPlane,
+    plane: &ControlPlane,
+    address: &str,
+    allowed: &[(&str, &str)],
+) -> Result<(), TestError> {
     let name = plane.name();
     put_secret(hub, name, &[("ca.crt", plane.ca_pem())]).await?;
     let allow: Vec<Value> = allowed
@@ -92,29 +140,58 @@ pub(crate) async fn declare(hub: &ControlPlane, plane: &ControlPlane, address: &
         .collect();
     let spec = json!({ "address": address, "audience": audience(name), "certSecretRef": { "name": name }, "allow": allow });
     let target = json!({ "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "metadata": { "name": name }, "spec": spec });
-    hub.admin().apply(&format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}"), &target).await?;
+    hub.admin()
+        .apply(
+            &format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}"),
+            &target,
+        )
+        .await?;
     Ok(())
 }
 
-/// A tenant's access to its target, by one delivery into an object of the access's own name; ready when it comes back.
-pub(crate) async fn access(hub: &ControlPlane, tenant: &str, name: &str, delivery: &str) -> Result<(), TestError> {
-    access_to(&tenant.replace("tenant", "target"), hub, tenant, name, delivery).await
+/// A tenant's access to its target, by one delivery into an object of the access's own name; ready
+/// when it comes back.
+pub(crate) async fn access(
+    hub: &ControlPlane,
+    tenant: &str,
+    name: &str,
+    delivery: &str,
+) -> Result<(), TestError> {
+    access_to(
+        &tenant.replace("tenant", "target"),
+        hub,
+        tenant,
+        name,
+        delivery,
+    )
+    .await
 }
 
 /// The same to any target.
-pub(crate) async fn access_to(target: &str, hub: &ControlPlane, tenant: &str, name: &str, delivery: &str) -> Result<(), TestError> {
+pub(crate) async fn access_to(
+    target: &str,
+    hub: &ControlPlane,
+    tenant: &str,
+    name: &str,
+    delivery: &str,
+) -> Result<(), TestError> {
     let deliveries = json!([{ "name": "flux", "type": delivery, "objectName": name }]);
     let spec = json!({ "targetClusterRef": { "name": target }, "serviceAccountName": RECONCILER, "deliveries": deliveries });
     let named = json!({ "name": name, "namespace": tenant });
     let access = json!({ "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess", "metadata": named, "spec": spec });
-    hub.admin().apply(&access_path(tenant, name), &access).await?;
+    hub.admin()
+        .apply(&access_path(tenant, name), &access)
+        .await?;
     until_ready(hub, &access_path(tenant, name)).await?;
     Ok(())
 }
 
 /// A ConfigMap, as it lies in a repository.
 pub(crate) fn config_map(name: &str, text: &str) -> String {
-    format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  namespace: {APPS}\ndata:\n  text: {text}\n")
+    format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  namespace: \
+         {APPS}\ndata:\n  text: {text}\n"
+    )
 }
 
 /// Its path at a target.
@@ -122,15 +199,19 @@ pub(crate) fn config_map_path(name: &str) -> String {
     format!("/api/v1/namespaces/{APPS}/configmaps/{name}")
 }
 
-/// Who patched this ConfigMap at the target, by the target's own audit log, as `username` or `username as impersonated`.
+/// Who patched this ConfigMap at the target, by the target's own audit log, as `username` or
+/// `username as impersonated`.
 pub(crate) fn who_applied(target: &ControlPlane, name: &str) -> Result<Vec<String>, TestError> {
     let events = target.audit_events()?;
-    let of_it = events.iter().filter(|event| event["verb"] == "patch" && event["objectRef"]["name"] == name);
+    let of_it = events
+        .iter()
+        .filter(|event| event["verb"] == "patch" && event["objectRef"]["name"] == name);
     let mut users: Vec<String> = of_it
         .map(|event| {
             let name = |user: &str| event[user]["username"].as_str().map(str::to_owned);
             let caller = name("user").unwrap_or_default();
-            name("impersonatedUser").map_or_else(|| caller.clone(), |other| format!("{caller} as {other}"))
+            name("impersonatedUser")
+                .map_or_else(|| caller.clone(), |other| format!("{caller} as {other}"))
         })
         .collect();
     users.sort();
@@ -139,11 +220,17 @@ pub(crate) fn who_applied(target: &ControlPlane, name: &str) -> Result<Vec<Strin
 }
 
 /// Waits until Flux has applied this commit and says Ready.
-pub(crate) async fn until_applied(hub: &ControlPlane, spec: &KustomizationSpec<'_>, commit: &str) -> Result<(), TestError> {
+pub(crate) async fn until_applied(
+    hub: &ControlPlane,
+    spec: &KustomizationSpec<'_>,
+    commit: &str,
+) -> Result<(), TestError> {
     let limit = Instant::now() + Duration::from_secs(60);
     loop {
         let object = until_ready(hub, &spec.path()).await?;
-        let revision = object["status"]["lastAppliedRevision"].as_str().unwrap_or_default();
+        let revision = object["status"]["lastAppliedRevision"]
+            .as_str()
+            .unwrap_or_default();
         if revision.contains(commit) {
             return Ok(());
         }
@@ -155,7 +242,12 @@ pub(crate) async fn until_applied(hub: &ControlPlane, spec: &KustomizationSpec<'
 }
 
 /// Waits until an object is as wanted, and returns it.
-pub(crate) async fn until(client: &RestClient, path: &str, wanted: &str, is: impl Fn(&Value) -> bool) -> Result<Value, TestError> {
+pub(crate) async fn until(
+    client: &RestClient,
+    path: &str,
+    wanted: &str,
+    is: impl Fn(&Value) -> bool,
+) -> Result<Value, TestError> {
     let limit = Instant::now() + Duration::from_secs(30);
     loop {
         let object = client.get(path).await?;
@@ -190,7 +282,8 @@ pub(crate) async fn is_there(client: &RestClient, path: &str) -> Result<bool, Re
     }
 }
 
-/// What the target's admin grants each tenant: ConfigMaps in one namespace, by the name that the target knows it by.
+/// What the target's admin grants each tenant: ConfigMaps in one namespace, by the name that the
+/// target knows it by.
 async fn may_apply(target: &ControlPlane, tenants: &[&str]) -> Result<(), TestError> {
     target.create_namespace(APPS).await?;
     let api = "rbac.authorization.k8s.io";
@@ -203,8 +296,20 @@ async fn may_apply(target: &ControlPlane, tenants: &[&str]) -> Result<(), TestEr
         let binding = json!({
             "apiVersion": format!("{api}/v1"), "kind": "RoleBinding", "metadata": named, "roleRef": role_ref, "subjects": [subject],
         });
-        target.admin().apply(&format!("/apis/{api}/v1/namespaces/{APPS}/roles/{tenant}"), &role).await?;
-        target.admin().apply(&format!("/apis/{api}/v1/namespaces/{APPS}/rolebindings/{tenant}"), &binding).await?;
+        target
+            .admin()
+            .apply(
+                &format!("/apis/{api}/v1/namespaces/{APPS}/roles/{tenant}"),
+                &role,
+            )
+            .await?;
+        target
+            .admin()
+            .apply(
+                &format!("/apis/{api}/v1/namespaces/{APPS}/rolebindings/{tenant}"),
+                &binding,
+            )
+            .await?;
     }
     Ok(())
 }

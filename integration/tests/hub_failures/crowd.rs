@@ -1,4 +1,5 @@
-//! Ten thousand callers with a hundred tokens want the same key at once, and nobody holds a token for it.
+//! Ten thousand callers with a hundred tokens want the same key at once, and nobody holds a token
+//! for it.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,10 +19,12 @@ use tokio::sync::watch;
 
 use super::setup::{ACCOUNT, Behind, token_path};
 
-/// Connections, each with the token of one caller; a connection carries as many streams as the listener lets it.
+/// Connections, each with the token of one caller; a connection carries as many streams as the
+/// listener lets it.
 const TOKENS: usize = 100;
 const EACH: usize = 100;
-/// How long each of the three calls of a first mint takes; well below the deadline of a call, for the machine is busy.
+/// How long each of the three calls of a first mint takes; well below the deadline of a call, for
+/// the machine is busy.
 const DELAY: Duration = Duration::from_secs(2);
 
 /// One caller over one HTTP/2 connection.
@@ -51,7 +54,11 @@ pub(super) async fn makes_one_token_request(world: Arc<World>) -> TestResult {
         Ok::<_, TestError>(opened)
     };
     let (ids, opened) = tokio::try_join!(all(&behind, &callers, &gate), open)?;
-    eprintln!("{} cold callers at once were answered in {:.1} s", ids.len(), opened.elapsed().as_secs_f32());
+    eprintln!(
+        "{} cold callers at once were answered in {:.1} s",
+        ids.len(),
+        opened.elapsed().as_secs_f32()
+    );
     one_review_each(behind.token_reviews() - reviews, 100 + 1, opened.elapsed());
     one_mint_for_all(&world, &behind, &ids)
 }
@@ -70,13 +77,26 @@ pub(super) async fn loses_its_first(world: Arc<World>) -> TestResult {
         let first = tokio::spawn({
             let behind = Arc::clone(&behind);
             // The client is dropped with the task, and its connection with it.
-            async move { granted(&behind, &leaver, leaver.form.clone().into()).await.map(|_| ()) }
+            async move {
+                granted(&behind, &leaver, leaver.form.clone().into())
+                    .await
+                    .map(|_| ())
+            }
         });
-        until("the first caller's mint has begun", || behind.proxy.count(&Method::POST, &canary) > tried).await?;
+        until("the first caller's mint has begun", || {
+            behind.proxy.count(&Method::POST, &canary) > tried
+        })
+        .await?;
         gate.open.send_replace(true);
         slow_down_the_last_review(&behind, reviews + 101).await?;
-        until("the hub works on the TokenRequest", || behind.token_requests() > 0).await?;
-        assert!(!first.is_finished(), "the first caller was answered before it could hang up");
+        until("the hub works on the TokenRequest", || {
+            behind.token_requests() > 0
+        })
+        .await?;
+        assert!(
+            !first.is_finished(),
+            "the first caller was answered before it could hang up"
+        );
         first.abort();
         Ok::<_, TestError>(())
     };
@@ -87,12 +107,20 @@ pub(super) async fn loses_its_first(world: Arc<World>) -> TestResult {
 
 /// The request ids of all exchanges.
 async fn all(behind: &Behind, callers: &[Caller], gate: &Gate) -> Result<Vec<String>, TestError> {
-    try_join_all(callers.iter().flat_map(|caller| (0..EACH).map(|_| granted(behind, caller, gate.body(&caller.form))))).await
+    try_join_all(
+        callers
+            .iter()
+            .flat_map(|caller| (0..EACH).map(|_| granted(behind, caller, gate.body(&caller.form)))),
+    )
+    .await
 }
 
 impl Gate {
     fn closed() -> Gate {
-        Gate { open: watch::Sender::new(false), waiting: Arc::default() }
+        Gate {
+            open: watch::Sender::new(false),
+            waiting: Arc::default(),
+        }
     }
 
     fn body(&self, form: &str) -> reqwest::Body {
@@ -106,23 +134,41 @@ impl Gate {
             last
         };
         let chunks = stream::once(async move { most }).chain(stream::once(last));
-        reqwest::Body::wrap(StreamBody::new(chunks.map(|chunk| Ok::<_, Infallible>(Frame::data(chunk)))))
+        reqwest::Body::wrap(StreamBody::new(
+            chunks.map(|chunk| Ok::<_, Infallible>(Frame::data(chunk))),
+        ))
     }
 
     async fn until_all_wait(&self) -> TestResult {
-        until("all requests are on their way", || self.waiting.load(Ordering::SeqCst) == TOKENS * EACH).await
+        until("all requests are on their way", || {
+            self.waiting.load(Ordering::SeqCst) == TOKENS * EACH
+        })
+        .await
     }
 }
 
 fn slow_down(behind: &Behind) {
-    behind.proxy.add(Rule::on(Method::POST, &token_path("keyferry-canary"), Fault::Delay(DELAY)));
-    behind.proxy.add(Rule::on(Method::POST, &token_path(ACCOUNT), Fault::Delay(DELAY)));
+    behind.proxy.add(Rule::on(
+        Method::POST,
+        &token_path("keyferry-canary"),
+        Fault::Delay(DELAY),
+    ));
+    behind.proxy.add(Rule::on(
+        Method::POST,
+        &token_path(ACCOUNT),
+        Fault::Delay(DELAY),
+    ));
 }
 
 /// Once all callers are reviewed, only the canary's token is left.
 async fn slow_down_the_last_review(behind: &Behind, callers: u64) -> TestResult {
-    until("all callers are reviewed", || behind.token_reviews() >= callers).await?;
-    behind.proxy.add(Rule::on(Method::POST, "/tokenreviews", Fault::Delay(DELAY)));
+    until("all callers are reviewed", || {
+        behind.token_reviews() >= callers
+    })
+    .await?;
+    behind
+        .proxy
+        .add(Rule::on(Method::POST, "/tokenreviews", Fault::Delay(DELAY)));
     Ok(())
 }
 
@@ -133,39 +179,84 @@ async fn crowd(behind: &Behind) -> Result<Vec<Caller>, TestError> {
 /// With its connection open already.
 async fn caller(behind: &Behind) -> Result<Caller, TestError> {
     let ca = reqwest::Certificate::from_pem(&std::fs::read(behind.broker.ca_path())?)?;
-    let http = reqwest::Client::builder().no_proxy().http2_prior_knowledge().tls_certs_only([ca]).build()?;
-    assert_eq!(http.get(behind.broker.api_url()).send().await?.status(), 404);
+    let http = reqwest::Client::builder()
+        .no_proxy()
+        .http2_prior_knowledge()
+        .tls_certs_only([ca])
+        .build()?;
+    assert_eq!(
+        http.get(behind.broker.api_url()).send().await?.status(),
+        404
+    );
     let form = exchange_form(&behind.fresh_caller().await?, &behind.access("one"));
-    let form: Vec<String> = form.iter().map(|(key, value)| format!("{key}={}", value.replace(':', "%3A").replace('/', "%2F"))).collect();
-    Ok(Caller { http, form: form.join("&") })
+    let form: Vec<String> = form
+        .iter()
+        .map(|(key, value)| format!("{key}={}", value.replace(':', "%3A").replace('/', "%2F")))
+        .collect();
+    Ok(Caller {
+        http,
+        form: form.join("&"),
+    })
 }
 
 /// The request id of a granted exchange.
-async fn granted(behind: &Behind, caller: &Caller, body: reqwest::Body) -> Result<String, TestError> {
+async fn granted(
+    behind: &Behind,
+    caller: &Caller,
+    body: reqwest::Body,
+) -> Result<String, TestError> {
     let request = caller
         .http
         .post(format!("{}/v1/token", behind.broker.api_url()))
         .header("content-type", "application/x-www-form-urlencoded")
         .body(body);
     let answer = request.send().await?;
-    let id = answer.headers().get("x-request-id").and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
+    let id = answer
+        .headers()
+        .get("x-request-id")
+        .and_then(|id| id.to_str().ok())
+        .unwrap_or_default()
+        .to_owned();
     let (status, body) = (answer.status(), answer.text().await?);
-    if status != 200 { Err(format!("{status} {body}").into()) } else { Ok(id) }
+    if status != 200 {
+        Err(format!("{status} {body}").into())
+    } else {
+        Ok(id)
+    }
 }
 
-/// One for each token and the canary's, and again for each round of ten seconds, for which a review stands.
+/// One for each token and the canary's, and again for each round of ten seconds, for which a review
+/// stands.
 fn one_review_each(reviews: u64, tokens: u64, took: Duration) {
     let rounds = took.as_secs() / 10 + 1;
-    assert!((tokens..=tokens * rounds).contains(&reviews), "{reviews} reviews of {tokens} tokens in {took:?}");
+    assert!(
+        (tokens..=tokens * rounds).contains(&reviews),
+        "{reviews} reviews of {tokens} tokens in {took:?}"
+    );
 }
 
 fn one_mint_for_all(world: &World, behind: &Behind, ids: &[String]) -> TestResult {
-    let granted: Vec<_> = behind.broker.audit()?.into_iter().filter(|record| record["decision"] == "granted").collect();
-    assert_eq!((ids.len(), granted.len()), (TOKENS * EACH, TOKENS * EACH), "one audit record for each hand-out");
-    let waited = granted.iter().filter(|record| record["cache"] == "miss").count();
+    let granted: Vec<_> = behind
+        .broker
+        .audit()?
+        .into_iter()
+        .filter(|record| record["decision"] == "granted")
+        .collect();
+    assert_eq!(
+        (ids.len(), granted.len()),
+        (TOKENS * EACH, TOKENS * EACH),
+        "one audit record for each hand-out"
+    );
+    let waited = granted
+        .iter()
+        .filter(|record| record["cache"] == "miss")
+        .count();
     eprintln!("{waited} of them waited for the mint, the others found it done");
     assert!(waited >= TOKENS * EACH / 4, "{waited} are no crowd");
-    let token_ids: std::collections::BTreeSet<&str> = granted.iter().filter_map(|record| record["tokenId"].as_str()).collect();
+    let token_ids: std::collections::BTreeSet<&str> = granted
+        .iter()
+        .filter_map(|record| record["tokenId"].as_str())
+        .collect();
     assert_eq!(token_ids.len(), 1, "all got the same token");
 
     // The hub's own record, not the proxy's and not Keyferry's.

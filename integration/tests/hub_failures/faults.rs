@@ -8,7 +8,9 @@ pub(super) fn faults() -> [(&'static str, Fault); 5] {
     let json = HeaderValue::from_static("application/json");
     // Sound but for its size: 4 MiB of a member that nobody reads.
     let oversized = format!("{{\"padding\":\"{}\"}}", "x".repeat(4 << 20));
-    let status = |kind: &str, code: u16| format!("{{\"kind\":\"Status\",\"message\":\"{kind}\",\"code\":{code}}}").into_bytes();
+    let status = |kind: &str, code: u16| {
+        format!("{{\"kind\":\"Status\",\"message\":\"{kind}\",\"code\":{code}}}").into_bytes()
+    };
     [
         (
             "429 and a day's Retry-After",
@@ -18,9 +20,28 @@ pub(super) fn faults() -> [(&'static str, Fault); 5] {
                 body: status("too many requests", 429),
             },
         ),
-        ("504", Fault::Status { status: StatusCode::GATEWAY_TIMEOUT, headers: Vec::new(), body: status("timed out", 504) }),
+        (
+            "504",
+            Fault::Status {
+                status: StatusCode::GATEWAY_TIMEOUT,
+                headers: Vec::new(),
+                body: status("timed out", 504),
+            },
+        ),
         ("a byte a second", Fault::ByteASecond),
-        ("no JSON", Fault::ReplaceBody { body: b"<html>{\"status\":".to_vec(), content_type: json.clone() }),
-        ("4 MiB", Fault::ReplaceBody { body: oversized.into_bytes(), content_type: json }),
+        (
+            "no JSON",
+            Fault::ReplaceBody {
+                body: b"<html>{\"status\":".to_vec(),
+                content_type: json.clone(),
+            },
+        ),
+        (
+            "4 MiB",
+            Fault::ReplaceBody {
+                body: oversized.into_bytes(),
+                content_type: json,
+            },
+        ),
     ]
 }

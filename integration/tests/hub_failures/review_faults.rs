@@ -1,4 +1,5 @@
-//! TokenReviews that fail, hang or come back as nonsense, for callers that are known and for those that are not.
+//! TokenReviews that fail, hang or come back as nonsense, for callers that are known and for those
+//! that are not.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,25 +21,47 @@ pub(super) async fn bounded_and_not_kept(world: Arc<World>) -> TestResult {
     let known = behind.fresh_caller().await?;
     assert_eq!(behind.exchange(&known, "one").await?.status, 200);
     let reviewed = Instant::now();
-    let reasons = ["HubUnreachable", "HubUnreachable", "HubUnreachable", "ReviewFailed", "HubUnreachable"];
+    let reasons = [
+        "HubUnreachable",
+        "HubUnreachable",
+        "HubUnreachable",
+        "ReviewFailed",
+        "HubUnreachable",
+    ];
     for ((name, fault), reason) in faults().into_iter().zip(reasons) {
         let stranger = behind.fresh_caller().await?;
         let before = behind.token_reviews();
-        let rule = behind.proxy.add(Rule::on(Method::POST, "/tokenreviews", fault));
+        let rule = behind
+            .proxy
+            .add(Rule::on(Method::POST, "/tokenreviews", fault));
         let started = Instant::now();
         let answers = try_join_all((0..5).map(|_| behind.exchange(&stranger, "one"))).await?;
         let took = started.elapsed();
         assert!(took < BOUND, "{name}: answered after {took:?}");
-        assert_eq!(behind.token_reviews() - before, 1, "{name}: one TokenReview for five, never repeated");
+        assert_eq!(
+            behind.token_reviews() - before,
+            1,
+            "{name}: one TokenReview for five, never repeated"
+        );
         for answer in &answers {
             assert_eq!(answer.status, 503, "{name}: {}", answer.body);
-            assert_eq!(behind.broker.audit_of(&answer.request_id)?["reason"], reason, "{name}");
+            assert_eq!(
+                behind.broker.audit_of(&answer.request_id)?["reason"],
+                reason,
+                "{name}"
+            );
         }
         behind.proxy.remove(rule);
-        behind.until_granted(&stranger, "one", GRANTED_WITHIN).await?;
-        eprintln!("TokenReview answered with {name}: {reason} after {:.2} s", took.as_secs_f32());
+        behind
+            .until_granted(&stranger, "one", GRANTED_WITHIN)
+            .await?;
+        eprintln!(
+            "TokenReview answered with {name}: {reason} after {:.2} s",
+            took.as_secs_f32()
+        );
     }
-    tokio::time::sleep((REVIEW + Duration::from_millis(200)).saturating_sub(reviewed.elapsed())).await;
+    tokio::time::sleep((REVIEW + Duration::from_millis(200)).saturating_sub(reviewed.elapsed()))
+        .await;
     a_known_caller_bears_silence_but_no_refusal(&behind, &known).await
 }
 
@@ -47,7 +70,9 @@ async fn a_known_caller_bears_silence_but_no_refusal(behind: &Behind, known: &st
     let refusals = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].map(|status| Fault::Status {
         status,
         headers: Vec::new(),
-        body: json!({ "kind": "Status", "message": "no" }).to_string().into_bytes(),
+        body: json!({ "kind": "Status", "message": "no" })
+            .to_string()
+            .into_bytes(),
     });
     let [too_many, _, _, no_json, _] = faults().map(|(_, fault)| fault);
     let cases = [
@@ -57,8 +82,11 @@ async fn a_known_caller_bears_silence_but_no_refusal(behind: &Behind, known: &st
         (no_json, Some("ReviewFailed")),
     ];
     for (fault, refused) in cases {
-        let rule = behind.proxy.add(Rule::on(Method::POST, "/tokenreviews", fault.clone()));
-        // The circuit of the case before may still be open: its one call a second must meet this fault.
+        let rule = behind
+            .proxy
+            .add(Rule::on(Method::POST, "/tokenreviews", fault.clone()));
+        // The circuit of the case before may still be open: its one call a second must meet this
+        // fault.
         tokio::time::sleep(Duration::from_millis(1100)).await;
         let answer = behind.exchange(known, "one").await?;
         let record = behind.broker.audit_of(&answer.request_id)?;

@@ -7,12 +7,15 @@ use http::Method;
 use keyferry_integration::chaos_proxy::ChaosProxy;
 use keyferry_integration::control_plane::ControlPlane;
 use keyferry_integration::runner::TestError;
-use keyferry_integration::world::{Access, Answer, Broker, BrokerSpec, BrokerTimes, Target, World, caller_token, make_tenant};
+use keyferry_integration::world::{
+    Access, Answer, Broker, BrokerSpec, BrokerTimes, Target, World, caller_token, make_tenant,
+};
 
 /// Its ServiceAccount.
 pub(super) const ACCOUNT: &str = "runner";
 
-/// One call has five seconds; an exchange whose call fails has one such call, and a loaded machine. Two in a row would be ten.
+/// One call has five seconds; an exchange whose call fails has one such call, and a loaded machine.
+/// Two in a row would be ten.
 pub(super) const BOUND: Duration = Duration::from_secs(9);
 /// A failure stands for two seconds at most; the rest is room for a busy machine.
 pub(super) const GRANTED_WITHIN: Duration = Duration::from_secs(15);
@@ -26,7 +29,8 @@ pub(super) struct Behind {
 }
 
 impl Behind {
-    /// With the targets as accesses of the same names, all at the first target's address and each with an audience of its own.
+    /// With the targets as accesses of the same names, all at the first target's address and each
+    /// with an audience of its own.
     pub(super) async fn start(
         world: &World,
         hub: &Arc<ControlPlane>,
@@ -38,7 +42,12 @@ impl Behind {
         make_tenant(hub, name, &[ACCOUNT]).await?;
         let spec = spec(world, hub, name, max_stale, targets).through(&proxy.url());
         let broker = world.start_broker(hub, spec).await?;
-        Ok(Behind { proxy, broker, hub: Arc::clone(hub), tenant: name.to_owned() })
+        Ok(Behind {
+            proxy,
+            broker,
+            hub: Arc::clone(hub),
+            tenant: name.to_owned(),
+        })
     }
 
     /// A caller token that nobody has shown yet.
@@ -67,7 +76,12 @@ impl Behind {
     }
 
     /// Exchanges again and again until one is granted.
-    pub(super) async fn until_granted(&self, caller: &str, target: &str, limit: Duration) -> Result<Answer, TestError> {
+    pub(super) async fn until_granted(
+        &self,
+        caller: &str,
+        target: &str,
+        limit: Duration,
+    ) -> Result<Answer, TestError> {
         let end = Instant::now() + limit;
         loop {
             let answer = self.exchange(caller, target).await?;
@@ -75,7 +89,11 @@ impl Behind {
                 return Ok(answer);
             }
             if Instant::now() > end {
-                return Err(format!("not granted within {limit:?}: {} {}", answer.status, answer.body).into());
+                return Err(format!(
+                    "not granted within {limit:?}: {} {}",
+                    answer.status, answer.body
+                )
+                .into());
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
@@ -88,11 +106,23 @@ pub(super) fn token_path(account: &str) -> String {
 }
 
 /// A Keyferry for one tenant, not yet by way of a proxy.
-pub(super) fn spec(world: &World, hub: &Arc<ControlPlane>, name: &str, max_stale: u64, targets: &[&str]) -> BrokerSpec {
-    let spec = BrokerSpec::of_hub(name, hub).with_times(BrokerTimes { max_stale, max_age: 60 });
+pub(super) fn spec(
+    world: &World,
+    hub: &Arc<ControlPlane>,
+    name: &str,
+    max_stale: u64,
+    targets: &[&str],
+) -> BrokerSpec {
+    let spec = BrokerSpec::of_hub(name, hub).with_times(BrokerTimes {
+        max_stale,
+        max_age: 60,
+    });
     targets.iter().fold(spec, |spec, target| {
         let audience = format!("https://{name}-{target}.keyferry.test");
-        let target_cluster = Target::of(world.target_a(), &audience).named(target).allowing(name, &[ACCOUNT]);
-        spec.with_target(target_cluster).with_access(Access::of(name, target, target, ACCOUNT))
+        let target_cluster = Target::of(world.target_a(), &audience)
+            .named(target)
+            .allowing(name, &[ACCOUNT]);
+        spec.with_target(target_cluster)
+            .with_access(Access::of(name, target, target, ACCOUNT))
     })
 }

@@ -11,7 +11,8 @@ use tokio::sync::watch;
 
 use super::setup::{ACCOUNT, Behind, token_path};
 
-/// For so long the mint is held. What is left of the five seconds that a call may take is for the machine.
+/// For so long the mint is held. What is left of the five seconds that a call may take is for the
+/// machine.
 const SLOW: Duration = Duration::from_secs(3);
 /// A hit that waits for the mint takes longer; docs/benchmarks.md has the figure.
 const WARM: Duration = Duration::from_millis(1500);
@@ -23,7 +24,11 @@ pub(super) async fn delays_no_warm_hit(world: Arc<World>) -> TestResult {
     assert_eq!(behind.exchange(&caller, "warm").await?.status, 200);
     let before = behind.token_requests();
     let (let_go, held) = watch::channel(false);
-    behind.proxy.add(Rule::on(Method::POST, &token_path(ACCOUNT), Fault::Hold(held)));
+    behind.proxy.add(Rule::on(
+        Method::POST,
+        &token_path(ACCOUNT),
+        Fault::Hold(held),
+    ));
 
     let slow = async {
         let answer = behind.exchange(&caller, "slow").await?;
@@ -38,7 +43,10 @@ pub(super) async fn delays_no_warm_hit(world: Arc<World>) -> TestResult {
         while began.elapsed() < SLOW {
             let started = Instant::now();
             let hit = tokio::time::timeout(WARM, behind.exchange(&caller, "warm")).await;
-            assert_eq!(hit.map_err(|_| "a warm hit waits for the mint")??.status, 200);
+            assert_eq!(
+                hit.map_err(|_| "a warm hit waits for the mint")??.status,
+                200
+            );
             times.push(started.elapsed());
         }
         // All of them were answered while the mint was held, for it goes on only now.
@@ -50,6 +58,10 @@ pub(super) async fn delays_no_warm_hit(world: Arc<World>) -> TestResult {
     let hits = times.len();
     assert!(hits >= HITS, "{hits} warm hits during a mint of {took:.2?}");
     let (median, p99) = (times[hits / 2], times[hits * 99 / 100 - 1]);
-    eprintln!("{hits} warm hits during a mint of {took:.2?}: p50 {median:.1?}, p99 {p99:.1?}, slowest {:.1?}", times[hits - 1]);
+    eprintln!(
+        "{hits} warm hits during a mint of {took:.2?}: p50 {median:.1?}, p99 {p99:.1?}, slowest \
+         {:.1?}",
+        times[hits - 1]
+    );
     Ok(())
 }

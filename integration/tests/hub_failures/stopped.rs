@@ -1,5 +1,5 @@
-//! The hub is stopped for real: who was known is served until `maxStaleAuthorization` after the hub last vouched for it, nobody else
-//! at all, and the published keys always.
+//! The hub is stopped for real: who was known is served until `maxStaleAuthorization` after the hub
+//! last vouched for it, nobody else at all, and the published keys always.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,29 +28,58 @@ struct Probe {
 pub(super) async fn known_callers_until_the_limit(world: Arc<World>) -> TestResult {
     let hub = world.old_hub();
     make_tenant(hub, TENANT, &[ACCOUNT]).await?;
-    let broker = world.start_broker(hub, spec(&world, hub, TENANT, MAX_STALE.as_secs(), &["one", "two"])).await?;
-    let (known, stranger) = (caller_token(hub, TENANT, ACCOUNT).await?, caller_token(hub, TENANT, ACCOUNT).await?);
+    let broker = world
+        .start_broker(
+            hub,
+            spec(&world, hub, TENANT, MAX_STALE.as_secs(), &["one", "two"]),
+        )
+        .await?;
+    let (known, stranger) = (
+        caller_token(hub, TENANT, ACCOUNT).await?,
+        caller_token(hub, TENANT, ACCOUNT).await?,
+    );
     assert_ne!(known, stranger);
     let documents = published(&broker).await?;
 
     let vouched_after = Instant::now();
     assert_eq!(broker.exchange(&known, "outage/one").await?.status, 200);
     let vouched_before = Instant::now();
-    // All at once, as a machine goes down: a kube-apiserver that stops in good order vouches for callers some seconds longer.
+    // All at once, as a machine goes down: a kube-apiserver that stops in good order vouches for
+    // callers some seconds longer.
     hub.kill().await?;
-    eprintln!("the hub was down {:.1} s after it vouched for the caller", vouched_before.elapsed().as_secs_f32());
+    eprintln!(
+        "the hub was down {:.1} s after it vouched for the caller",
+        vouched_before.elapsed().as_secs_f32()
+    );
 
     let mut probes = Vec::<Probe>::new();
     let limit = vouched_before + MAX_STALE;
     let refused = |probes: &[Probe]| probes.iter().filter(|probe| probe.sent > limit).count();
-    while Instant::now() < limit + Duration::from_secs(2) || (refused(&probes) < 3 && Instant::now() < limit + Duration::from_secs(20)) {
+    while Instant::now() < limit + Duration::from_secs(2)
+        || (refused(&probes) < 3 && Instant::now() < limit + Duration::from_secs(20))
+    {
         let sent = Instant::now();
         let answer = broker.exchange(&known, "outage/one").await?;
-        probes.push(Probe { sent, done: Instant::now(), answer });
-        assert_eq!(published(&broker).await?, documents, "the published documents are served as ever");
+        probes.push(Probe {
+            sent,
+            done: Instant::now(),
+            answer,
+        });
+        assert_eq!(
+            published(&broker).await?,
+            documents,
+            "the published documents are served as ever"
+        );
         for health in ["livez", "readyz"] {
-            let answer = plain_client()?.get(format!("{}/{health}", broker.health_url())).send().await?;
-            assert_eq!(answer.status(), 200, "{health}: there is a key set to serve");
+            let answer = plain_client()?
+                .get(format!("{}/{health}", broker.health_url()))
+                .send()
+                .await?;
+            assert_eq!(
+                answer.status(),
+                200,
+                "{health}: there is a key set to serve"
+            );
         }
         if probes.len() % 8 == 1 {
             nobody_else_is_served(&broker, &known, &stranger).await?;
@@ -59,39 +88,78 @@ pub(super) async fn known_callers_until_the_limit(world: Arc<World>) -> TestResu
     }
     judge(&broker, &probes, vouched_after, vouched_before)?;
     let late = nobody_else_is_served(&broker, &known, &stranger).await?;
-    let refused = probes.last().map(|probe| probe.answer.body.clone()).unwrap_or_default();
-    assert_eq!(refused, late, "the known and the unknown caller get the same bytes");
+    let refused = probes
+        .last()
+        .map(|probe| probe.answer.body.clone())
+        .unwrap_or_default();
+    assert_eq!(
+        refused, late,
+        "the known and the unknown caller get the same bytes"
+    );
     the_same_headers(&broker, &known, &stranger).await?;
 
     hub.restart().await?;
     let up = Instant::now();
     while broker.exchange(&stranger, "outage/two").await?.status != 200 {
-        assert!(up.elapsed() < Duration::from_secs(30), "nothing works 30 s after the hub came back");
+        assert!(
+            up.elapsed() < Duration::from_secs(30),
+            "nothing works 30 s after the hub came back"
+        );
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    eprintln!("a new caller was served {:.1} s after the hub was back", up.elapsed().as_secs_f32());
+    eprintln!(
+        "a new caller was served {:.1} s after the hub was back",
+        up.elapsed().as_secs_f32()
+    );
     let answer = broker.exchange(&known, "outage/two").await?;
     let review = json!({
         "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
         "spec": { "token": answer.token()?, "audiences": ["https://outage-two.keyferry.test"] },
     });
-    let review = hub.admin().create("/apis/authentication.k8s.io/v1/tokenreviews", &review).await?;
-    assert_eq!(review["status"]["user"]["username"], "system:serviceaccount:outage:runner");
+    let review = hub
+        .admin()
+        .create("/apis/authentication.k8s.io/v1/tokenreviews", &review)
+        .await?;
+    assert_eq!(
+        review["status"]["user"]["username"],
+        "system:serviceaccount:outage:runner"
+    );
     assert_ne!(broker.audit_of(&answer.request_id)?["stale"], json!(true));
     assert_eq!(published(&broker).await?, documents);
     Ok(())
 }
 
-/// Served for as long as the hub's word may be that old, marked as stale once it had to be asked again; then refused.
-fn judge(broker: &Broker, probes: &[Probe], vouched_after: Instant, vouched_before: Instant) -> TestResult {
-    let age = |moment: Instant| moment.saturating_duration_since(vouched_after).as_secs_f32();
+/// Served for as long as the hub's word may be that old, marked as stale once it had to be asked
+/// again; then refused.
+fn judge(
+    broker: &Broker,
+    probes: &[Probe],
+    vouched_after: Instant,
+    vouched_before: Instant,
+) -> TestResult {
+    let age = |moment: Instant| {
+        moment
+            .saturating_duration_since(vouched_after)
+            .as_secs_f32()
+    };
     let (mut stale, mut refused, mut last_served) = (0, 0, 0.0_f32);
     for Probe { sent, done, answer } in probes {
         let record = broker.audit_of(&answer.request_id)?;
         if *done < vouched_after + MAX_STALE {
-            assert_eq!(answer.status, 200, "refused {:.1} s after the hub vouched: {}", age(*done), answer.body);
+            assert_eq!(
+                answer.status,
+                200,
+                "refused {:.1} s after the hub vouched: {}",
+                age(*done),
+                answer.body
+            );
         } else if *sent > vouched_before + MAX_STALE {
-            assert_eq!(answer.status, 503, "still served {:.1} s after the hub vouched", age(*sent));
+            assert_eq!(
+                answer.status,
+                503,
+                "still served {:.1} s after the hub vouched",
+                age(*sent)
+            );
             assert_eq!(record["reason"], "HubUnreachable");
             refused += 1;
         }
@@ -105,27 +173,47 @@ fn judge(broker: &Broker, probes: &[Probe], vouched_after: Instant, vouched_befo
             }
         }
     }
-    eprintln!("served last {last_served:.1} s after the hub vouched; {stale} stale answers, {refused} refusals");
-    assert!(last_served > (MAX_STALE - Duration::from_secs(3)).as_secs_f32(), "served for {last_served} s only");
-    assert!(stale >= 3 && refused >= 3, "{stale} stale answers and {refused} refusals are too few to judge by");
+    eprintln!(
+        "served last {last_served:.1} s after the hub vouched; {stale} stale answers, {refused} \
+         refusals"
+    );
+    assert!(
+        last_served > (MAX_STALE - Duration::from_secs(3)).as_secs_f32(),
+        "served for {last_served} s only"
+    );
+    assert!(
+        stale >= 3 && refused >= 3,
+        "{stale} stale answers and {refused} refusals are too few to judge by"
+    );
     Ok(())
 }
 
 /// Neither a caller nor a pair that the hub has not answered for; at once, with one body.
-async fn nobody_else_is_served(broker: &Broker, known: &str, stranger: &str) -> Result<String, TestError> {
+async fn nobody_else_is_served(
+    broker: &Broker,
+    known: &str,
+    stranger: &str,
+) -> Result<String, TestError> {
     let started = Instant::now();
     let new_caller = broker.exchange(stranger, "outage/one").await?;
     let new_pair = broker.exchange(known, "outage/two").await?;
     assert_eq!((new_caller.status, new_pair.status), (503, 503));
     assert_eq!(new_caller.body, new_pair.body);
-    assert!(started.elapsed() < CALL, "a dead hub was waited for: {:?}", started.elapsed());
+    assert!(
+        started.elapsed() < CALL,
+        "a dead hub was waited for: {:?}",
+        started.elapsed()
+    );
     Ok(new_caller.body)
 }
 
 async fn the_same_headers(broker: &Broker, known: &str, stranger: &str) -> TestResult {
     let mut seen = Vec::new();
     for caller in [known, stranger] {
-        let url = format!("{}/v1/namespaces/outage/accesses/one/kubeconfig", broker.api_url());
+        let url = format!(
+            "{}/v1/namespaces/outage/accesses/one/kubeconfig",
+            broker.api_url()
+        );
         let answer = broker.http().get(url).bearer_auth(caller).send().await?;
         assert_eq!(answer.status(), 503);
         let mut headers = answer.headers().clone();
@@ -141,9 +229,18 @@ async fn the_same_headers(broker: &Broker, known: &str, stranger: &str) -> TestR
 async fn published(broker: &Broker) -> Result<Vec<(String, Vec<u8>)>, TestError> {
     let mut documents = Vec::new();
     for path in ["/.well-known/openid-configuration", "/openid/v1/jwks"] {
-        let answer = broker.http().get(format!("{}{path}", broker.discovery_url())).send().await?;
+        let answer = broker
+            .http()
+            .get(format!("{}{path}", broker.discovery_url()))
+            .send()
+            .await?;
         assert_eq!(answer.status(), 200);
-        let etag = answer.headers().get("etag").and_then(|etag| etag.to_str().ok()).unwrap_or_default().to_owned();
+        let etag = answer
+            .headers()
+            .get("etag")
+            .and_then(|etag| etag.to_str().ok())
+            .unwrap_or_default()
+            .to_owned();
         documents.push((etag, answer.bytes().await?.to_vec()));
     }
     Ok(documents)

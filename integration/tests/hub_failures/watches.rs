@@ -12,13 +12,25 @@ use super::setup::Behind;
 
 const MAX_STALE: Duration = Duration::from_secs(6);
 
-/// With the lists that a broken watch begins anew with: what is known gets older, and is not decided on for ever.
+/// With the lists that a broken watch begins anew with: what is known gets older, and is not
+/// decided on for ever.
 pub(super) async fn stop_decisions_after_the_limit(world: Arc<World>) -> TestResult {
-    let behind = Behind::start(&world, world.hub(), "watchless", MAX_STALE.as_secs(), &["one"]).await?;
+    let behind = Behind::start(
+        &world,
+        world.hub(),
+        "watchless",
+        MAX_STALE.as_secs(),
+        &["one"],
+    )
+    .await?;
     let caller = behind.fresh_caller().await?;
     assert_eq!(behind.exchange(&caller, "one").await?.status, 200);
     let cut = Instant::now();
-    behind.proxy.add(Rule::on(Method::GET, "/api/v1/serviceaccounts", Fault::Drop));
+    behind.proxy.add(Rule::on(
+        Method::GET,
+        "/api/v1/serviceaccounts",
+        Fault::Drop,
+    ));
     behind.proxy.cut_all();
 
     let mut served = 0;
@@ -26,36 +38,67 @@ pub(super) async fn stop_decisions_after_the_limit(world: Arc<World>) -> TestRes
         let sent = cut.elapsed();
         let answer = behind.exchange(&caller, "one").await?;
         if answer.status != 200 {
-            assert_eq!(behind.broker.audit_of(&answer.request_id)?["reason"], "HubUnreachable");
+            assert_eq!(
+                behind.broker.audit_of(&answer.request_id)?["reason"],
+                "HubUnreachable"
+            );
             break cut.elapsed();
         }
         served += 1;
-        assert!(sent < MAX_STALE + Duration::from_secs(2), "still decided {sent:?} after the watches broke");
+        assert!(
+            sent < MAX_STALE + Duration::from_secs(2),
+            "still decided {sent:?} after the watches broke"
+        );
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
-    assert!(refused_after >= MAX_STALE && served > 10, "refused after {refused_after:?} and {served} answers");
+    assert!(
+        refused_after >= MAX_STALE && served > 10,
+        "refused after {refused_after:?} and {served} answers"
+    );
 
     behind.proxy.clear();
     let mended = Instant::now();
-    behind.until_granted(&caller, "one", Duration::from_secs(15)).await?;
-    eprintln!("watches gone: refused after {refused_after:.1?}, healed {:.1?} after they could be had again", mended.elapsed());
+    behind
+        .until_granted(&caller, "one", Duration::from_secs(15))
+        .await?;
+    eprintln!(
+        "watches gone: refused after {refused_after:.1?}, healed {:.1?} after they could be had \
+         again",
+        mended.elapsed()
+    );
     Ok(())
 }
 
 /// A hub that answers lists still tells everything: nothing is refused, during or after.
 pub(super) async fn one_alone_stops_nothing(world: Arc<World>) -> TestResult {
-    let behind = Behind::start(&world, world.hub(), "listing", MAX_STALE.as_secs(), &["one"]).await?;
+    let behind = Behind::start(
+        &world,
+        world.hub(),
+        "listing",
+        MAX_STALE.as_secs(),
+        &["one"],
+    )
+    .await?;
     let caller = behind.fresh_caller().await?;
-    behind.proxy.add(Rule::on(Method::GET, "watch=true", Fault::Drop));
+    behind
+        .proxy
+        .add(Rule::on(Method::GET, "watch=true", Fault::Drop));
     behind.proxy.cut_all();
     let cut = Instant::now();
     while cut.elapsed() < MAX_STALE * 2 {
         if cut.elapsed() > MAX_STALE {
-            // Nothing changes on the hub for a while after the watches are back, so no event tells that they are.
+            // Nothing changes on the hub for a while after the watches are back, so no event tells
+            // that they are.
             behind.proxy.clear();
         }
         let answer = behind.exchange(&caller, "one").await?;
-        assert_eq!(answer.status, 200, "{:?} after the cut: {}", cut.elapsed(), answer.body);
+        assert_eq!(
+            answer.status,
+            200,
+            "{:?} after the cut: {}",
+            cut.elapsed(),
+            answer.body
+        );
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     Ok(())

@@ -11,25 +11,39 @@ use keyferry_integration::world::caller_token;
 
 use crate::stage::{Stage, handed_out, owner_and_deployer, reason, two_targets, until};
 
-pub(crate) async fn made_anew(stage: &Stage, hub: &Arc<ControlPlane>, namespace: &str) -> TestResult {
+pub(crate) async fn made_anew(
+    stage: &Stage,
+    hub: &Arc<ControlPlane>,
+    namespace: &str,
+) -> TestResult {
     owner_and_deployer(hub, namespace).await?;
-    let broker = stage.start_broker(hub, two_targets(stage, namespace, hub, namespace)).await?;
+    let broker = stage
+        .start_broker(hub, two_targets(stage, namespace, hub, namespace))
+        .await?;
     let [held, fresh] = ["held", "fresh"].map(|name| format!("{namespace}/{name}"));
     let old_caller = caller_token(hub, namespace, "owner").await?;
     let delegate = caller_token(hub, namespace, "deployer").await?;
     let old_uid = handed_out(&broker.exchange_in_time(&old_caller, &held).await?)?;
-    assert_eq!(handed_out(&broker.exchange_in_time(&delegate, &held).await?)?, old_uid);
+    assert_eq!(
+        handed_out(&broker.exchange_in_time(&delegate, &held).await?)?,
+        old_uid
+    );
 
     let new_uid = Some(hub.recreate_service_account(namespace, "owner").await?);
     let at = Instant::now();
     assert_ne!(new_uid, old_uid);
-    // At once, where no token is held: whatever the watch has seen by now, the old caller gets nothing.
+    // At once, where no token is held: whatever the watch has seen by now, the old caller gets
+    // nothing.
     let answer = broker.exchange(&old_caller, &fresh).await?;
     assert_eq!(handed_out(&answer)?, None);
     let reason_at_once = reason(&broker, &answer)?;
-    assert!(["CallerIdentityChanged", "ServiceAccountChanged"].contains(&reason_at_once.as_str()), "{reason_at_once}");
+    assert!(
+        ["CallerIdentityChanged", "ServiceAccountChanged"].contains(&reason_at_once.as_str()),
+        "{reason_at_once}"
+    );
 
-    // The new ServiceAccount is served as soon as both watches, the hub's own and Keyferry's, have told of it, and under its own UID.
+    // The new ServiceAccount is served as soon as both watches, the hub's own and Keyferry's, have
+    // told of it, and under its own UID.
     let (new_caller, served) = loop {
         let new_caller = caller_token(hub, namespace, "owner").await?;
         let answer = broker.exchange(&new_caller, &held).await?;
@@ -37,34 +51,68 @@ pub(crate) async fn made_anew(stage: &Stage, hub: &Arc<ControlPlane>, namespace:
             break (new_caller, Some(uid));
         }
         let reason = reason(&broker, &answer)?;
-        assert!(["CallerIdentityChanged", "CallerRejected"].contains(&reason.as_str()), "{reason}");
-        assert!(at.elapsed() < Duration::from_secs(5), "not served after five seconds: {reason}");
+        assert!(
+            ["CallerIdentityChanged", "CallerRejected"].contains(&reason.as_str()),
+            "{reason}"
+        );
+        assert!(
+            at.elapsed() < Duration::from_secs(5),
+            "not served after five seconds: {reason}"
+        );
     };
     assert_eq!(served, new_uid);
 
-    // From here on it has been seen that the account is another: for as long as the hub goes on accepting the old caller's token, and
-    // longer, the held tokens of the old one stay where they are.
+    // From here on it has been seen that the account is another: for as long as the hub goes on
+    // accepting the old caller's token, and longer, the held tokens of the old one stay where they
+    // are.
     let mut reasons = Vec::new();
     while at.elapsed() < Duration::from_secs(13) {
         for access in [&held, &fresh] {
             let answer = broker.exchange(&old_caller, access).await?;
-            assert_eq!(handed_out(&answer)?, None, "the old caller after {:?}", at.elapsed());
+            assert_eq!(
+                handed_out(&answer)?,
+                None,
+                "the old caller after {:?}",
+                at.elapsed()
+            );
             reasons.push(reason(&broker, &answer)?);
-            assert_eq!(handed_out(&broker.exchange(&delegate, access).await?)?, new_uid, "the delegate after {:?}", at.elapsed());
-            assert_eq!(handed_out(&broker.exchange(&new_caller, access).await?)?, new_uid);
+            assert_eq!(
+                handed_out(&broker.exchange(&delegate, access).await?)?,
+                new_uid,
+                "the delegate after {:?}",
+                at.elapsed()
+            );
+            assert_eq!(
+                handed_out(&broker.exchange(&new_caller, access).await?)?,
+                new_uid
+            );
         }
         let document = broker.kubeconfig_of(&old_caller, namespace, "held").await?;
         assert_eq!(document.status, 401, "{}", document.body);
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
-    assert_eq!(reasons.first().map(String::as_str), Some("CallerIdentityChanged"), "the hub itself accepts the token that long");
+    assert_eq!(
+        reasons.first().map(String::as_str),
+        Some("CallerIdentityChanged"),
+        "the hub itself accepts the token that long"
+    );
     reasons.dedup();
-    assert!(reasons.iter().all(|reason| ["CallerIdentityChanged", "CallerRejected"].contains(&reason.as_str())), "{reasons:?}");
+    assert!(
+        reasons
+            .iter()
+            .all(|reason| ["CallerIdentityChanged", "CallerRejected"].contains(&reason.as_str())),
+        "{reasons:?}"
+    );
     Ok(())
 }
 
-/// The watch stands still, so that Keyferry does not know of the change: what the hub mints is held against what was asked for.
-pub(crate) async fn behind_a_late_watch(stage: &Stage, hub: &Arc<ControlPlane>, namespace: &str) -> TestResult {
+/// The watch stands still, so that Keyferry does not know of the change: what the hub mints is held
+/// against what was asked for.
+pub(crate) async fn behind_a_late_watch(
+    stage: &Stage,
+    hub: &Arc<ControlPlane>,
+    namespace: &str,
+) -> TestResult {
     owner_and_deployer(hub, namespace).await?;
     let proxy = ChaosProxy::in_front_of(hub).await?;
     let spec = two_targets(stage, namespace, hub, namespace).through(&proxy.url());
@@ -72,12 +120,21 @@ pub(crate) async fn behind_a_late_watch(stage: &Stage, hub: &Arc<ControlPlane>, 
     let access = format!("{namespace}/fresh");
     let old_caller = caller_token(hub, namespace, "owner").await?;
     let delegate = caller_token(hub, namespace, "deployer").await?;
-    broker.exchange_in_time(&old_caller, &format!("{namespace}/held")).await?;
+    broker
+        .exchange_in_time(&old_caller, &format!("{namespace}/held"))
+        .await?;
 
     let watches = proxy.count(&Method::GET, "/api/v1/serviceaccounts");
-    proxy.add(Rule::on(Method::GET, "/api/v1/serviceaccounts", Fault::Delay(Duration::from_secs(120))));
+    proxy.add(Rule::on(
+        Method::GET,
+        "/api/v1/serviceaccounts",
+        Fault::Delay(Duration::from_secs(120)),
+    ));
     proxy.cut_all();
-    until(Duration::from_secs(20), || async { Ok(proxy.count(&Method::GET, "/api/v1/serviceaccounts") > watches) }).await?;
+    until(Duration::from_secs(20), || async {
+        Ok(proxy.count(&Method::GET, "/api/v1/serviceaccounts") > watches)
+    })
+    .await?;
     let new_uid = hub.recreate_service_account(namespace, "owner").await?;
     let new_caller = caller_token(hub, namespace, "owner").await?;
 
@@ -92,6 +149,9 @@ pub(crate) async fn behind_a_late_watch(stage: &Stage, hub: &Arc<ControlPlane>, 
         assert_eq!(reason(&broker, &answer)?, expected, "{who}");
         assert!(!answer.body.contains(&new_uid), "{}", answer.body);
     }
-    assert!(proxy.count(&Method::POST, "/serviceaccounts/owner/token") > asked, "the hub was asked, so the UIDs were compared");
+    assert!(
+        proxy.count(&Method::POST, "/serviceaccounts/owner/token") > asked,
+        "the hub was asked, so the UIDs were compared"
+    );
     Ok(())
 }

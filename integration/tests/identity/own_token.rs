@@ -12,7 +12,9 @@ use crate::stage::{Stage, owner_and_deployer, reason, two_targets};
 pub(crate) async fn keyferrys_own_token_expires_and_is_renewed(stage: Arc<Stage>) -> TestResult {
     let (hub, namespace) = (stage.hub(), "own-token");
     owner_and_deployer(hub, namespace).await?;
-    let broker = stage.start_broker(hub, two_targets(&stage, namespace, hub, namespace)).await?;
+    let broker = stage
+        .start_broker(hub, two_targets(&stage, namespace, hub, namespace))
+        .await?;
     // A caller that was never seen before needs the hub each time.
     let ask = || async {
         let own = caller_token(hub, namespace, "owner").await?;
@@ -21,23 +23,42 @@ pub(crate) async fn keyferrys_own_token_expires_and_is_renewed(stage: Arc<Stage>
     let known = caller_token(hub, namespace, "owner").await?;
     broker.exchange_in_time(&known, "own-token/held").await?;
     broker.kubeconfig().expire_token().await?;
-    // Read again once a minute, as client-go does: until then the token that was read before is good.
+    // Read again once a minute, as client-go does: until then the token that was read before is
+    // good.
     let refused = settled(Duration::from_secs(70), |answer| answer.status != 200, &ask).await?;
     let body: Value = refused.json()?;
-    assert_eq!((refused.status, &body["error"]), (503, &json!("temporarily_unavailable")), "{body}");
+    assert_eq!(
+        (refused.status, &body["error"]),
+        (503, &json!("temporarily_unavailable")),
+        "{body}"
+    );
     assert_eq!(reason(&broker, &refused)?, "ReviewForbidden");
-    let document = broker.http().get(format!("{}/openid/v1/jwks", broker.discovery_url())).send().await?;
+    let document = broker
+        .http()
+        .get(format!("{}/openid/v1/jwks", broker.discovery_url()))
+        .send()
+        .await?;
     assert_eq!(document.status().as_u16(), 200, "what is published stays");
 
     broker.kubeconfig().rewrite_token(3600).await?;
     settled(Duration::from_secs(70), |answer| answer.status == 200, &ask).await?;
-    // It mints again, for old callers too, as soon as the record of keys is read once more: 2 s between tries.
+    // It mints again, for old callers too, as soon as the record of keys is read once more: 2 s
+    // between tries.
     let again = async || {
         let answer = broker.exchange(&known, "own-token/fresh").await?;
-        assert!(answer.status == 200 || reason(&broker, &answer)? == "KeyRecordUnread", "{}", answer.body);
+        assert!(
+            answer.status == 200 || reason(&broker, &answer)? == "KeyRecordUnread",
+            "{}",
+            answer.body
+        );
         Ok(answer)
     };
-    settled(Duration::from_secs(20), |answer| answer.status == 200, again).await?;
+    settled(
+        Duration::from_secs(20),
+        |answer| answer.status == 200,
+        again,
+    )
+    .await?;
     assert_eq!(claims(&known)?["aud"], json!([CALLER_AUDIENCE]));
     Ok(())
 }

@@ -10,7 +10,9 @@ use crate::stage::{NOT_GRANTED, Stage, owner_and_deployer, reason, two_targets};
 pub(crate) async fn an_access_is_removed_while_its_token_is_held(stage: Arc<Stage>) -> TestResult {
     let (hub, namespace) = (stage.hub(), "removed");
     owner_and_deployer(hub, namespace).await?;
-    let broker = stage.start_broker(hub, two_targets(&stage, namespace, hub, namespace)).await?;
+    let broker = stage
+        .start_broker(hub, two_targets(&stage, namespace, hub, namespace))
+        .await?;
     let own = caller_token(hub, namespace, "owner").await?;
     let delegate = caller_token(hub, namespace, "deployer").await?;
     for access in ["removed/held", "removed/fresh"] {
@@ -21,7 +23,10 @@ pub(crate) async fn an_access_is_removed_while_its_token_is_held(stage: Arc<Stag
     broker
         .reconfigure(|targets, accesses| {
             accesses.retain(|access| access.name != "held");
-            targets.iter_mut().filter(|target| target.name == "fresh").for_each(|target| target.allow.clear());
+            targets
+                .iter_mut()
+                .filter(|target| target.name == "fresh")
+                .for_each(|target| target.allow.clear());
         })
         .await?;
     let minted = token_requests(hub, namespace)?;
@@ -35,6 +40,10 @@ pub(crate) async fn an_access_is_removed_while_its_token_is_held(stage: Arc<Stag
             assert_eq!(reason(&broker, &document)?, "TargetNotGranted");
         }
     }
-    assert_eq!(token_requests(hub, namespace)?, minted, "nothing is minted for what is not allowed");
+    assert_eq!(
+        token_requests(hub, namespace)?,
+        minted,
+        "nothing is minted for what is not allowed"
+    );
     Ok(())
 }

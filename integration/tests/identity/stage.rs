@@ -6,14 +6,17 @@ use std::time::{Duration, Instant};
 
 use keyferry_integration::control_plane::{ControlPlane, ControlPlaneSpec};
 use keyferry_integration::runner::{Fixture, NotStarted, TestError, TestResult};
-use keyferry_integration::world::{Access, Answer, Broker, BrokerSpec, Subject, Target, World, claims, let_mint, make_tenant, prepare_hub};
+use keyferry_integration::world::{
+    Access, Answer, Broker, BrokerSpec, Subject, Target, World, claims, let_mint, make_tenant,
+    prepare_hub,
+};
 
 /// The issuer of every cluster that kubeadm or kind made.
 pub(crate) const CLUSTER_DEFAULT: &str = "https://kubernetes.default.svc.cluster.local";
 /// An audience that the plain hub's own apiserver accepts.
 pub(crate) const AUDIENCE_OF_HUB: &str = "https://api.plain-hub.test";
-pub(crate) const NOT_GRANTED: &str =
-    "{\"error\":\"invalid_target\",\"error_description\":\"the audience names no access that this caller may use\"}";
+pub(crate) const NOT_GRANTED: &str = "{\"error\":\"invalid_target\",\"error_description\":\"the \
+    audience names no access that this caller may use\"}";
 
 /// The world, and a hub as most distributions make it, with an audience more.
 pub(crate) struct Stage {
@@ -51,8 +54,17 @@ impl Stage {
 }
 
 /// Two targets, so that one can be asked for first when a token for the other is held already.
-pub(crate) fn two_targets(world: &World, name: &str, hub: &ControlPlane, namespace: &str) -> BrokerSpec {
-    let one = |of: &str| Target::of(world.target_a(), &format!("https://{of}.{name}.test")).named(of).allowing(namespace, &["owner"]);
+pub(crate) fn two_targets(
+    world: &World,
+    name: &str,
+    hub: &ControlPlane,
+    namespace: &str,
+) -> BrokerSpec {
+    let one = |of: &str| {
+        Target::of(world.target_a(), &format!("https://{of}.{name}.test"))
+            .named(of)
+            .allowing(namespace, &["owner"])
+    };
     BrokerSpec::of_hub(name, hub)
         .with_target(one("held"))
         .with_target(one("fresh"))
@@ -62,7 +74,14 @@ pub(crate) fn two_targets(world: &World, name: &str, hub: &ControlPlane, namespa
 
 pub(crate) async fn owner_and_deployer(hub: &ControlPlane, namespace: &str) -> TestResult {
     make_tenant(hub, namespace, &["owner", "deployer"]).await?;
-    let_mint(hub, "deployer", Subject::ServiceAccount(namespace, "deployer"), namespace, &["owner"]).await
+    let_mint(
+        hub,
+        "deployer",
+        Subject::ServiceAccount(namespace, "deployer"),
+        namespace,
+        &["owner"],
+    )
+    .await
 }
 
 /// The UID of the ServiceAccount that a handed-out token is for, nothing if there was none.
@@ -71,18 +90,27 @@ pub(crate) fn handed_out(answer: &Answer) -> Result<Option<String>, TestError> {
         assert!(!answer.body.contains("access_token"), "{}", answer.body);
         return Ok(None);
     }
-    let uid = claims(&answer.token()?)?["kubernetes.io"]["serviceaccount"]["uid"].as_str().map(str::to_owned);
+    let uid = claims(&answer.token()?)?["kubernetes.io"]["serviceaccount"]["uid"]
+        .as_str()
+        .map(str::to_owned);
     Ok(Some(uid.ok_or("a bound token names a UID")?))
 }
 
 pub(crate) fn reason(broker: &Broker, answer: &Answer) -> Result<String, TestError> {
     let record = broker.audit_of(&answer.request_id)?;
-    assert_eq!(record["decision"] == "granted", answer.status == 200, "{record}");
+    assert_eq!(
+        record["decision"] == "granted",
+        answer.status == 200,
+        "{record}"
+    );
     Ok(record["reason"].as_str().unwrap_or_default().to_owned())
 }
 
 /// Asks until it is so.
-pub(crate) async fn until<F: Future<Output = Result<bool, TestError>>>(limit: Duration, holds: impl Fn() -> F) -> TestResult {
+pub(crate) async fn until<F: Future<Output = Result<bool, TestError>>>(
+    limit: Duration,
+    holds: impl Fn() -> F,
+) -> TestResult {
     let started = Instant::now();
     while !holds().await? {
         if started.elapsed() > limit {

@@ -1,4 +1,5 @@
-//! An access that changes while its token is being minted, for the leader and for those that wait with it.
+//! An access that changes while its token is being minted, for the leader and for those that wait
+//! with it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,8 @@ use tokio::task::JoinHandle;
 
 use crate::stage::{NOT_GRANTED, Stage, owner_and_deployer, reason, two_targets, until};
 
-/// A Keyferry behind a proxy, six callers of one key under way, and a mint that is held until it is let go.
+/// A Keyferry behind a proxy, six callers of one key under way, and a mint that is held until it is
+/// let go.
 struct SlowMint {
     proxy: ChaosProxy,
     let_go: watch::Sender<bool>,
@@ -32,17 +34,30 @@ impl SlowMint {
         let broker = Arc::new(stage.start_broker(hub, spec).await?);
         let (let_go, held) = watch::channel(false);
         proxy.add(Rule::on(Method::POST, SlowMint::PATH, Fault::Hold(held)));
-        let mut tokens = vec![caller_token(hub, namespace, "deployer").await?, caller_token(hub, namespace, "deployer").await?];
+        let mut tokens = vec![
+            caller_token(hub, namespace, "deployer").await?,
+            caller_token(hub, namespace, "deployer").await?,
+        ];
         for _ in 0..4 {
             tokens.push(caller_token(hub, namespace, "owner").await?);
         }
         let mut callers = Vec::new();
         for token in tokens {
             let (broker, access) = (Arc::clone(&broker), format!("{namespace}/held"));
-            callers.push(tokio::spawn(async move { broker.exchange(&token, &access).await }));
+            callers.push(tokio::spawn(async move {
+                broker.exchange(&token, &access).await
+            }));
         }
-        until(Duration::from_secs(10), || async { Ok(proxy.count(&Method::POST, SlowMint::PATH) == 1) }).await?;
-        Ok(SlowMint { proxy, let_go, broker, callers })
+        until(Duration::from_secs(10), || async {
+            Ok(proxy.count(&Method::POST, SlowMint::PATH) == 1)
+        })
+        .await?;
+        Ok(SlowMint {
+            proxy,
+            let_go,
+            broker,
+            callers,
+        })
     }
 
     /// Changes the configuration now, before the mint has come back.
@@ -51,11 +66,15 @@ impl SlowMint {
             changed = self.broker.reconfigure(change) => changed?,
             ended = self.hang_up_again_and_again() => ended?,
         }
-        assert!(self.callers.iter().all(|caller| !caller.is_finished()), "the mint was not under way any more");
+        assert!(
+            self.callers.iter().all(|caller| !caller.is_finished()),
+            "the mint was not under way any more"
+        );
         Ok(())
     }
 
-    /// The signal makes it read the file now instead of within five seconds; one that comes before the file is written does nothing.
+    /// The signal makes it read the file now instead of within five seconds; one that comes before
+    /// the file is written does nothing.
     async fn hang_up_again_and_again(&self) -> TestResult {
         loop {
             self.broker.process().hang_up().await?;
@@ -73,26 +92,49 @@ impl SlowMint {
     }
 }
 
-pub(crate) async fn an_access_is_removed_while_its_token_is_minted(stage: Arc<Stage>) -> TestResult {
+pub(crate) async fn an_access_is_removed_while_its_token_is_minted(
+    stage: Arc<Stage>,
+) -> TestResult {
     let mut slow = SlowMint::begin(&stage, "slow-removed").await?;
-    slow.change(|_, accesses| accesses.retain(|access| access.name != "held")).await?;
+    slow.change(|_, accesses| accesses.retain(|access| access.name != "held"))
+        .await?;
     let answers = slow.answers().await?;
     assert_eq!(answers.len(), 6);
     for answer in &answers {
         assert_eq!((answer.status, answer.body.as_str()), (400, NOT_GRANTED));
         assert_eq!(reason(&slow.broker, answer)?, "TargetNotGranted");
     }
-    assert_eq!(slow.proxy.count(&Method::POST, SlowMint::PATH), 1, "they all waited for the one mint");
+    assert_eq!(
+        slow.proxy.count(&Method::POST, SlowMint::PATH),
+        1,
+        "they all waited for the one mint"
+    );
     Ok(())
 }
 
 pub(crate) async fn an_access_is_moved_while_its_token_is_minted(stage: Arc<Stage>) -> TestResult {
     let mut slow = SlowMint::begin(&stage, "slow-moved").await?;
     let move_it = |access: &mut Access| "fresh".clone_into(&mut access.target);
-    slow.change(|_, accesses| accesses.iter_mut().filter(|access| access.name == "held").for_each(move_it)).await?;
+    slow.change(|_, accesses| {
+        accesses
+            .iter_mut()
+            .filter(|access| access.name == "held")
+            .for_each(move_it)
+    })
+    .await?;
     for answer in slow.answers().await? {
-        assert_eq!(answer.status, 200, "{}: {}", slow.broker.audit_of(&answer.request_id)?, answer.body);
-        assert_eq!(claims(&answer.token()?)?["aud"], json!(["https://fresh.slow-moved.test"]), "for the target of now");
+        assert_eq!(
+            answer.status,
+            200,
+            "{}: {}",
+            slow.broker.audit_of(&answer.request_id)?,
+            answer.body
+        );
+        assert_eq!(
+            claims(&answer.token()?)?["aud"],
+            json!(["https://fresh.slow-moved.test"]),
+            "for the target of now"
+        );
         assert_eq!(slow.broker.audit_of(&answer.request_id)?["target"], "fresh");
     }
     assert_eq!(slow.proxy.count(&Method::POST, SlowMint::PATH), 2);

@@ -1,4 +1,5 @@
-//! Both installations on a real apiserver with its controllers. No kubelet: what is proven is that Pods are let in, not that they run.
+//! Both installations on a real apiserver with its controllers. No kubelet: what is proven is that
+//! Pods are let in, not that they run.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,12 +14,24 @@ const WITHIN: Duration = Duration::from_secs(60);
 
 pub(crate) async fn pods_start_under_restricted_pod_security(hubs: Arc<Hubs>) -> TestResult {
     for plane in [&hubs.base, &hubs.chart] {
-        let namespace = plane.admin().get(&format!("/api/v1/namespaces/{NAMESPACE}")).await?;
-        assert_eq!(namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"], "restricted", "{}", plane.name());
+        let namespace = plane
+            .admin()
+            .get(&format!("/api/v1/namespaces/{NAMESPACE}"))
+            .await?;
+        assert_eq!(
+            namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"],
+            "restricted",
+            "{}",
+            plane.name()
+        );
         let pods = pods(plane, "app.kubernetes.io/name=keyferry", 2).await?;
         for pod in &pods {
             let mounted = pod["spec"]["volumes"].as_array().map_or(0, Vec::len);
-            assert_eq!(mounted, 5, "the ServiceAccount admission adds no token of its own: {}", pod["spec"]["volumes"]);
+            assert_eq!(
+                mounted, 5,
+                "the ServiceAccount admission adds no token of its own: {}",
+                pod["spec"]["volumes"]
+            );
         }
         refuses_a_plain_pod(plane).await?;
     }
@@ -39,13 +52,16 @@ async fn refuses_a_plain_pod(plane: &ControlPlane) -> TestResult {
     plane.admin().create(&path, &loose).await?;
     let deadline = Instant::now() + WITHIN;
     loop {
-        let status = plane.admin().get(&format!("{path}/loose")).await?["status"]["conditions"].to_string();
+        let status =
+            plane.admin().get(&format!("{path}/loose")).await?["status"]["conditions"].to_string();
         if status.contains("ReplicaFailure") {
             assert!(status.contains("violates PodSecurity"), "{status}");
             break;
         }
         if Instant::now() > deadline {
-            return Err(format!("a Pod without security contexts was not refused: {status}").into());
+            return Err(
+                format!("a Pod without security contexts was not refused: {status}").into(),
+            );
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -53,10 +69,19 @@ async fn refuses_a_plain_pod(plane: &ControlPlane) -> TestResult {
     Ok(())
 }
 
-async fn pods(plane: &ControlPlane, selector: &str, wanted: usize) -> Result<Vec<Value>, TestError> {
+async fn pods(
+    plane: &ControlPlane,
+    selector: &str,
+    wanted: usize,
+) -> Result<Vec<Value>, TestError> {
     let deadline = Instant::now() + WITHIN;
     loop {
-        let list = plane.admin().get(&format!("/api/v1/namespaces/{NAMESPACE}/pods?labelSelector={selector}")).await?;
+        let list = plane
+            .admin()
+            .get(&format!(
+                "/api/v1/namespaces/{NAMESPACE}/pods?labelSelector={selector}"
+            ))
+            .await?;
         let items = list["items"].as_array().cloned().unwrap_or_default();
         if items.len() == wanted {
             return Ok(items);
@@ -64,7 +89,12 @@ async fn pods(plane: &ControlPlane, selector: &str, wanted: usize) -> Result<Vec
         if Instant::now() > deadline {
             let path = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/keyferry");
             let status = plane.admin().get(&path).await?["status"].to_string();
-            return Err(format!("{}: {} Pods in the place of {wanted}: {status}", plane.name(), items.len()).into());
+            return Err(format!(
+                "{}: {} Pods in the place of {wanted}: {status}",
+                plane.name(),
+                items.len()
+            )
+            .into());
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

@@ -24,22 +24,37 @@ pub(crate) struct Said {
 impl Said {
     /// Its output, or its failure as the test's.
     pub(crate) fn success(self) -> Result<String, TestError> {
-        if self.good { Ok(self.stdout) } else { Err(format!("helm {}: {}{}", self.args, self.stdout, self.stderr).into()) }
+        if self.good {
+            Ok(self.stdout)
+        } else {
+            Err(format!("helm {}: {}{}", self.args, self.stdout, self.stderr).into())
+        }
     }
 }
 
 /// Runs Helm, against a control plane as its admin where one is given.
-pub(crate) async fn helm(fleet: &Fleet, plane: Option<&ControlPlane>, args: &[&str]) -> Result<Said, TestError> {
+pub(crate) async fn helm(
+    fleet: &Fleet,
+    plane: Option<&ControlPlane>,
+    args: &[&str],
+) -> Result<Said, TestError> {
     let program = fleet.parts().locate(Part::Helm).await?;
     let mut command = Command::new(program);
-    command.args(args).env("HOME", fleet.folder()).env_remove("KUBECONFIG").stdin(Stdio::null()).kill_on_drop(true);
+    command
+        .args(args)
+        .env("HOME", fleet.folder())
+        .env_remove("KUBECONFIG")
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
     for variable in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
         command.env(variable, fleet.folder().join("helm"));
     }
     if let Some(plane) = plane {
         command.arg("--kubeconfig").arg(plane.admin_kubeconfig());
     }
-    let output = tokio::time::timeout(LIMIT, command.output()).await.map_err(|_| format!("helm {} takes too long", args.join(" ")))??;
+    let output = tokio::time::timeout(LIMIT, command.output())
+        .await
+        .map_err(|_| format!("helm {} takes too long", args.join(" ")))??;
     Ok(Said {
         args: args.join(" "),
         good: output.status.success(),

@@ -1,5 +1,5 @@
-//! The rights that an installation gives, as a real apiserver lists them to their holders, held against files that a reader can judge.
-//! `KEYFERRY_WRITE_GOLDEN=1` writes the files.
+//! The rights that an installation gives, as a real apiserver lists them to their holders, held
+//! against files that a reader can judge. `KEYFERRY_WRITE_GOLDEN=1` writes the files.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,16 +18,27 @@ const WITHIN: Duration = Duration::from_secs(60);
 pub(crate) async fn rights_are_the_golden_ones(hubs: Arc<Hubs>) -> TestResult {
     for plane in [&hubs.base, &hubs.chart] {
         let mut everywhere = Vec::new();
-        for (namespace, golden) in [(NAMESPACE, "own-namespace"), (TENANT, "tenant-namespace"), (ELSEWHERE, "elsewhere")] {
+        for (namespace, golden) in [
+            (NAMESPACE, "own-namespace"),
+            (TENANT, "tenant-namespace"),
+            (ELSEWHERE, "elsewhere"),
+        ] {
             let listed = rights(plane, NAMESPACE, "keyferry", namespace).await?;
             compare(&format!("rbac-keyferry-{golden}.txt"), &listed)?;
             everywhere.extend(listed);
         }
         let reads_all = |line: &String| {
-            (line.starts_with("secrets ") || line.starts_with("configmaps ") || line.starts_with("*"))
-                && ["list", "watch", "*"].iter().any(|verb| line.contains(verb))
+            (line.starts_with("secrets ")
+                || line.starts_with("configmaps ")
+                || line.starts_with("*"))
+                && ["list", "watch", "*"]
+                    .iter()
+                    .any(|verb| line.contains(verb))
         };
-        assert!(!everywhere.iter().any(reads_all), "Keyferry can list what it must not: {everywhere:#?}");
+        assert!(
+            !everywhere.iter().any(reads_all),
+            "Keyferry can list what it must not: {everywhere:#?}"
+        );
         let canary = rights(plane, NAMESPACE, "keyferry-canary", NAMESPACE).await?;
         let nobody = rights(plane, NAMESPACE, "default", NAMESPACE).await?;
         assert_eq!(canary, nobody, "the canary has no rights of its own");
@@ -43,10 +54,18 @@ pub(crate) async fn tenants_get_their_rights_by_aggregation(hubs: Arc<Hubs>) -> 
             let listed = rights(plane, TENANT, role, TENANT).await?;
             compare(&format!("rbac-tenant-{role}.txt"), &ours(&listed))?;
             let outside = rights(plane, TENANT, role, ELSEWHERE).await?;
-            assert!(ours(&outside).is_empty(), "{role} of {TENANT} in {ELSEWHERE}: {outside:?}");
+            assert!(
+                ours(&outside).is_empty(),
+                "{role} of {TENANT} in {ELSEWHERE}: {outside:?}"
+            );
         }
         plane.create_service_account(TENANT, "platform").await?;
-        plane.bind_user_to_cluster_role(&format!("system:serviceaccount:{TENANT}:platform"), "keyferry-platform-admin").await?;
+        plane
+            .bind_user_to_cluster_role(
+                &format!("system:serviceaccount:{TENANT}:platform"),
+                "keyferry-platform-admin",
+            )
+            .await?;
         let listed = rights(plane, TENANT, "platform", ELSEWHERE).await?;
         compare("rbac-platform-admin.txt", &ours(&listed))?;
     }
@@ -55,31 +74,55 @@ pub(crate) async fn tenants_get_their_rights_by_aggregation(hubs: Arc<Hubs>) -> 
 
 /// The rows about Keyferry's own kinds.
 fn ours(listed: &[String]) -> Vec<String> {
-    listed.iter().filter(|line| line.contains("keyferry.dev")).cloned().collect()
+    listed
+        .iter()
+        .filter(|line| line.contains("keyferry.dev"))
+        .cloned()
+        .collect()
 }
 
 /// `kubectl auth can-i --list` as the ServiceAccount itself, sorted, with single spaces.
-async fn rights(plane: &Arc<ControlPlane>, home: &str, account: &str, namespace: &str) -> Result<Vec<String>, TestError> {
+async fn rights(
+    plane: &Arc<ControlPlane>,
+    home: &str,
+    account: &str,
+    namespace: &str,
+) -> Result<Vec<String>, TestError> {
     let kubeconfig = service_account_kubeconfig(plane, home, account, 600).await?;
-    let output = plane.kubectl_with(kubeconfig.path(), &["auth", "can-i", "--list", "-n", namespace]).await?;
+    let output = plane
+        .kubectl_with(
+            kubeconfig.path(),
+            &["auth", "can-i", "--list", "-n", namespace],
+        )
+        .await?;
     let said = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() || !said.is_empty() {
         return Err(format!("kubectl auth can-i --list as {home}/{account}: {said}").into());
     }
     let text = String::from_utf8(output.stdout)?;
-    let mut lines: Vec<String> = text.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let mut lines: Vec<String> = text
+        .lines()
+        .skip(1)
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
     lines.sort();
     Ok(lines)
 }
 
 fn compare(name: &str, listed: &[String]) -> TestResult {
     let path: PathBuf = shipped("integration/golden").join(name);
-    let text = format!("Resources, non-resource URLs, resource names, verbs\n{}\n", listed.join("\n"));
+    let text = format!(
+        "Resources, non-resource URLs, resource names, verbs\n{}\n",
+        listed.join("\n")
+    );
     if std::env::var_os("KEYFERRY_WRITE_GOLDEN").is_some_and(|value| value == "1") {
         std::fs::write(&path, &text)?;
     }
     let golden = std::fs::read_to_string(&path)?;
-    assert_eq!(text, golden, "left: what the apiserver lists; right: integration/golden/{name}");
+    assert_eq!(
+        text, golden,
+        "left: what the apiserver lists; right: integration/golden/{name}"
+    );
     Ok(())
 }
 
@@ -94,24 +137,47 @@ async fn bind(plane: &ControlPlane, account: &str, role: &str, namespace: &str) 
     });
     let path = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings");
     plane.admin().create(&path, &binding).await?;
-    let role = plane.admin().get(&format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{role}")).await?;
+    let role = plane
+        .admin()
+        .get(&format!(
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles/{role}"
+        ))
+        .await?;
     let username = format!("system:serviceaccount:{namespace}:{account}");
-    Ok(plane.until_it_counts(Whom::User(&username), namespace, &role["rules"][0]).await?)
+    Ok(plane
+        .until_it_counts(Whom::User(&username), namespace, &role["rules"][0])
+        .await?)
 }
 
 /// The controller manager copies the rules of labelled ClusterRoles into view, edit and admin.
 async fn until_aggregated(plane: &ControlPlane, role: &str) -> TestResult {
-    let needed = if role == "view" { "\"watch\"" } else { "\"delete\"" };
+    let needed = if role == "view" {
+        "\"watch\""
+    } else {
+        "\"delete\""
+    };
     let deadline = Instant::now() + WITHIN;
     loop {
-        let rules = plane.admin().get(&format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{role}")).await?["rules"].clone();
-        let has =
-            |rule: &serde_json::Value| rule["apiGroups"].to_string().contains("keyferry.dev") && rule["verbs"].to_string().contains(needed);
+        let rules = plane
+            .admin()
+            .get(&format!(
+                "/apis/rbac.authorization.k8s.io/v1/clusterroles/{role}"
+            ))
+            .await?["rules"]
+            .clone();
+        let has = |rule: &serde_json::Value| {
+            rule["apiGroups"].to_string().contains("keyferry.dev")
+                && rule["verbs"].to_string().contains(needed)
+        };
         if rules.as_array().is_some_and(|rules| rules.iter().any(has)) {
             return Ok(());
         }
         if Instant::now() > deadline {
-            return Err(format!("ClusterRole {role} of {} has no rules about keyferry.dev", plane.name()).into());
+            return Err(format!(
+                "ClusterRole {role} of {} has no rules about keyferry.dev",
+                plane.name()
+            )
+            .into());
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

@@ -1,5 +1,5 @@
-//! Keyferry itself, from the base's own ServerConfiguration, as the ServiceAccount of the base and with its rights: what it does for a tenant,
-//! and that the hub refused it nothing on the way.
+//! Keyferry itself, from the base's own ServerConfiguration, as the ServiceAccount of the base and
+//! with its rights: what it does for a tenant, and that the hub refused it nothing on the way.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,21 +43,63 @@ pub(crate) async fn keyferry_works_with_these_rights(hubs: Arc<Hubs>) -> TestRes
 
     // It creates, reads and replaces the object, and writes both statuses, the Event and the pairs.
     let config_map = format!("/api/v1/namespaces/{TENANT}/configmaps/prod");
-    let made = until(hub, &config_map, |object| object["data"]["address"] == hub.url()).await?;
+    let made = until(hub, &config_map, |object| {
+        object["data"]["address"] == hub.url()
+    })
+    .await?;
     assert_eq!(made["data"]["serviceAccountName"], "reconciler");
-    until(hub, &format!("{accesses}/prod"), |object| ready(object) == Some("True")).await?;
-    until(hub, &format!("{targets}/prod"), |object| ready(object) == Some("True")).await?;
-    let pairs = |object: &Value| object["pairs"].to_string().contains(&format!("{TENANT}/reconciler"));
-    until(hub, "/apis/keyferry.dev/v1alpha1/audiencepairings/keyferry", pairs).await?;
+    until(hub, &format!("{accesses}/prod"), |object| {
+        ready(object) == Some("True")
+    })
+    .await?;
+    until(hub, &format!("{targets}/prod"), |object| {
+        ready(object) == Some("True")
+    })
+    .await?;
+    let pairs = |object: &Value| {
+        object["pairs"]
+            .to_string()
+            .contains(&format!("{TENANT}/reconciler"))
+    };
+    until(
+        hub,
+        "/apis/keyferry.dev/v1alpha1/audiencepairings/keyferry",
+        pairs,
+    )
+    .await?;
     let events = format!("/apis/events.k8s.io/v1/namespaces/{TENANT}/events");
-    until(hub, &events, |list| list.to_string().contains("keyferry.dev/keyferry")).await?;
+    until(hub, &events, |list| {
+        list.to_string().contains("keyferry.dev/keyferry")
+    })
+    .await?;
     let moved = hub.url().replace("127.0.0.1", "localhost");
-    hub.admin().patch(&format!("{targets}/prod"), &json!({ "spec": { "address": moved } })).await?;
-    until(hub, &config_map, |object| object["data"]["address"] == moved).await?;
-    hub.admin().patch(&format!("{targets}/prod"), &json!({ "spec": { "allow": [] } })).await?;
+    hub.admin()
+        .patch(
+            &format!("{targets}/prod"),
+            &json!({ "spec": { "address": moved } }),
+        )
+        .await?;
+    until(hub, &config_map, |object| {
+        object["data"]["address"] == moved
+    })
+    .await?;
+    hub.admin()
+        .patch(
+            &format!("{targets}/prod"),
+            &json!({ "spec": { "allow": [] } }),
+        )
+        .await?;
     gone(hub, &config_map).await?;
-    hub.admin().patch(&format!("{targets}/prod"), &json!({ "spec": { "allow": target["spec"]["allow"] } })).await?;
-    until(hub, &config_map, |object| object["data"]["address"] == moved).await?;
+    hub.admin()
+        .patch(
+            &format!("{targets}/prod"),
+            &json!({ "spec": { "allow": target["spec"]["allow"] } }),
+        )
+        .await?;
+    until(hub, &config_map, |object| {
+        object["data"]["address"] == moved
+    })
+    .await?;
     hub.admin().delete(&format!("{accesses}/prod")).await?;
     // There is no Flux on this hub, and nobody else reads such a ConfigMap: nothing has to stay.
     gone(hub, &format!("{accesses}/prod")).await?;
@@ -70,20 +112,36 @@ pub(crate) async fn keyferry_works_with_these_rights(hubs: Arc<Hubs>) -> TestRes
 async fn serve(hubs: &Hubs) -> Result<(KeyferryProcess, ServiceAccountKubeconfig), TestError> {
     let folder = hubs.fleet().folder().join("running");
     std::fs::create_dir_all(&folder)?;
-    let certificate = TestCa::create("keyferry", &folder)?.serving("keyferry", &["keyferry.example.com".to_owned()])?;
+    let certificate = TestCa::create("keyferry", &folder)?
+        .serving("keyferry", &["keyferry.example.com".to_owned()])?;
     let (discovery, api, health) = (free_port()?, free_port()?, free_port()?);
     let mut text = std::fs::read_to_string(shipped("examples/install/base/config.yaml"))?;
     let changes = [
         ("0.0.0.0:8443", format!("127.0.0.1:{discovery}")),
         ("0.0.0.0:9443", format!("127.0.0.1:{api}")),
         ("0.0.0.0:8080", format!("127.0.0.1:{health}")),
-        ("/etc/keyferry/discovery-tls/tls.crt", certificate.cert_path.display().to_string()),
-        ("/etc/keyferry/discovery-tls/tls.key", certificate.key_path.display().to_string()),
-        ("/etc/keyferry/api-tls/tls.crt", certificate.cert_path.display().to_string()),
-        ("/etc/keyferry/api-tls/tls.key", certificate.key_path.display().to_string()),
+        (
+            "/etc/keyferry/discovery-tls/tls.crt",
+            certificate.cert_path.display().to_string(),
+        ),
+        (
+            "/etc/keyferry/discovery-tls/tls.key",
+            certificate.key_path.display().to_string(),
+        ),
+        (
+            "/etc/keyferry/api-tls/tls.crt",
+            certificate.cert_path.display().to_string(),
+        ),
+        (
+            "/etc/keyferry/api-tls/tls.key",
+            certificate.key_path.display().to_string(),
+        ),
     ];
     for (from, to) in &changes {
-        assert!(text.contains(from), "the base's config.yaml does not hold {from}");
+        assert!(
+            text.contains(from),
+            "the base's config.yaml does not hold {from}"
+        );
         text = text.replace(from, to);
     }
     let config = folder.join("config.yaml");
@@ -99,15 +157,25 @@ async fn serve(hubs: &Hubs) -> Result<(KeyferryProcess, ServiceAccountKubeconfig
         ready_url: format!("http://127.0.0.1:{health}/readyz"),
         ready_within: WITHIN,
     };
-    Ok((KeyferryBinary::build().await?.serve(&spec).await?, kubeconfig))
+    Ok((
+        KeyferryBinary::build().await?.serve(&spec).await?,
+        kubeconfig,
+    ))
 }
 
 fn ready(object: &Value) -> Option<&str> {
     let conditions = object["status"]["conditions"].as_array()?;
-    conditions.iter().find(|condition| condition["type"] == "Ready")?["status"].as_str()
+    conditions
+        .iter()
+        .find(|condition| condition["type"] == "Ready")?["status"]
+        .as_str()
 }
 
-async fn until(hub: &ControlPlane, path: &str, holds: impl Fn(&Value) -> bool) -> Result<Value, TestError> {
+async fn until(
+    hub: &ControlPlane,
+    path: &str,
+    holds: impl Fn(&Value) -> bool,
+) -> Result<Value, TestError> {
     let deadline = Instant::now() + WITHIN;
     loop {
         let found = hub.admin().get(path).await;
@@ -121,7 +189,14 @@ async fn until(hub: &ControlPlane, path: &str, holds: impl Fn(&Value) -> bool) -
 
 async fn gone(hub: &ControlPlane, path: &str) -> TestResult {
     let deadline = Instant::now() + WITHIN;
-    while hub.admin().get(path).await.err().and_then(|error| error.status()) != Some(404) {
+    while hub
+        .admin()
+        .get(path)
+        .await
+        .err()
+        .and_then(|error| error.status())
+        != Some(404)
+    {
         if Instant::now() > deadline {
             return Err(format!("{path} is still there").into());
         }
@@ -133,9 +208,15 @@ async fn gone(hub: &ControlPlane, path: &str) -> TestResult {
 /// The audit log of the hub has no 403 for Keyferry's account, and has what it wrote.
 fn refused_nothing(hub: &ControlPlane) -> TestResult {
     let events = hub.audit_events()?;
-    let own: Vec<&Value> = events.iter().filter(|event| event["user"]["username"] == ACCOUNT).collect();
-    let refused: Vec<String> =
-        own.iter().filter(|event| event["responseStatus"]["code"] == 403).map(|event| event["requestURI"].to_string()).collect();
+    let own: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["user"]["username"] == ACCOUNT)
+        .collect();
+    let refused: Vec<String> = own
+        .iter()
+        .filter(|event| event["responseStatus"]["code"] == 403)
+        .map(|event| event["requestURI"].to_string())
+        .collect();
     assert!(refused.is_empty(), "the hub refused Keyferry: {refused:#?}");
     for (verb, resource) in [
         ("create", "configmaps"),
@@ -150,8 +231,13 @@ fn refused_nothing(hub: &ControlPlane) -> TestResult {
         ("watch", "targetaccesses"),
         ("get", "validatingadmissionpolicies"),
     ] {
-        let done = own.iter().any(|event| event["verb"] == verb && event["objectRef"]["resource"] == resource);
-        assert!(done, "Keyferry did not {verb} {resource}, so its right to it was not tried");
+        let done = own
+            .iter()
+            .any(|event| event["verb"] == verb && event["objectRef"]["resource"] == resource);
+        assert!(
+            done,
+            "Keyferry did not {verb} {resource}, so its right to it was not tried"
+        );
     }
     Ok(())
 }

@@ -35,8 +35,15 @@ impl Fixture for Hubs {
 
 impl Hubs {
     pub(crate) async fn start() -> Result<Hubs, NotStarted> {
-        let plane = |name: &str| ControlPlaneSpec { controller_manager: true, audit_log: true, ..ControlPlaneSpec::named(name) };
-        let fleet = Fleet::start(FleetSpec { control_planes: vec![plane("base"), plane("chart")] }).await?;
+        let plane = |name: &str| ControlPlaneSpec {
+            controller_manager: true,
+            audit_log: true,
+            ..ControlPlaneSpec::named(name)
+        };
+        let fleet = Fleet::start(FleetSpec {
+            control_planes: vec![plane("base"), plane("chart")],
+        })
+        .await?;
         // To build them takes longer than a test may.
         for part in [Part::Helm, Part::PrometheusRules] {
             fleet.parts().locate(part).await.map_err(FleetError::from)?;
@@ -45,19 +52,40 @@ impl Hubs {
     }
 
     async fn build(fleet: Fleet) -> Result<Hubs, TestError> {
-        let hubs = Hubs { base: fleet.control_plane("base")?, chart: fleet.control_plane("chart")?, fleet };
+        let hubs = Hubs {
+            base: fleet.control_plane("base")?,
+            chart: fleet.control_plane("chart")?,
+            fleet,
+        };
         for plane in [&hubs.base, &hubs.chart] {
             for namespace in [TENANT, ELSEWHERE] {
                 plane.create_namespace(namespace).await?;
             }
         }
         for folder in ["base", "tenant"] {
-            let folder = shipped("examples/install").join(folder).display().to_string();
+            let folder = shipped("examples/install")
+                .join(folder)
+                .display()
+                .to_string();
             kubectl(&hubs.base, &["apply", "--server-side", "-k", &folder]).await?;
         }
         restricted_namespace(&hubs.chart).await?;
         let values = values("tenants");
-        helm(&hubs.fleet, Some(&hubs.chart), &["install", "keyferry", &chart(), "-n", NAMESPACE, "-f", &values]).await?.success()?;
+        helm(
+            &hubs.fleet,
+            Some(&hubs.chart),
+            &[
+                "install",
+                "keyferry",
+                &chart(),
+                "-n",
+                NAMESPACE,
+                "-f",
+                &values,
+            ],
+        )
+        .await?
+        .success()?;
         Ok(hubs)
     }
 
@@ -66,9 +94,12 @@ impl Hubs {
     }
 }
 
-/// Keyferry's namespace, as the base has it and as docs/install.md tells users of the chart to make it.
+/// Keyferry's namespace, as the base has it and as docs/install.md tells users of the chart to make
+/// it.
 pub(crate) async fn restricted_namespace(plane: &ControlPlane) -> Result<(), TestError> {
-    let file = shipped("examples/install/base/namespace.yaml").display().to_string();
+    let file = shipped("examples/install/base/namespace.yaml")
+        .display()
+        .to_string();
     kubectl(plane, &["apply", "--server-side", "-f", &file]).await?;
     Ok(())
 }

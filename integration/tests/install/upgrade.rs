@@ -10,13 +10,19 @@ use serde_json::json;
 use crate::helm::helm;
 use crate::setup::{Hubs, NAMESPACE, chart, restricted_namespace, values};
 
-const CRD: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/targetclusters.keyferry.dev";
+const CRD: &str =
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/targetclusters.keyferry.dev";
 const TARGETS: &str = "/apis/keyferry.dev/v1alpha1/targetclusters";
 const WITHIN: Duration = Duration::from_secs(30);
 
 pub(crate) async fn an_upgrade_keeps_the_crds(hubs: Arc<Hubs>) -> TestResult {
-    let plane =
-        hubs.fleet().start_control_plane(ControlPlaneSpec { controller_manager: true, ..ControlPlaneSpec::named("upgraded") }).await?;
+    let plane = hubs
+        .fleet()
+        .start_control_plane(ControlPlaneSpec {
+            controller_manager: true,
+            ..ControlPlaneSpec::named("upgraded")
+        })
+        .await?;
     restricted_namespace(&plane).await?;
     let (chart, minimal, everywhere) = (chart(), values("minimal"), values("everywhere"));
     let release = ["keyferry", chart.as_str(), "-n", NAMESPACE, "-f"];
@@ -26,31 +32,68 @@ pub(crate) async fn an_upgrade_keeps_the_crds(hubs: Arc<Hubs>) -> TestResult {
         args.extend([values.as_str(), "--set", set]);
         let args: Vec<String> = args.into_iter().map(str::to_owned).collect();
         let (hubs, plane) = (&hubs, &plane);
-        async move { helm(hubs.fleet(), Some(plane), &args.iter().map(String::as_str).collect::<Vec<_>>()).await?.success() }
+        async move {
+            helm(
+                hubs.fleet(),
+                Some(plane),
+                &args.iter().map(String::as_str).collect::<Vec<_>>(),
+            )
+            .await?
+            .success()
+        }
     };
     let notes = run("install", minimal.clone(), "crds.enabled=true").await?;
-    assert!(notes.contains("It mints nowhere: rbac.tenantNamespaces is empty.") && notes.contains("fences.enabled is false"), "{notes}");
+    assert!(
+        notes.contains("It mints nowhere: rbac.tenantNamespaces is empty.")
+            && notes.contains("fences.enabled is false"),
+        "{notes}"
+    );
     let uid = make_target(&plane).await?;
 
     // The release no longer holds them, and they stay.
     let notes = run("upgrade", minimal.clone(), "crds.enabled=false").await?;
-    assert!(notes.contains("the CRDs, which are not part of this release"), "{notes}");
+    assert!(
+        notes.contains("the CRDs, which are not part of this release"),
+        "{notes}"
+    );
     assert_eq!(target_uid(&plane).await?, uid);
     // Taken back into the release, and then with it gone.
     run("upgrade", minimal.clone(), "crds.enabled=true").await?;
     assert_eq!(target_uid(&plane).await?, uid);
-    helm(hubs.fleet(), Some(&plane), &["uninstall", "keyferry", "-n", NAMESPACE]).await?.success()?;
+    helm(
+        hubs.fleet(),
+        Some(&plane),
+        &["uninstall", "keyferry", "-n", NAMESPACE],
+    )
+    .await?
+    .success()?;
     assert_eq!(target_uid(&plane).await?, uid);
     let deployment = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/keyferry");
-    assert_eq!(status(&plane, &deployment).await, Some(404), "the rest of the release is gone");
+    assert_eq!(
+        status(&plane, &deployment).await,
+        Some(404),
+        "the rest of the release is gone"
+    );
 
     // Without crds.keep they go with the release: the annotation is what kept them.
     let notes = run("install", everywhere, "crds.enabled=true").await?;
-    assert!(notes.contains("WARNING: rbac.mint is ClusterWide"), "{notes}");
-    helm(hubs.fleet(), Some(&plane), &["uninstall", "keyferry", "-n", NAMESPACE]).await?.success()?;
+    assert!(
+        notes.contains("WARNING: rbac.mint is ClusterWide"),
+        "{notes}"
+    );
+    helm(
+        hubs.fleet(),
+        Some(&plane),
+        &["uninstall", "keyferry", "-n", NAMESPACE],
+    )
+    .await?
+    .success()?;
     let deadline = Instant::now() + WITHIN;
     while status(&plane, CRD).await != Some(404) {
-        assert!(Instant::now() < deadline, "the CRD outlived a release with crds.keep=false");
+        assert!(
+            Instant::now() < deadline,
+            "the CRD outlived a release with crds.keep=false"
+        );
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     Ok(())
@@ -66,7 +109,12 @@ async fn make_target(plane: &ControlPlane) -> Result<String, TestError> {
     let deadline = Instant::now() + WITHIN;
     loop {
         match plane.admin().create(TARGETS, &target).await {
-            Ok(made) => return Ok(made["metadata"]["uid"].as_str().unwrap_or_default().to_owned()),
+            Ok(made) => {
+                return Ok(made["metadata"]["uid"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned());
+            }
             // A new kind is served a moment after its definition is there.
             Err(error) if error.status() == Some(404) && Instant::now() < deadline => {
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -78,9 +126,17 @@ async fn make_target(plane: &ControlPlane) -> Result<String, TestError> {
 
 async fn target_uid(plane: &ControlPlane) -> Result<String, TestError> {
     let target = plane.admin().get(&format!("{TARGETS}/prod")).await?;
-    Ok(target["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
+    Ok(target["metadata"]["uid"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned())
 }
 
 async fn status(plane: &ControlPlane, path: &str) -> Option<u16> {
-    plane.admin().get(path).await.err().and_then(|error| error.status())
+    plane
+        .admin()
+        .get(path)
+        .await
+        .err()
+        .and_then(|error| error.status())
 }

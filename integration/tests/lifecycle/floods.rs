@@ -9,7 +9,9 @@ use futures::future::try_join_all;
 use http::Method;
 use keyferry_integration::chaos_proxy::ChaosProxy;
 use keyferry_integration::runner::{TestError, TestResult};
-use keyferry_integration::world::{ACCOUNT, Access, Broker, BrokerSpec, CALLER_AUDIENCE, TENANT, Target, World, caller_token};
+use keyferry_integration::world::{
+    ACCOUNT, Access, Broker, BrokerSpec, CALLER_AUDIENCE, TENANT, Target, World, caller_token,
+};
 use serde_json::{Value, json};
 
 /// Times that each of them is sent.
@@ -19,32 +21,57 @@ pub(super) async fn garbage_tokens_never_reach_the_hub(world: Arc<World>) -> Tes
     let proxy = ChaosProxy::in_front_of(world.hub()).await?;
     let spec = BrokerSpec::of_hub("flood", world.hub())
         .through(&proxy.url())
-        .with_target(Target::of(world.target_a(), "https://flood.keyferry.test").allowing(TENANT, &[ACCOUNT]))
+        .with_target(
+            Target::of(world.target_a(), "https://flood.keyferry.test")
+                .allowing(TENANT, &[ACCOUNT]),
+        )
         .with_access(Access::of(TENANT, "a", "target-a", ACCOUNT));
     let broker = world.start_broker(world.hub(), spec).await?;
     let before = proxy.count(&Method::POST, "/tokenreviews");
     let mut bodies = std::collections::BTreeSet::new();
     for (what, token) in garbage(&world).await? {
-        let answers = try_join_all((0..EACH).map(|_| broker.exchange(&token, "tenant-a/a"))).await?;
+        let answers =
+            try_join_all((0..EACH).map(|_| broker.exchange(&token, "tenant-a/a"))).await?;
         for answer in answers {
             assert_eq!(answer.status, 400, "{what}: {}", answer.body);
-            assert!(answer.body.contains("invalid_request"), "{what}: {}", answer.body);
+            assert!(
+                answer.body.contains("invalid_request"),
+                "{what}: {}",
+                answer.body
+            );
             if !what.starts_with("no ") {
                 bodies.insert(answer.body);
             }
         }
-        assert_eq!(proxy.count(&Method::POST, "/tokenreviews"), before, "{what}: the hub was asked");
+        assert_eq!(
+            proxy.count(&Method::POST, "/tokenreviews"),
+            before,
+            "{what}: the hub was asked"
+        );
     }
-    assert_eq!(bodies.len(), 1, "one body for whatever is wrong with the token: {bodies:?}");
+    assert_eq!(
+        bodies.len(),
+        1,
+        "one body for whatever is wrong with the token: {bodies:?}"
+    );
 
     forged_ones_do_not_either(&world, &broker, &proxy).await?;
     let caller = caller_token(world.hub(), TENANT, ACCOUNT).await?;
-    assert_eq!(broker.exchange(&caller, "tenant-a/a").await?.status, 200, "and nobody else suffers");
+    assert_eq!(
+        broker.exchange(&caller, "tenant-a/a").await?.status,
+        200,
+        "and nobody else suffers"
+    );
     Ok(())
 }
 
-/// Right in everything but the signature, by a key that is published and by keys that nobody has heard of.
-async fn forged_ones_do_not_either(world: &World, broker: &Broker, proxy: &ChaosProxy) -> TestResult {
+/// Right in everything but the signature, by a key that is published and by keys that nobody has
+/// heard of.
+async fn forged_ones_do_not_either(
+    world: &World,
+    broker: &Broker,
+    proxy: &ChaosProxy,
+) -> TestResult {
     let good = caller_token(world.hub(), TENANT, ACCOUNT).await?;
     let (header, rest) = good.split_once('.').ok_or("no JWT")?;
     let (claims, _) = rest.split_once('.').ok_or("no JWT")?;
@@ -55,7 +82,10 @@ async fn forged_ones_do_not_either(world: &World, broker: &Broker, proxy: &Chaos
             header["kid"] = format!("made-up-{number}").into();
         }
         let signature = URL_SAFE_NO_PAD.encode(format!("{number:0256}"));
-        let token = format!("{}.{claims}.{signature}", URL_SAFE_NO_PAD.encode(header.to_string()));
+        let token = format!(
+            "{}.{claims}.{signature}",
+            URL_SAFE_NO_PAD.encode(header.to_string())
+        );
         broker.exchange(&token, "tenant-a/a").await
     };
     let reviews = proxy.count(&Method::POST, "/tokenreviews");
@@ -64,10 +94,22 @@ async fn forged_ones_do_not_either(world: &World, broker: &Broker, proxy: &Chaos
         assert_eq!(answer.status, 400, "{}", answer.body);
     }
     let reads = proxy.count(&Method::GET, "/openid/v1/jwks") - reads;
-    eprintln!("{} forged tokens with {} made-up kids: {reads} readings of the hub's keys in {:.1?}", EACH * 4, EACH * 2, started.elapsed());
-    assert_eq!(proxy.count(&Method::POST, "/tokenreviews"), reviews, "a forged token: the hub was asked");
+    eprintln!(
+        "{} forged tokens with {} made-up kids: {reads} readings of the hub's keys in {:.1?}",
+        EACH * 4,
+        EACH * 2,
+        started.elapsed()
+    );
+    assert_eq!(
+        proxy.count(&Method::POST, "/tokenreviews"),
+        reviews,
+        "a forged token: the hub was asked"
+    );
     // One for a kid that may be new, and one of Keyferry's own.
-    assert!(reads <= 2 + started.elapsed().as_secs() / 5, "{reads} readings of the hub's keys");
+    assert!(
+        reads <= 2 + started.elapsed().as_secs() / 5,
+        "{reads} readings of the hub's keys"
+    );
     Ok(())
 }
 
@@ -83,12 +125,23 @@ async fn garbage(world: &World) -> Result<Vec<(&'static str, String)>, TestError
         })
         .await?;
     let mut parts = good.split('.');
-    let (header, claims) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let (header, claims) = (
+        parts.next().unwrap_or_default(),
+        parts.next().unwrap_or_default(),
+    );
     let unsigned = URL_SAFE_NO_PAD.encode(json!({ "alg": "none" }).to_string());
     let mut with_jku: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(header)?)?;
     with_jku["crit"] = json!(["exp"]);
     let critical = URL_SAFE_NO_PAD.encode(with_jku.to_string());
-    let two = hub.token_request(TENANT, ACCOUNT, &[CALLER_AUDIENCE, "https://other.keyferry.test"], 600).await?.token;
+    let two = hub
+        .token_request(
+            TENANT,
+            ACCOUNT,
+            &[CALLER_AUDIENCE, "https://other.keyferry.test"],
+            600,
+        )
+        .await?
+        .token;
     Ok(vec![
         ("one letter", "x".to_owned()),
         ("dots", "..".to_owned()),
@@ -99,18 +152,33 @@ async fn garbage(world: &World) -> Result<Vec<(&'static str, String)>, TestError
         ("an empty signature", format!("{header}.{claims}.")),
         ("alg none", format!("{unsigned}.{claims}.")),
         ("a critical header", format!("{critical}.{claims}.c2ln")),
-        ("another hub's", caller_token(old_hub, TENANT, ACCOUNT).await?),
-        ("another audience", hub.token_request(TENANT, ACCOUNT, &["https://other.keyferry.test"], 600).await?.token),
+        (
+            "another hub's",
+            caller_token(old_hub, TENANT, ACCOUNT).await?,
+        ),
+        (
+            "another audience",
+            hub.token_request(TENANT, ACCOUNT, &["https://other.keyferry.test"], 600)
+                .await?
+                .token,
+        ),
         ("two audiences", two),
         ("an expired one", expired),
     ])
 }
 
-/// One address sends made-up tokens and requests without any, faster than it may; a known caller of the same address is served meanwhile.
+/// One address sends made-up tokens and requests without any, faster than it may; a known caller of
+/// the same address is served meanwhile.
 pub(super) async fn of_one_address(world: Arc<World>) -> TestResult {
     let spec = BrokerSpec::of_hub("flooded", world.hub())
-        .with_limits(["", "limits: {connectionsPerAddress: 0, newCallersPerAddress: 10}"])
-        .with_target(Target::of(world.target_a(), "https://flooded.keyferry.test").allowing(TENANT, &[ACCOUNT]))
+        .with_limits([
+            "",
+            "limits: {connectionsPerAddress: 0, newCallersPerAddress: 10}",
+        ])
+        .with_target(
+            Target::of(world.target_a(), "https://flooded.keyferry.test")
+                .allowing(TENANT, &[ACCOUNT]),
+        )
         .with_access(Access::of(TENANT, "a", "target-a", ACCOUNT));
     let broker = world.start_broker(world.hub(), spec).await?;
     let caller = caller_token(world.hub(), TENANT, ACCOUNT).await?;
@@ -121,23 +189,56 @@ pub(super) async fn of_one_address(world: Arc<World>) -> TestResult {
     });
     let served = async {
         for _ in 0..20 {
-            assert_eq!(broker.exchange(&caller, "tenant-a/a").await?.status, 200, "a known caller is not counted");
+            assert_eq!(
+                broker.exchange(&caller, "tenant-a/a").await?.status,
+                200,
+                "a known caller is not counted"
+            );
         }
         Ok(())
     };
     let (answers, ()) = futures::future::try_join(try_join_all(made_up), served).await?;
-    let refused: Vec<_> = answers.iter().filter(|answer| answer.status == 429).collect();
+    let refused: Vec<_> = answers
+        .iter()
+        .filter(|answer| answer.status == 429)
+        .collect();
     // Thirty at once and ten a second, of which the known caller's first took one.
-    assert!(refused.len() >= 30 && refused.len() <= 271, "{} of {}", refused.len(), answers.len());
-    assert!(refused.iter().all(|answer| answer.body.contains("temporarily_unavailable")), "{}", refused[0].body);
+    assert!(
+        refused.len() >= 30 && refused.len() <= 271,
+        "{} of {}",
+        refused.len(),
+        answers.len()
+    );
+    assert!(
+        refused
+            .iter()
+            .all(|answer| answer.body.contains("temporarily_unavailable")),
+        "{}",
+        refused[0].body
+    );
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     let limited = "keyferry_requests_total{decision=\"denied\",reason=\"RateLimited\"}";
     assert_eq!(broker.metric(limited).await?, refused.len() as f64);
     let records = broker.audit()?;
-    let summaries: Vec<&Value> = records.iter().filter(|record| record["reason"] == "RateLimited").collect();
-    let counted: u64 = summaries.iter().filter_map(|record| record["count"].as_u64()).sum();
-    assert_eq!(counted, refused.len() as u64, "each is counted in one summary: {summaries:?}");
+    let summaries: Vec<&Value> = records
+        .iter()
+        .filter(|record| record["reason"] == "RateLimited")
+        .collect();
+    let counted: u64 = summaries
+        .iter()
+        .filter_map(|record| record["count"].as_u64())
+        .sum();
+    assert_eq!(
+        counted,
+        refused.len() as u64,
+        "each is counted in one summary: {summaries:?}"
+    );
     assert!(summaries.len() <= 60, "one a second: {}", summaries.len());
-    assert!(summaries.iter().all(|record| record["sources"].as_str().is_some_and(|text| text.starts_with("127.0.0.1 ("))), "{summaries:?}");
+    assert!(
+        summaries.iter().all(|record| record["sources"]
+            .as_str()
+            .is_some_and(|text| text.starts_with("127.0.0.1 ("))),
+        "{summaries:?}"
+    );
     Ok(())
 }

@@ -44,7 +44,8 @@ pub(super) const MISTAKES: [Mistake; 10] = [
     Mistake {
         name: "nobody in a rule",
         from: "\n  audience: https://second.keyferry.test\n",
-        to: "\n  audience: https://second.keyferry.test\n  allow: [{namespaces: [tenant-a], serviceAccounts: []}]\n",
+        to: "\n  audience: https://second.keyferry.test\n  allow: [{namespaces: [tenant-a], \
+            serviceAccounts: []}]\n",
         place: "TargetCluster/second: spec.allow[0].serviceAccounts: ",
         mend: "exact name",
         line: "  allow: [{namespaces: [tenant-a], serviceAccounts: []}]",
@@ -52,7 +53,8 @@ pub(super) const MISTAKES: [Mistake; 10] = [
     Mistake {
         name: "a wildcard",
         from: "\n  audience: https://second.keyferry.test\n",
-        to: "\n  audience: https://second.keyferry.test\n  allow: [{namespaces: ['*'], serviceAccounts: [reconciler]}]\n",
+        to: "\n  audience: https://second.keyferry.test\n  allow: [{namespaces: ['*'], \
+            serviceAccounts: [reconciler]}]\n",
         place: "TargetCluster/second: spec.allow[0].namespaces[0]: ",
         mend: "patterns are not allowed",
         line: "  allow: [{namespaces: ['*']",
@@ -103,14 +105,25 @@ impl Mistake {
     /// The good text with the mistake in it.
     pub(super) fn in_text(&self, good: &str) -> Result<String, TestError> {
         if good.matches(self.from).count() != 1 {
-            return Err(format!("{}: the good file holds {:?} {} times", self.name, self.from, good.matches(self.from).count()).into());
+            return Err(format!(
+                "{}: the good file holds {:?} {} times",
+                self.name,
+                self.from,
+                good.matches(self.from).count()
+            )
+            .into());
         }
         Ok(good.replace(self.from, self.to))
     }
 
     /// `line N: `, where the edit says on which line it is.
     pub(super) fn line_in(&self, bad: &str) -> String {
-        let number = bad.lines().position(|line| !self.line.is_empty() && line.starts_with(self.line));
-        number.map_or_else(|| "line ".to_owned(), |number| format!("line {}: ", number + 1))
+        let number = bad
+            .lines()
+            .position(|line| !self.line.is_empty() && line.starts_with(self.line));
+        number.map_or_else(
+            || "line ".to_owned(),
+            |number| format!("line {}: ", number + 1),
+        )
     }
 }

@@ -1,4 +1,5 @@
-//! Workloads that use what Keyferry hands out at once, and somebody who makes the targets read keys at the worst moment.
+//! Workloads that use what Keyferry hands out at once, and somebody who makes the targets read keys
+//! at the worst moment.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,7 +44,14 @@ impl Tally {
 
     /// How many exchanges were told that a key settles.
     pub(super) fn settling(&self) -> u64 {
-        self.with(|counts| counts.told_to_wait.iter().filter(|(reason, _)| reason.contains("KeySettling")).map(|(_, count)| count).sum())
+        self.with(|counts| {
+            counts
+                .told_to_wait
+                .iter()
+                .filter(|(reason, _)| reason.contains("KeySettling"))
+                .map(|(_, count)| count)
+                .sum()
+        })
     }
 
     /// How many tokens of a key were taken.
@@ -52,23 +60,41 @@ impl Tally {
     }
 }
 
-/// A workload with the ServiceAccount `account`: asks for a token of each target and uses it at once, until it is dropped.
+/// A workload with the ServiceAccount `account`: asks for a token of each target and uses it at
+/// once, until it is dropped.
 pub(super) async fn work(stage: Arc<Stage>, account: String, tally: Arc<Tally>) -> TestResult {
-    let judges = stage.targets.iter().map(|target| Judge::of(target)).collect::<Result<Vec<_>, TestError>>()?;
+    let judges = stage
+        .targets
+        .iter()
+        .map(|target| Judge::of(target))
+        .collect::<Result<Vec<_>, TestError>>()?;
     let mut caller: Option<(String, Instant)> = None;
     loop {
         tokio::time::sleep(EVERY).await;
-        if caller.as_ref().is_none_or(|(_, since)| since.elapsed() > CALLER_LIFE) {
+        if caller
+            .as_ref()
+            .is_none_or(|(_, since)| since.elapsed() > CALLER_LIFE)
+        {
             // The hub may be starting anew.
-            let Ok(token) = caller_token(&stage.hub, TENANT, &account).await else { continue };
+            let Ok(token) = caller_token(&stage.hub, TENANT, &account).await else {
+                continue;
+            };
             caller = Some((token, Instant::now()));
         }
         let Some((token, _)) = &caller else { continue };
         for (index, judge) in judges.iter().enumerate() {
-            let answer = stage.broker.exchange(token, &format!("{TENANT}/{account}-{index}")).await?;
+            let answer = stage
+                .broker
+                .exchange(token, &format!("{TENANT}/{account}-{index}"))
+                .await?;
             if answer.status != 200 {
                 let body = answer.json()?;
-                let reason = format!("{} {} {}", answer.status, body["error"], body["error_description"].as_str().unwrap_or_default());
+                let reason = format!(
+                    "{} {} {}",
+                    answer.status,
+                    body["error"],
+                    body["error_description"].as_str().unwrap_or_default()
+                );
                 let reason = reason.split(':').next().unwrap_or_default().to_owned();
                 tally.with(|counts| *counts.told_to_wait.entry(reason).or_default() += 1);
                 continue;
@@ -77,17 +103,28 @@ pub(super) async fn work(stage: Arc<Stage>, account: String, tally: Arc<Tally>) 
             let (kid, status) = (kid(&bound)?, judge.status(&bound).await?);
             tally.with(|counts| match status {
                 201 => *counts.taken.entry(kid).or_default() += 1,
-                status => counts
-                    .refused
-                    .push(format!("{account}-{index}: {status} for a token of {kid}, {:?} after it was handed out", at.elapsed())),
+                status => counts.refused.push(format!(
+                    "{account}-{index}: {status} for a token of {kid}, {:?} after it \
+                        was handed out",
+                    at.elapsed()
+                )),
             });
         }
     }
 }
 
-/// Sends each target tokens of unknown keys again and again, so that its copy of the keys is always a fresh one when a new key comes.
-pub(super) async fn disturb(stage: Arc<Stage>, issuer: String, audiences: Vec<String>) -> TestResult {
-    let judges = stage.targets.iter().map(|target| Judge::of(target)).collect::<Result<Vec<_>, TestError>>()?;
+/// Sends each target tokens of unknown keys again and again, so that its copy of the keys is always
+/// a fresh one when a new key comes.
+pub(super) async fn disturb(
+    stage: Arc<Stage>,
+    issuer: String,
+    audiences: Vec<String>,
+) -> TestResult {
+    let judges = stage
+        .targets
+        .iter()
+        .map(|target| Judge::of(target))
+        .collect::<Result<Vec<_>, TestError>>()?;
     let mut number = 0_u64;
     loop {
         for (judge, audience) in judges.iter().zip(&audiences) {
@@ -99,7 +136,10 @@ pub(super) async fn disturb(stage: Arc<Stage>, issuer: String, audiences: Vec<St
 }
 
 fn bogus(issuer: &str, audience: &str, number: u64) -> String {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
     let encode = |value: serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let claims = json!({
         "iss": issuer, "aud": [audience], "sub": format!("system:serviceaccount:{TENANT}:reconciler"),

@@ -1,4 +1,5 @@
-//! Objects on the hub, with the shipped installation: a key is revoked while delivered Secrets hold tokens that it signed.
+//! Objects on the hub, with the shipped installation: a key is revoked while delivered Secrets hold
+//! tokens that it signed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,7 +8,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use keyferry_integration::runner::{NotStarted, Suite, TestError, TestResult};
 use keyferry_integration::world::Ground;
-use keyferry_integration::world::on_hub::{OnHub, RECONCILER, access_path, has_condition, secret_path};
+use keyferry_integration::world::on_hub::{
+    OnHub, RECONCILER, access_path, has_condition, secret_path,
+};
 use serde_json::{Value, json};
 
 use super::stage::{Judge, hub_kids, kid, sign_anew};
@@ -23,7 +26,9 @@ pub(super) fn suite() -> Suite<OnHub> {
 
 async fn start() -> Result<OnHub, NotStarted> {
     // The shortest that a configuration may have: everything here waits for it.
-    OnHub::build_with(Ground::start().await?, 30).await.map_err(NotStarted::failed)
+    OnHub::build_with(Ground::start().await?, 30)
+        .await
+        .map_err(NotStarted::failed)
 }
 
 async fn rewrites(world: Arc<OnHub>) -> TestResult {
@@ -31,12 +36,21 @@ async fn rewrites(world: Arc<OnHub>) -> TestResult {
         let mut spec = world.target_spec(index);
         spec["allow"] = json!([{ "namespaces": [tenant], "serviceAccounts": [RECONCILER], "deliveries": ["KubeConfigSecret"] }]);
         world.put_target(target, &spec).await?;
-        world.put_access(tenant, "apps", target, &json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }] })).await?;
+        world
+            .put_access(
+                tenant,
+                "apps",
+                target,
+                &json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }] }),
+            )
+            .await?;
     }
     let stolen = hub_kids(&world.hub).await?.remove(0);
     let (mut witnesses, mut files) = (Vec::new(), Vec::new());
     for (target, tenant) in PLACES {
-        world.until_access(tenant, "apps", "Ready", "True", "Ready").await?;
+        world
+            .until_access(tenant, "apps", "Ready", "True", "Ready")
+            .await?;
         let (token, key_id) = delivered(&world, tenant).await?;
         assert_eq!((kid(&token)?, key_id), (stolen.clone(), stolen.clone()));
         let file = world.ground.folder().join(format!("witness-{target}"));
@@ -47,25 +61,52 @@ async fn rewrites(world: Arc<OnHub>) -> TestResult {
     the_other_commands_read_the_hub(&world).await?;
 
     sign_anew(&world.hub, "clean").await?;
-    let clean = hub_kids(&world.hub).await?.into_iter().find(|kid| *kid != stolen).ok_or("the hub lists no new key")?;
+    let clean = hub_kids(&world.hub)
+        .await?
+        .into_iter()
+        .find(|kid| *kid != stolen)
+        .ok_or("the hub lists no new key")?;
     until_active(&world, &clean).await?;
     for (_, tenant) in PLACES {
-        assert_eq!(delivered(&world, tenant).await?.1, stolen, "a rotation alone rewrites nothing early");
+        assert_eq!(
+            delivered(&world, tenant).await?.1,
+            stolen,
+            "a rotation alone rewrites nothing early"
+        );
     }
     let (ok, said) = revoke(&world, &stolen, &files).await?;
     assert!(ok && !said.contains("NOT PROVEN"), "{said}");
-    assert_eq!(said.matches("forgotten: it refuses the witness").count(), 2, "{said}");
+    assert_eq!(
+        said.matches("forgotten: it refuses the witness").count(),
+        2,
+        "{said}"
+    );
     for (index, (_, tenant)) in PLACES.into_iter().enumerate() {
-        assert!(said.contains(&format!("Secret {tenant}/{SECRET}")) && said.contains("rewritten, signed by"), "{said}");
+        assert!(
+            said.contains(&format!("Secret {tenant}/{SECRET}"))
+                && said.contains("rewritten, signed by"),
+            "{said}"
+        );
         let (token, key_id) = delivered(&world, tenant).await?;
         assert_eq!((kid(&token)?, key_id), (clean.clone(), clean.clone()));
         let judge = Judge::of(&world.targets[index])?;
-        assert_eq!((judge.status(&witnesses[index]).await?, judge.status(&token).await?), (401, 201));
+        assert_eq!(
+            (
+                judge.status(&witnesses[index]).await?,
+                judge.status(&token).await?
+            ),
+            (401, 201)
+        );
         let access = world.hub.admin().get(&access_path(tenant, "apps")).await?;
-        assert!(has_condition(&access, "Ready", "True", "Ready"), "{}", access["status"]);
+        assert!(
+            has_condition(&access, "Ready", "True", "Ready"),
+            "{}",
+            access["status"]
+        );
     }
 
-    // The hub has no other key to sign with, nobody has a witness, and a third target answers nobody.
+    // The hub has no other key to sign with, nobody has a witness, and a third target answers
+    // nobody.
     let mut nowhere = world.target_spec(0);
     nowhere["address"] = json!("https://127.0.0.1:1");
     nowhere["audience"] = json!("https://nowhere.keyferry.test");
@@ -73,12 +114,36 @@ async fn rewrites(world: Arc<OnHub>) -> TestResult {
     let (ok, said) = revoke(&world, &clean, &[]).await?;
     assert!(!ok, "{said}");
     for (target, tenant) in PLACES {
-        let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("NOT PROVEN: ")).collect();
-        assert!(lines.iter().any(|line| line.contains(&format!("TargetCluster {target}: ")) && line.contains("--witness FILE")), "{said}");
-        let of_secret = |line: &&&str| line.contains(&format!("Secret {tenant}/{SECRET}")) && line.contains("KeyRevoked");
-        assert!(lines.iter().find(of_secret).is_some_and(|line| line.contains("fix: ")), "{said}");
-        assert!(lines.iter().any(|line| line.contains("TargetCluster nowhere: it was not reached")), "{said}");
-        world.until_access(tenant, "apps", "Ready", "False", "KeyRevoked").await?;
+        let lines: Vec<&str> = said
+            .lines()
+            .filter(|line| line.starts_with("NOT PROVEN: "))
+            .collect();
+        assert!(
+            lines
+                .iter()
+                .any(|line| line.contains(&format!("TargetCluster {target}: "))
+                    && line.contains("--witness FILE")),
+            "{said}"
+        );
+        let of_secret = |line: &&&str| {
+            line.contains(&format!("Secret {tenant}/{SECRET}")) && line.contains("KeyRevoked")
+        };
+        assert!(
+            lines
+                .iter()
+                .find(of_secret)
+                .is_some_and(|line| line.contains("fix: ")),
+            "{said}"
+        );
+        assert!(
+            lines
+                .iter()
+                .any(|line| line.contains("TargetCluster nowhere: it was not reached")),
+            "{said}"
+        );
+        world
+            .until_access(tenant, "apps", "Ready", "False", "KeyRevoked")
+            .await?;
     }
     without_targets_nothing_is_proven(&world, &clean).await
 }
@@ -90,12 +155,26 @@ async fn without_targets_nothing_is_proven(world: &OnHub, kid: &str) -> TestResu
     let config = std::fs::read_to_string(world.broker.config())?;
     std::fs::write(&none, config.replace("objects: CustomResources\n", ""))?;
     let none = none.display().to_string();
-    for (arguments, why) in [(vec![], "without --config none is known"), (vec!["--config", &none], "no target was asked")] {
-        let arguments = [vec!["revoke", "--kid", kid, "--kubeconfig", &kubeconfig], arguments].concat();
-        let answer = world.ground.binary().run_within(Duration::from_secs(60), &arguments, &[]).await?;
+    for (arguments, why) in [
+        (vec![], "without --config none is known"),
+        (vec!["--config", &none], "no target was asked"),
+    ] {
+        let arguments = [
+            vec!["revoke", "--kid", kid, "--kubeconfig", &kubeconfig],
+            arguments,
+        ]
+        .concat();
+        let answer = world
+            .ground
+            .binary()
+            .run_within(Duration::from_secs(60), &arguments, &[])
+            .await?;
         let said = String::from_utf8_lossy(&answer.stderr).into_owned();
         assert_eq!(answer.status.code(), Some(1), "{said}");
-        let line = said.lines().find(|line| line.starts_with("NOT PROVEN: targets: ")).ok_or_else(|| said.clone())?;
+        let line = said
+            .lines()
+            .find(|line| line.starts_with("NOT PROVEN: targets: "))
+            .ok_or_else(|| said.clone())?;
         assert!(line.contains(why) && line.contains("fix: "), "{line}");
     }
     Ok(())
@@ -104,38 +183,83 @@ async fn without_targets_nothing_is_proven(world: &OnHub, kid: &str) -> TestResu
 /// The token in the tenant's Secret, and the key that the access's status names for it.
 async fn delivered(world: &OnHub, tenant: &str) -> Result<(String, String), TestError> {
     let secret = world.hub.admin().get(&secret_path(tenant, SECRET)).await?;
-    let kubeconfig = STANDARD.decode(secret["data"]["value"].as_str().ok_or("the Secret has no value")?)?;
+    let kubeconfig = STANDARD.decode(
+        secret["data"]["value"]
+            .as_str()
+            .ok_or("the Secret has no value")?,
+    )?;
     let kubeconfig: Value = serde_saphyr::from_str(&String::from_utf8(kubeconfig)?)?;
-    let token = kubeconfig["users"][0]["user"]["token"].as_str().ok_or("no token in the kubeconfig")?.to_owned();
+    let token = kubeconfig["users"][0]["user"]["token"]
+        .as_str()
+        .ok_or("no token in the kubeconfig")?
+        .to_owned();
     let key_id = kid(&token)?;
     let named = |access: &Value| access["status"]["deliveries"][0]["keyID"] == key_id.as_str();
-    let access = world.until(&access_path(tenant, "apps"), "with the token's key", named).await?;
-    Ok((token, access["status"]["deliveries"][0]["keyID"].as_str().unwrap_or_default().to_owned()))
+    let access = world
+        .until(&access_path(tenant, "apps"), "with the token's key", named)
+        .await?;
+    Ok((
+        token,
+        access["status"]["deliveries"][0]["keyID"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
+    ))
 }
 
 /// `targets` and `trust` with objects on the hub.
 async fn the_other_commands_read_the_hub(world: &OnHub) -> TestResult {
-    let (config, hub) = (world.broker.config().display().to_string(), world.hub.admin_kubeconfig().display().to_string());
+    let (config, hub) = (
+        world.broker.config().display().to_string(),
+        world.hub.admin_kubeconfig().display().to_string(),
+    );
     let run = async |arguments: &[&str]| {
         let arguments = [arguments, &["--config", &config, "--kubeconfig", &hub]].concat();
         let answer = world.ground.binary().run(&arguments, &[]).await?;
-        assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+        assert!(
+            answer.status.success(),
+            "{}",
+            String::from_utf8_lossy(&answer.stderr)
+        );
         Ok::<_, TestError>(String::from_utf8(answer.stdout)?)
     };
     let listed = run(&["targets"]).await?;
-    assert!(PLACES.iter().all(|(target, tenant)| listed.contains(target) && listed.contains(tenant)), "{listed}");
+    assert!(
+        PLACES
+            .iter()
+            .all(|(target, tenant)| listed.contains(target) && listed.contains(tenant)),
+        "{listed}"
+    );
     let trust = run(&["trust", "target-a"]).await?;
-    assert!(trust.contains("https://hub.keyferry.test") && trust.contains("https://target-a.keyferry.test"), "{trust}");
-    assert!(trust.contains("system:serviceaccount:tenant-a:reconciler"), "{trust}");
+    assert!(
+        trust.contains("https://hub.keyferry.test")
+            && trust.contains("https://target-a.keyferry.test"),
+        "{trust}"
+    );
+    assert!(
+        trust.contains("system:serviceaccount:tenant-a:reconciler"),
+        "{trust}"
+    );
     Ok(())
 }
 
 async fn until_active(world: &OnHub, kid: &str) -> TestResult {
-    let (hub, limit) = (world.hub.admin_kubeconfig().display().to_string(), Instant::now() + Duration::from_secs(240));
+    let (hub, limit) = (
+        world.hub.admin_kubeconfig().display().to_string(),
+        Instant::now() + Duration::from_secs(240),
+    );
     loop {
-        let answer = world.ground.binary().run(&["keys", "--kubeconfig", &hub, "-o", "json"], &[]).await?;
+        let answer = world
+            .ground
+            .binary()
+            .run(&["keys", "--kubeconfig", &hub, "-o", "json"], &[])
+            .await?;
         let keys: Value = serde_json::from_slice(&answer.stdout)?;
-        let found = keys["keys"].as_array().into_iter().flatten().find(|key| key["kid"] == kid);
+        let found = keys["keys"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|key| key["kid"] == kid);
         if found.is_some_and(|key| key["state"] == "settled") {
             return Ok(());
         }
@@ -144,13 +268,35 @@ async fn until_active(world: &OnHub, kid: &str) -> TestResult {
     }
 }
 
-async fn revoke(world: &OnHub, kid: &str, witnesses: &[String]) -> Result<(bool, String), TestError> {
-    let (kubeconfig, config) = (world.hub.admin_kubeconfig().display().to_string(), world.broker.config().display().to_string());
-    let mut arguments = vec!["revoke", "--kid", kid, "--kubeconfig", &kubeconfig, "--config", &config];
+async fn revoke(
+    world: &OnHub,
+    kid: &str,
+    witnesses: &[String],
+) -> Result<(bool, String), TestError> {
+    let (kubeconfig, config) = (
+        world.hub.admin_kubeconfig().display().to_string(),
+        world.broker.config().display().to_string(),
+    );
+    let mut arguments = vec![
+        "revoke",
+        "--kid",
+        kid,
+        "--kubeconfig",
+        &kubeconfig,
+        "--config",
+        &config,
+    ];
     for witness in witnesses {
         arguments.extend(["--witness", witness]);
     }
-    let answer = world.ground.binary().run_within(Duration::from_secs(240), &arguments, &[]).await?;
+    let answer = world
+        .ground
+        .binary()
+        .run_within(Duration::from_secs(240), &arguments, &[])
+        .await?;
     let said = [answer.stdout, answer.stderr].concat();
-    Ok((answer.status.success(), String::from_utf8_lossy(&said).into_owned()))
+    Ok((
+        answer.status.success(),
+        String::from_utf8_lossy(&said).into_owned(),
+    ))
 }

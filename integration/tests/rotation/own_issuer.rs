@@ -1,5 +1,5 @@
-//! Issuers of Keyferry's own, where every cluster has the issuer that kubeadm gives it: the way around the collision, rotations that lose
-//! nothing, and what a stolen key is good for.
+//! Issuers of Keyferry's own, where every cluster has the issuer that kubeadm gives it: the way
+//! around the collision, rotations that lose nothing, and what a stolen key is good for.
 
 #[path = "own_issuer/collision.rs"]
 mod collision;
@@ -21,10 +21,28 @@ use stage::Stage;
 /// The tests, with the longest first.
 pub(crate) fn suite() -> Suite<Stage> {
     Suite::new(Stage::start)
-        .test("rotations_under_load_lose_no_token", rotation::rotations_under_load_lose_no_token)
-        .test("a_deleted_key_set_is_revoked", deleted::a_deleted_key_set_is_revoked)
-        .test("the_hubs_issuer_collides_and_both_mends_are_told", collision::the_hubs_issuer_collides_and_both_mends_are_told)
-        .test("own_issuers_are_off_until_enabled", collision::own_issuers_are_off_until_enabled)
-        .test("a_tenant_reaches_each_target_with_its_own_issuer", reach::a_tenant_reaches_each_target_with_its_own_issuer)
-        .test("a_stolen_key_reaches_only_the_allowed_pair", stolen::a_stolen_key_reaches_only_the_allowed_pair)
+        .test(
+            "rotations_under_load_lose_no_token",
+            rotation::rotations_under_load_lose_no_token,
+        )
+        .test(
+            "a_deleted_key_set_is_revoked",
+            deleted::a_deleted_key_set_is_revoked,
+        )
+        .test(
+            "the_hubs_issuer_collides_and_both_mends_are_told",
+            collision::the_hubs_issuer_collides_and_both_mends_are_told,
+        )
+        .test(
+            "own_issuers_are_off_until_enabled",
+            collision::own_issuers_are_off_until_enabled,
+        )
+        .test(
+            "a_tenant_reaches_each_target_with_its_own_issuer",
+            reach::a_tenant_reaches_each_target_with_its_own_issuer,
+        )
+        .test(
+            "a_stolen_key_reaches_only_the_allowed_pair",
+            stolen::a_stolen_key_reaches_only_the_allowed_pair,
+        )
 }

@@ -17,11 +17,20 @@ const SECRET: &str = "/api/v1/namespaces/keyferry-record/secrets/keyferry-keys";
 const NOTICED: Duration = Duration::from_secs(25);
 
 pub(super) async fn forged(ground: Arc<Ground>) -> TestResult {
-    let stage = Stage::start(&ground, "record", 30, &["reconciler".to_owned()], |spec| spec).await?;
-    let stranger = ground.control_plane(ControlPlaneSpec::named("record-stranger")).await?;
+    let stage = Stage::start(&ground, "record", 30, &["reconciler".to_owned()], |spec| {
+        spec
+    })
+    .await?;
+    let stranger = ground
+        .control_plane(ControlPlaneSpec::named("record-stranger"))
+        .await?;
     let rogue = stranger.admin().get("/openid/v1/jwks").await?["keys"][0].clone();
     let caller = caller_token(&stage.hub, TENANT, "reconciler").await?;
-    let good = stage.broker.exchange_in_time(&caller, &format!("{TENANT}/reconciler-0")).await?.token()?;
+    let good = stage
+        .broker
+        .exchange_in_time(&caller, &format!("{TENANT}/reconciler-0"))
+        .await?
+        .token()?;
     let before = published(&stage.broker).await?;
     let genuine = stage.hub.admin().get(SECRET).await?;
     let ledger = ledger_of(&genuine)?;
@@ -29,7 +38,10 @@ pub(super) async fn forged(ground: Arc<Ground>) -> TestResult {
     let mut with_rogue = ledger.clone();
     let mut record = with_rogue["keys"][0].clone();
     record["jwk"] = rogue;
-    with_rogue["keys"].as_array_mut().ok_or("no keys")?.push(record);
+    with_rogue["keys"]
+        .as_array_mut()
+        .ok_or("no keys")?
+        .push(record);
     let mut dated_back = ledger.clone();
     dated_back["keys"][0]["publishedAt"] = json!("2020-01-01T00:00:00Z");
     for (what, forged) in [("a rogue key", with_rogue), ("another time", dated_back)] {
@@ -45,35 +57,64 @@ pub(super) async fn forged(ground: Arc<Ground>) -> TestResult {
     until_mended(&stage, &ledger, "deleted").await?;
 
     // A genuine record of an earlier time, seal and all, as a backup would bring it back.
-    stage.hub.admin().patch(SECRET, &json!({ "data": genuine["data"] })).await?;
+    stage
+        .hub
+        .admin()
+        .patch(SECRET, &json!({ "data": genuine["data"] }))
+        .await?;
     until_told(&stage, "an older one", "restored").await?;
     until_mended(&stage, &ledger, "restored").await?;
     assert_eq!(published(&stage.broker).await?, before);
 
     for target in &stage.targets {
-        let forged = stranger.sign_again(&good, |claims| claims["jti"] = json!("forged")).await?;
-        assert_eq!(Judge::of(target)?.status(&forged).await?, 401, "{}", target.name());
+        let forged = stranger
+            .sign_again(&good, |claims| claims["jti"] = json!("forged"))
+            .await?;
+        assert_eq!(
+            Judge::of(target)?.status(&forged).await?,
+            401,
+            "{}",
+            target.name()
+        );
     }
     // Nothing of it got in the way of anybody.
-    let after = stage.broker.exchange(&caller, &format!("{TENANT}/reconciler-1")).await?.token()?;
+    let after = stage
+        .broker
+        .exchange(&caller, &format!("{TENANT}/reconciler-1"))
+        .await?
+        .token()?;
     let second = stage.targets.get(1).ok_or("no second target")?;
     assert_eq!(Judge::of(second)?.status(&after).await?, 201);
     Ok(())
 }
 
 pub(super) fn ledger_of(secret: &Value) -> Result<Value, TestError> {
-    let text = secret["data"]["ledger.json"].as_str().ok_or("the Secret holds no record")?;
+    let text = secret["data"]["ledger.json"]
+        .as_str()
+        .ok_or("the Secret holds no record")?;
     Ok(serde_json::from_slice(&STANDARD.decode(text)?)?)
 }
 
 async fn put(stage: &Stage, text: &str) -> TestResult {
-    stage.hub.admin().patch(SECRET, &json!({ "data": { "ledger.json": STANDARD.encode(text) } })).await?;
+    stage
+        .hub
+        .admin()
+        .patch(
+            SECRET,
+            &json!({ "data": { "ledger.json": STANDARD.encode(text) } }),
+        )
+        .await?;
     Ok(())
 }
 
 async fn until_told(stage: &Stage, what: &str, case: &str) -> TestResult {
     let limit = Instant::now() + NOTICED;
-    while !stage.broker.log()?.lines().any(|line| line.contains("KeyRecordTampered") && line.contains(what)) {
+    while !stage
+        .broker
+        .log()?
+        .lines()
+        .any(|line| line.contains("KeyRecordTampered") && line.contains(what))
+    {
         if Instant::now() > limit {
             return Err(format!("{case}: the alarm {what:?} was not raised").into());
         }
@@ -86,14 +127,22 @@ async fn until_told(stage: &Stage, what: &str, case: &str) -> TestResult {
 async fn until_mended(stage: &Stage, ledger: &Value, case: &str) -> TestResult {
     let limit = Instant::now() + NOTICED;
     loop {
-        let found = stage.hub.admin().get(SECRET).await.ok().and_then(|secret| ledger_of(&secret).ok());
+        let found = stage
+            .hub
+            .admin()
+            .get(SECRET)
+            .await
+            .ok()
+            .and_then(|secret| ledger_of(&secret).ok());
         let same = |found: &Value| {
             let (found, expected) = (&found["keys"], &ledger["keys"]);
             found.as_array().map(Vec::len) == expected.as_array().map(Vec::len)
                 && found[0]["jwk"] == expected[0]["jwk"]
                 && found[0]["publishedAt"] == expected[0]["publishedAt"]
         };
-        if found.as_ref().is_some_and(|found| found["sequence"].as_u64() > ledger["sequence"].as_u64() && same(found)) {
+        if found.as_ref().is_some_and(|found| {
+            found["sequence"].as_u64() > ledger["sequence"].as_u64() && same(found)
+        }) {
             return Ok(());
         }
         if Instant::now() > limit {

@@ -1,4 +1,5 @@
-//! A key is stolen: revoked, it is gone from what is published, from what is handed out, and from each target.
+//! A key is stolen: revoked, it is gone from what is published, from what is handed out, and from
+//! each target.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,28 +14,48 @@ use super::stage::{Judge, Stage, TENANT, hub_kids, kid, published, sign_anew};
 const SECRET: &str = "/api/v1/namespaces/keyferry-revoked/secrets/keyferry-keys";
 
 pub(super) async fn revoked(ground: Arc<Ground>) -> TestResult {
-    let stage = Stage::start(&ground, "revoked", 30, &["reconciler".to_owned()], |spec| spec).await?;
+    let stage = Stage::start(&ground, "revoked", 30, &["reconciler".to_owned()], |spec| {
+        spec
+    })
+    .await?;
     let stolen = hub_kids(&stage.hub).await?.remove(0);
     let caller = caller_token(&stage.hub, TENANT, "reconciler").await?;
     let mut witnesses = Vec::new();
     for (index, target) in stage.targets.iter().enumerate() {
-        let token = stage.broker.exchange_in_time(&caller, &format!("{TENANT}/reconciler-{index}")).await?.token()?;
-        assert_eq!((kid(&token)?, Judge::of(target)?.status(&token).await?), (stolen.clone(), 201));
+        let token = stage
+            .broker
+            .exchange_in_time(&caller, &format!("{TENANT}/reconciler-{index}"))
+            .await?
+            .token()?;
+        assert_eq!(
+            (kid(&token)?, Judge::of(target)?.status(&token).await?),
+            (stolen.clone(), 201)
+        );
         let file = ground.folder().join(format!("witness-{index}"));
         std::fs::write(&file, &token)?;
         witnesses.push(file);
     }
     let thief = stage.hub.signing().await;
     sign_anew(&stage.hub, "clean").await?;
-    let clean = hub_kids(&stage.hub).await?.into_iter().find(|kid| *kid != stolen).ok_or("the hub lists no new key")?;
-    stage.until_published(&[&stolen, &clean], Duration::from_secs(75)).await?;
+    let clean = hub_kids(&stage.hub)
+        .await?
+        .into_iter()
+        .find(|kid| *kid != stolen)
+        .ok_or("the hub lists no new key")?;
+    stage
+        .until_published(&[&stolen, &clean], Duration::from_secs(75))
+        .await?;
 
     // It is published a moment before it stands in the record.
     let published_at = Instant::now();
     loop {
         let table = keys(&ground, &stage, "json").await?;
         let state = |kid: &str| {
-            let key = table["keys"].as_array().into_iter().flatten().find(|key| key["kid"] == kid);
+            let key = table["keys"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .find(|key| key["kid"] == kid);
             key.and_then(|key| key["state"].as_str())
         };
         assert_eq!(state(&stolen), Some("settled"), "{table}");
@@ -49,29 +70,59 @@ pub(super) async fn revoked(ground: Arc<Ground>) -> TestResult {
     // Without a key of that name nothing changes.
     let (ok, said) = revoke(&ground, &stage, "nobody", &[]).await?;
     assert!(!ok && said.contains("there is no kid"), "{said}");
-    let witnesses: Vec<String> = witnesses.iter().map(|file| file.display().to_string()).collect();
+    let witnesses: Vec<String> = witnesses
+        .iter()
+        .map(|file| file.display().to_string())
+        .collect();
     let (ok, said) = revoke(&ground, &stage, &stolen, &witnesses).await?;
     assert!(ok, "{said}");
-    assert_eq!(said.matches("forgotten: it refuses the witness").count(), 2, "{said}");
+    assert_eq!(
+        said.matches("forgotten: it refuses the witness").count(),
+        2,
+        "{said}"
+    );
 
-    stage.until_published(&[&clean], Duration::from_secs(15)).await?;
+    stage
+        .until_published(&[&clean], Duration::from_secs(15))
+        .await?;
     assert!(!String::from_utf8(published(&stage.broker).await?)?.contains(&stolen));
     for (target, file) in stage.targets.iter().zip(&witnesses) {
         let token = std::fs::read_to_string(file)?;
-        assert_eq!(Judge::of(target)?.status(&token).await?, 401, "{}", target.name());
+        assert_eq!(
+            Judge::of(target)?.status(&token).await?,
+            401,
+            "{}",
+            target.name()
+        );
     }
     // The record of before, with its seal, as a backup would bring it back.
-    stage.hub.admin().patch(SECRET, &json!({ "data": before["data"] })).await?;
+    stage
+        .hub
+        .admin()
+        .patch(SECRET, &json!({ "data": before["data"] }))
+        .await?;
     let limit = Instant::now() + Duration::from_secs(25);
-    while !stage.broker.log()?.lines().any(|line| line.contains("KeyRecordTampered") && line.contains("an older one")) {
+    while !stage
+        .broker
+        .log()?
+        .lines()
+        .any(|line| line.contains("KeyRecordTampered") && line.contains("an older one"))
+    {
         assert!(Instant::now() < limit, "the alarm was not raised");
         assert!(!String::from_utf8(published(&stage.broker).await?)?.contains(&stolen));
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    assert!(stage.broker.metric("keyferry_key_alarms_total{reason=\"KeyRecordTampered\"}").await? >= 1.0);
+    assert!(
+        stage
+            .broker
+            .metric("keyferry_key_alarms_total{reason=\"KeyRecordTampered\"}")
+            .await?
+            >= 1.0
+    );
     assert!(!String::from_utf8(published(&stage.broker).await?)?.contains(&stolen));
     // Written anew with what it revokes, before the hub goes away for a moment.
-    while ledger_of(&stage.hub.admin().get(SECRET).await?)?["revoked"][0]["kid"] != stolen.as_str() {
+    while ledger_of(&stage.hub.admin().get(SECRET).await?)?["revoked"][0]["kid"] != stolen.as_str()
+    {
         assert!(Instant::now() < limit, "the record was not written anew");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -79,32 +130,84 @@ pub(super) async fn revoked(ground: Arc<Ground>) -> TestResult {
     stage.hub.set_signing(thief).await;
     stage.hub.restart().await?;
     let caller = caller_token(&stage.hub, TENANT, "reconciler").await?;
-    let answer = stage.broker.exchange(&caller, &format!("{TENANT}/reconciler-0")).await?;
+    let answer = stage
+        .broker
+        .exchange(&caller, &format!("{TENANT}/reconciler-0"))
+        .await?;
     assert_ne!(answer.status, 200, "a token of a revoked key left");
     let table = keys(&ground, &stage, "table").await?;
-    assert!(table.as_str().is_some_and(|table| table.lines().any(|line| line.starts_with(&stolen) && line.contains("revoked"))), "{table}");
+    assert!(
+        table.as_str().is_some_and(|table| table
+            .lines()
+            .any(|line| line.starts_with(&stolen) && line.contains("revoked"))),
+        "{table}"
+    );
     Ok(())
 }
 
 /// `keyferry keys` as an admin of the hub.
 async fn keys(ground: &Ground, stage: &Stage, output: &str) -> Result<Value, TestError> {
     let kubeconfig = stage.hub.admin_kubeconfig().display().to_string();
-    let answer =
-        ground.binary().run(&["keys", "--keyferry-namespace", "keyferry-revoked", "--kubeconfig", &kubeconfig, "-o", output], &[]).await?;
+    let answer = ground
+        .binary()
+        .run(
+            &[
+                "keys",
+                "--keyferry-namespace",
+                "keyferry-revoked",
+                "--kubeconfig",
+                &kubeconfig,
+                "-o",
+                output,
+            ],
+            &[],
+        )
+        .await?;
     let text = String::from_utf8(answer.stdout)?;
-    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
-    Ok(if output == "json" { serde_json::from_str(&text)? } else { json!(text) })
+    assert!(
+        answer.status.success(),
+        "{}",
+        String::from_utf8_lossy(&answer.stderr)
+    );
+    Ok(if output == "json" {
+        serde_json::from_str(&text)?
+    } else {
+        json!(text)
+    })
 }
 
 /// `keyferry revoke` as the same; whether it ended well, and what it said.
-async fn revoke(ground: &Ground, stage: &Stage, kid: &str, witnesses: &[String]) -> Result<(bool, String), TestError> {
-    let (kubeconfig, config) = (stage.hub.admin_kubeconfig().display().to_string(), stage.broker.config().display().to_string());
-    let mut arguments =
-        vec!["revoke", "--kid", kid, "--keyferry-namespace", "keyferry-revoked", "--kubeconfig", &kubeconfig, "--config", &config];
+async fn revoke(
+    ground: &Ground,
+    stage: &Stage,
+    kid: &str,
+    witnesses: &[String],
+) -> Result<(bool, String), TestError> {
+    let (kubeconfig, config) = (
+        stage.hub.admin_kubeconfig().display().to_string(),
+        stage.broker.config().display().to_string(),
+    );
+    let mut arguments = vec![
+        "revoke",
+        "--kid",
+        kid,
+        "--keyferry-namespace",
+        "keyferry-revoked",
+        "--kubeconfig",
+        &kubeconfig,
+        "--config",
+        &config,
+    ];
     for witness in witnesses {
         arguments.extend(["--witness", witness]);
     }
-    let answer = ground.binary().run_within(Duration::from_secs(150), &arguments, &[]).await?;
+    let answer = ground
+        .binary()
+        .run_within(Duration::from_secs(150), &arguments, &[])
+        .await?;
     let said = [answer.stdout, answer.stderr].concat();
-    Ok((answer.status.success(), String::from_utf8_lossy(&said).into_owned()))
+    Ok((
+        answer.status.success(),
+        String::from_utf8_lossy(&said).into_owned(),
+    ))
 }

@@ -9,7 +9,8 @@ use keyferry_integration::parts::Minor;
 use keyferry_integration::pki::SigningKeyKind;
 use keyferry_integration::runner::TestError;
 use keyferry_integration::world::{
-    Access, Broker, BrokerSpec, BrokerTimes, Ground, Subject, Target, TrustingTarget, let_mint, until_trusted,
+    Access, Broker, BrokerSpec, BrokerTimes, Ground, Subject, Target, TrustingTarget, let_mint,
+    until_trusted,
 };
 use serde_json::{Value, json};
 
@@ -25,7 +26,8 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// `accounts` may use both targets, by accesses `<account>-<index of the target>`. The spec may be changed before the start.
+    /// `accounts` may use both targets, by accesses `<account>-<index of the target>`. The spec may
+    /// be changed before the start.
     pub(super) async fn start(
         ground: &Ground,
         name: &str,
@@ -33,7 +35,9 @@ impl Stage {
         accounts: &[String],
         change: impl FnOnce(BrokerSpec) -> BrokerSpec,
     ) -> Result<Stage, TestError> {
-        let hub = ground.hub(ControlPlaneSpec::named(&format!("{name}-hub"))).await?;
+        let hub = ground
+            .hub(ControlPlaneSpec::named(&format!("{name}-hub")))
+            .await?;
         Stage::on(ground, hub, name, max_age, accounts, change).await
     }
 
@@ -49,12 +53,18 @@ impl Stage {
         for account in accounts.iter().filter(|account| *account != "reconciler") {
             hub.create_service_account(TENANT, account).await?;
         }
-        let times = BrokerTimes { max_stale: 300, max_age };
+        let times = BrokerTimes {
+            max_stale: 300,
+            max_age,
+        };
         let spec = change(BrokerSpec::of_hub(name, &hub).alone().with_times(times));
         let names: Vec<&str> = accounts.iter().map(String::as_str).collect();
         let discovery = spec.discovery_url()?;
         let broker_namespace = spec.namespace().to_owned();
-        let subjects: Vec<String> = accounts.iter().map(|account| format!("{TENANT}:{account}")).collect();
+        let subjects: Vec<String> = accounts
+            .iter()
+            .map(|account| format!("{TENANT}:{account}"))
+            .collect();
         let issuer = format!("https://{}.keyferry.test", hub.name());
         let target = async |index: usize, minor| {
             let trusting = TrustingTarget {
@@ -67,25 +77,53 @@ impl Stage {
             };
             ground.target(trusting).await.map(Arc::new)
         };
-        let (broker, newer, older) = tokio::try_join!(ground.start_broker(&hub, spec), target(0, Minor::V1_36), target(1, Minor::V1_33))?;
+        let (broker, newer, older) = tokio::try_join!(
+            ground.start_broker(&hub, spec),
+            target(0, Minor::V1_36),
+            target(1, Minor::V1_33)
+        )?;
         // One that came before the first keys were published tries again only after ten seconds.
         tokio::try_join!(until_trusted(&hub, &newer), until_trusted(&hub, &older))?;
         let targets = vec![newer, older];
-        let_mint(&hub, &format!("{broker_namespace}-minter"), Subject::ServiceAccount(&broker_namespace, "keyferry"), TENANT, &names)
-            .await?;
+        let_mint(
+            &hub,
+            &format!("{broker_namespace}-minter"),
+            Subject::ServiceAccount(&broker_namespace, "keyferry"),
+            TENANT,
+            &names,
+        )
+        .await?;
         broker
             .reconfigure(|all, accesses| {
                 for (index, target) in targets.iter().enumerate() {
                     // A long max-age needs long lives.
-                    let further = if max_age > 240 { "  tokenLifetime:\n    default: 4h\n" } else { "" };
-                    let target_object = Target { further: further.to_owned(), ..Target::of(target, &audience(name, index)) };
+                    let further = if max_age > 240 {
+                        "  tokenLifetime:\n    default: 4h\n"
+                    } else {
+                        ""
+                    };
+                    let target_object = Target {
+                        further: further.to_owned(),
+                        ..Target::of(target, &audience(name, index))
+                    };
                     all.push(target_object.allowing(TENANT, &names));
-                    let access = |account: &&str| Access::of(TENANT, &format!("{account}-{index}"), target.name(), account);
+                    let access = |account: &&str| {
+                        Access::of(
+                            TENANT,
+                            &format!("{account}-{index}"),
+                            target.name(),
+                            account,
+                        )
+                    };
                     accesses.extend(names.iter().map(access));
                 }
             })
             .await?;
-        Ok(Stage { hub, broker, targets })
+        Ok(Stage {
+            hub,
+            broker,
+            targets,
+        })
     }
 
     /// The kids that Keyferry publishes, sorted.
@@ -94,7 +132,11 @@ impl Stage {
     }
 
     /// Waits until the published kids are these.
-    pub(super) async fn until_published(&self, expected: &[&str], within: Duration) -> Result<Duration, TestError> {
+    pub(super) async fn until_published(
+        &self,
+        expected: &[&str],
+        within: Duration,
+    ) -> Result<Duration, TestError> {
         let (from, mut expected) = (Instant::now(), expected.to_vec());
         expected.sort_unstable();
         loop {
@@ -103,7 +145,10 @@ impl Stage {
                 return Ok(from.elapsed());
             }
             if from.elapsed() > within {
-                return Err(format!("{expected:?} were not published within {within:?}, but {kids:?}").into());
+                return Err(format!(
+                    "{expected:?} were not published within {within:?}, but {kids:?}"
+                )
+                .into());
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
@@ -117,7 +162,11 @@ pub(super) fn audience(name: &str, index: usize) -> String {
 
 /// The published key set, as bytes.
 pub(super) async fn published(broker: &Broker) -> Result<Vec<u8>, TestError> {
-    let answer = broker.http().get(format!("{}/openid/v1/jwks", broker.discovery_url())).send().await?;
+    let answer = broker
+        .http()
+        .get(format!("{}/openid/v1/jwks", broker.discovery_url()))
+        .send()
+        .await?;
     if answer.status() != 200 {
         return Err(format!("the key set was answered with {}", answer.status()).into());
     }
@@ -127,7 +176,10 @@ pub(super) async fn published(broker: &Broker) -> Result<Vec<u8>, TestError> {
 /// The kids of a key set, sorted.
 pub(super) fn kids(set: &Value) -> Result<Vec<String>, TestError> {
     let keys = set["keys"].as_array().ok_or("no key set")?;
-    let mut kids: Vec<String> = keys.iter().filter_map(|key| key["kid"].as_str().map(str::to_owned)).collect();
+    let mut kids: Vec<String> = keys
+        .iter()
+        .filter_map(|key| key["kid"].as_str().map(str::to_owned))
+        .collect();
     kids.sort_unstable();
     Ok(kids)
 }
@@ -137,13 +189,19 @@ pub(super) async fn hub_kids(hub: &ControlPlane) -> Result<Vec<String>, TestErro
     kids(&hub.admin().get("/openid/v1/jwks").await?)
 }
 
-/// Makes the hub sign with a new key; `further` of the old ones stay published. Gives the signing state from before.
+/// Makes the hub sign with a new key; `further` of the old ones stay published. Gives the signing
+/// state from before.
 pub(super) async fn sign_anew(hub: &ControlPlane, name: &str) -> Result<TokenSigning, TestError> {
     let before = hub.signing().await;
     let fresh = hub.create_signing_key(SigningKeyKind::Rsa2048, name)?;
     let mut further = before.further_keys.clone();
     further.push(before.signing_key.clone());
-    hub.set_signing(TokenSigning { signing_key: fresh, further_keys: further, ..before.clone() }).await;
+    hub.set_signing(TokenSigning {
+        signing_key: fresh,
+        further_keys: further,
+        ..before.clone()
+    })
+    .await;
     hub.restart().await?;
     Ok(before)
 }
@@ -157,21 +215,37 @@ pub(super) struct Judge {
 
 impl Judge {
     pub(super) fn of(target: &ControlPlane) -> Result<Judge, TestError> {
-        let url = format!("{}/apis/authentication.k8s.io/v1/selfsubjectreviews", target.url());
-        Ok(Judge { client: trusting(target.ca_pem())?, url })
+        let url = format!(
+            "{}/apis/authentication.k8s.io/v1/selfsubjectreviews",
+            target.url()
+        );
+        Ok(Judge {
+            client: trusting(target.ca_pem())?,
+            url,
+        })
     }
 
     /// The HTTP status that the target answers to a token.
     pub(super) async fn status(&self, token: &str) -> Result<u16, TestError> {
-        let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
-        Ok(self.client.post(&self.url).bearer_auth(token).json(&review).send().await?.status().as_u16())
+        let review =
+            json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
+        Ok(self
+            .client
+            .post(&self.url)
+            .bearer_auth(token)
+            .json(&review)
+            .send()
+            .await?
+            .status()
+            .as_u16())
     }
 }
 
 /// The `kid` in a token's header.
 pub(super) fn kid(token: &str) -> Result<String, TestError> {
     use base64::Engine;
-    let header = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(token.split('.').next().unwrap_or_default())?;
+    let header = base64::engine::general_purpose::URL_SAFE_NO_PAD
+        .decode(token.split('.').next().unwrap_or_default())?;
     let header: Value = serde_json::from_slice(&header)?;
     Ok(header["kid"].as_str().ok_or("no kid")?.to_owned())
 }

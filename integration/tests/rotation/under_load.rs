@@ -1,4 +1,5 @@
-//! Two rotations under load: first in the worst order, then in the right one with an old key dropped too early.
+//! Two rotations under load: first in the worst order, then in the right one with an old key
+//! dropped too early.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +13,8 @@ use tokio::task::JoinSet;
 use super::load::{Tally, disturb, work};
 use super::stage::{Judge, Stage, TENANT, audience, hub_kids, kid};
 
-/// ServiceAccounts that come into use one after the other, so that there are always some without an earlier token.
+/// ServiceAccounts that come into use one after the other, so that there are always some without an
+/// earlier token.
 const NEWCOMERS: usize = 8;
 /// Until a key that is listed is published, the next reading included.
 const UNTIL_PUBLISHED: Duration = Duration::from_secs(75);
@@ -29,34 +31,55 @@ pub(super) enum Soaks {
 pub(super) async fn rotate(ground: Arc<Ground>, max_age: u64, soaks: Soaks) -> TestResult {
     let name = format!("load-{max_age}");
     let settle = Duration::from_secs(30 + max_age + 30);
-    let accounts: Vec<String> =
-        std::iter::once("reconciler".to_owned()).chain((0..NEWCOMERS).map(|number| format!("newcomer-{number}"))).collect();
+    let accounts: Vec<String> = std::iter::once("reconciler".to_owned())
+        .chain((0..NEWCOMERS).map(|number| format!("newcomer-{number}")))
+        .collect();
     let stage = Arc::new(Stage::start(&ground, &name, max_age, &accounts, |spec| spec).await?);
     let first = hub_kids(&stage.hub).await?.remove(0);
-    stage.until_published(&[&first], Duration::from_secs(10)).await?;
+    stage
+        .until_published(&[&first], Duration::from_secs(10))
+        .await?;
 
     let (tally, mut running) = (Arc::new(Tally::default()), JoinSet::new());
     let mut newcomers = accounts.iter();
     let mut next = |running: &mut JoinSet<TestResult>| {
         if let Some(account) = newcomers.next() {
-            running.spawn(work(Arc::clone(&stage), account.clone(), Arc::clone(&tally)));
+            running.spawn(work(
+                Arc::clone(&stage),
+                account.clone(),
+                Arc::clone(&tally),
+            ));
         }
     };
     let issuer = format!("https://{}.keyferry.test", stage.hub.name());
-    running.spawn(disturb(Arc::clone(&stage), issuer, vec![audience(&name, 0), audience(&name, 1)]));
+    running.spawn(disturb(
+        Arc::clone(&stage),
+        issuer,
+        vec![audience(&name, 0), audience(&name, 1)],
+    ));
     next(&mut running);
     until_taken(&tally, &first, 20, &mut running).await?;
 
     let keys = Keys::create(&stage).await?;
     // The hub signs with a key that nobody has ever seen.
     let together = soaks == Soaks::Together;
-    let beside = if together { vec![&keys.first, &keys.third] } else { vec![&keys.first] };
-    // Before the restart: the hub answers TokenRequests, and Keyferry's own may be the first, before it says that it is ready.
+    let beside = if together {
+        vec![&keys.first, &keys.third]
+    } else {
+        vec![&keys.first]
+    };
+    // Before the restart: the hub answers TokenRequests, and Keyferry's own may be the first,
+    // before it says that it is ready.
     let signed = Instant::now();
     keys.sign(&stage, &keys.second, &beside).await?;
-    let second = kid(&stage.hub.token_request(TENANT, "reconciler", &[&audience(&name, 0)], 600).await?.token)?;
+    let second = kid(&stage
+        .hub
+        .token_request(TENANT, "reconciler", &[&audience(&name, 0)], 600)
+        .await?
+        .token)?;
     assert_ne!(second, first);
-    // Makes a target whose keys have grown old read them once more before the new one is published. That it is refused now shows nothing.
+    // Makes a target whose keys have grown old read them once more before the new one is published.
+    // That it is refused now shows nothing.
     refused_at_once(&stage, &name, &second).await?;
     next(&mut running);
     let listed = hub_kids(&stage.hub).await?;
@@ -66,47 +89,84 @@ pub(super) async fn rotate(ground: Arc<Ground>, max_age: u64, soaks: Soaks) -> T
     let (ungated, third_published) = if together {
         let from = Instant::now();
         let all: Vec<&str> = listed.iter().map(String::as_str).collect();
-        let (ungated, waited) = tokio::try_join!(ungated, stage.until_published(&all, UNTIL_PUBLISHED))?;
+        let (ungated, waited) =
+            tokio::try_join!(ungated, stage.until_published(&all, UNTIL_PUBLISHED))?;
         (ungated, Some(from + waited))
     } else {
         assert_eq!(stage.published_kids().await?, listed);
         (ungated.await?, None)
     };
     next(&mut running);
-    assert_eq!(tally.taken(&second), 0, "a token of the new key left before it settled");
+    assert_eq!(
+        tally.taken(&second),
+        0,
+        "a token of the new key left before it settled"
+    );
     if together {
         keys.drop_first(&stage).await?;
     }
     until_taken(&tally, &second, 20, &mut running).await?;
     let settled_after = signed.elapsed();
-    assert!(settled_after >= settle, "tokens of the new key left {settled_after:?} after the hub first signed with it");
+    assert!(
+        settled_after >= settle,
+        "tokens of the new key left {settled_after:?} after the hub first signed with it"
+    );
     eprintln!(
-        "max-age {max_age}: published {waited:?} after the hub was back, used after {settled_after:?}; tokens from the hub itself, used at once: {ungated} of them refused"
+        "max-age {max_age}: published {waited:?} after the hub was back, used after \
+         {settled_after:?}; tokens from the hub itself, used at once: {ungated} of them refused"
     );
     if max_age > 30 {
-        assert!(ungated > 0, "without the gate nothing was refused either: this run can show nothing");
+        assert!(
+            ungated > 0,
+            "without the gate nothing was refused either: this run can show nothing"
+        );
     }
 
-    // The right order: published, settled, and only then signing. The first key is dropped at once, far too early.
+    // The right order: published, settled, and only then signing. The first key is dropped at once,
+    // far too early.
     if !together {
         keys.drop_first(&stage).await?;
     }
-    let third = hub_kids(&stage.hub).await?.into_iter().find(|kid| *kid != second).ok_or("the hub lists no third key")?;
-    stage.until_published(&[&first, &second, &third], UNTIL_PUBLISHED).await?;
+    let third = hub_kids(&stage.hub)
+        .await?
+        .into_iter()
+        .find(|kid| *kid != second)
+        .ok_or("the hub lists no third key")?;
+    stage
+        .until_published(&[&first, &second, &third], UNTIL_PUBLISHED)
+        .await?;
     next(&mut running);
     let settled = third_published.unwrap_or_else(Instant::now) + settle + Duration::from_secs(5);
-    watch(&mut running, settled.saturating_duration_since(Instant::now())).await?;
+    watch(
+        &mut running,
+        settled.saturating_duration_since(Instant::now()),
+    )
+    .await?;
     let before = tally.settling();
     keys.sign(&stage, &keys.third, &[&keys.second]).await?;
     next(&mut running);
     until_taken(&tally, &third, 20, &mut running).await?;
-    assert_eq!(tally.settling(), before, "a key that was published long ago had to settle");
+    assert_eq!(
+        tally.settling(),
+        before,
+        "a key that was published long ago had to settle"
+    );
 
     running.shutdown().await;
     let counts = tally.take();
     eprintln!("max-age {max_age}: {counts:?}");
-    assert_eq!(counts.refused, Vec::<String>::new(), "tokens that Keyferry handed out were refused");
-    assert!(counts.told_to_wait.keys().any(|reason| reason.contains("KeySettling")), "nobody ever had to wait: {counts:?}");
+    assert_eq!(
+        counts.refused,
+        Vec::<String>::new(),
+        "tokens that Keyferry handed out were refused"
+    );
+    assert!(
+        counts
+            .told_to_wait
+            .keys()
+            .any(|reason| reason.contains("KeySettling")),
+        "nobody ever had to wait: {counts:?}"
+    );
     Ok(())
 }
 
@@ -120,15 +180,31 @@ struct Keys {
 
 impl Keys {
     async fn create(stage: &Stage) -> Result<Keys, TestError> {
-        let TokenSigning { issuers, signing_key: first, .. } = stage.hub.signing().await;
+        let TokenSigning {
+            issuers,
+            signing_key: first,
+            ..
+        } = stage.hub.signing().await;
         let fresh = |name| stage.hub.create_signing_key(SigningKeyKind::Rsa2048, name);
-        Ok(Keys { issuers, first, second: fresh("second")?, third: fresh("third")? })
+        Ok(Keys {
+            issuers,
+            first,
+            second: fresh("second")?,
+            third: fresh("third")?,
+        })
     }
 
     /// Makes the hub sign with one of them, and list others beside it.
     async fn sign(&self, stage: &Stage, by: &SigningKey, beside: &[&SigningKey]) -> TestResult {
         let further_keys = beside.iter().map(|key| (*key).clone()).collect();
-        stage.hub.set_signing(TokenSigning { issuers: self.issuers.clone(), signing_key: by.clone(), further_keys }).await;
+        stage
+            .hub
+            .set_signing(TokenSigning {
+                issuers: self.issuers.clone(),
+                signing_key: by.clone(),
+                further_keys,
+            })
+            .await;
         stage.hub.restart().await?;
         Ok(())
     }
@@ -151,14 +227,23 @@ async fn until_listed(stage: &Stage, kid: &String) -> Result<Duration, TestError
             return Ok(from.elapsed());
         }
         if from.elapsed() > UNTIL_PUBLISHED {
-            return Err(format!("{kid} was not published within {UNTIL_PUBLISHED:?}, but {published:?}").into());
+            return Err(format!(
+                "{kid} was not published within {UNTIL_PUBLISHED:?}, but {published:?}"
+            )
+            .into());
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
 
-/// Tokens that the hub minted itself, as Flux would have them, used at once for as long as a target may not look for the key.
-async fn ungated(stage: &Stage, name: &str, kid_of: &str, during: Duration) -> Result<usize, TestError> {
+/// Tokens that the hub minted itself, as Flux would have them, used at once for as long as a target
+/// may not look for the key.
+async fn ungated(
+    stage: &Stage,
+    name: &str,
+    kid_of: &str,
+    during: Duration,
+) -> Result<usize, TestError> {
     let (from, mut refused) = (Instant::now(), 0);
     while from.elapsed() < during {
         refused += refused_at_once(stage, name, kid_of).await?;
@@ -171,7 +256,11 @@ async fn ungated(stage: &Stage, name: &str, kid_of: &str, during: Duration) -> R
 async fn refused_at_once(stage: &Stage, name: &str, kid_of: &str) -> Result<usize, TestError> {
     let mut refused = 0;
     for (index, target) in stage.targets.iter().enumerate() {
-        let token = stage.hub.token_request(TENANT, "reconciler", &[&audience(name, index)], 600).await?.token;
+        let token = stage
+            .hub
+            .token_request(TENANT, "reconciler", &[&audience(name, index)], 600)
+            .await?
+            .token;
         assert_eq!(kid(&token)?, kid_of);
         if Judge::of(target)?.status(&token).await? == 401 {
             refused += 1;
@@ -181,11 +270,21 @@ async fn refused_at_once(stage: &Stage, name: &str, kid_of: &str) -> Result<usiz
 }
 
 /// Waits until so many tokens of a key were taken. A workload that ends has failed.
-async fn until_taken(tally: &Tally, kid: &str, count: u64, running: &mut JoinSet<TestResult>) -> TestResult {
+async fn until_taken(
+    tally: &Tally,
+    kid: &str,
+    count: u64,
+    running: &mut JoinSet<TestResult>,
+) -> TestResult {
     let limit = Instant::now() + Duration::from_secs(240);
     while tally.taken(kid) < count {
         if Instant::now() > limit {
-            return Err(format!("{} tokens of {kid} were taken: {:?}", tally.taken(kid), tally.take()).into());
+            return Err(format!(
+                "{} tokens of {kid} were taken: {:?}",
+                tally.taken(kid),
+                tally.take()
+            )
+            .into());
         }
         watch(running, Duration::from_millis(200)).await?;
     }

@@ -43,12 +43,20 @@ impl Fixture for PublishedHub {
 
 impl PublishedHub {
     pub(super) async fn start() -> Result<PublishedHub, NotStarted> {
-        let fleet = Fleet::start(FleetSpec { control_planes: vec![ControlPlaneSpec::named("hub")] }).await?;
-        // To build and install them takes longer than a test may. What is missing on this machine is told by the test that needs it.
+        let fleet = Fleet::start(FleetSpec {
+            control_planes: vec![ControlPlaneSpec::named("hub")],
+        })
+        .await?;
+        // To build and install them takes longer than a test may. What is missing on this machine
+        // is told by the test that needs it.
         for part in [Part::GoVerifiers, Part::OlderGoVerifiers] {
             fleet.parts().locate(part).await.map_err(FleetError::from)?;
         }
-        for client in [Client::PythonVerifiers, Client::JavaScriptVerifiers, Client::JavaVerifiers] {
+        for client in [
+            Client::PythonVerifiers,
+            Client::JavaScriptVerifiers,
+            Client::JavaVerifiers,
+        ] {
             let _ = fleet.parts().install(client).await;
         }
         PublishedHub::build(fleet).await.map_err(NotStarted::failed)
@@ -63,22 +71,63 @@ impl PublishedHub {
         odd_keys::add_to(&mut upstream);
         let proxy = ChaosProxy::in_front_of(&hub).await?;
         let content_type = HeaderValue::from_static("application/jwk-set+json");
-        proxy.add(Rule::on(Method::GET, KEYS, Fault::ReplaceBody { body: upstream.to_string().into_bytes(), content_type }));
+        proxy.add(Rule::on(
+            Method::GET,
+            KEYS,
+            Fault::ReplaceBody {
+                body: upstream.to_string().into_bytes(),
+                content_type,
+            },
+        ));
 
         let folder = fleet.folder().join("keyferry");
         std::fs::create_dir_all(&folder)?;
         let ca = TestCa::create("keyferry", &folder)?;
         let binary = KeyferryBinary::build().await?;
-        let broker = Broker::start(&binary, &hub, &folder, &ca, BrokerSpec::of_hub("main", &hub).through(&proxy.url())).await?;
-        let published: Value = broker.http().get(format!("{}{KEYS}", broker.discovery_url())).send().await?.json().await?;
-        let kinds: BTreeSet<(Option<&str>, Option<&str>)> =
-            published["keys"].as_array().into_iter().flatten().map(|key| (key["kty"].as_str(), key["crv"].as_str())).collect();
+        let broker = Broker::start(
+            &binary,
+            &hub,
+            &folder,
+            &ca,
+            BrokerSpec::of_hub("main", &hub).through(&proxy.url()),
+        )
+        .await?;
+        let published: Value = broker
+            .http()
+            .get(format!("{}{KEYS}", broker.discovery_url()))
+            .send()
+            .await?
+            .json()
+            .await?;
+        let kinds: BTreeSet<(Option<&str>, Option<&str>)> = published["keys"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|key| (key["kty"].as_str(), key["crv"].as_str()))
+            .collect();
         let (rsa, ec) = (Some("RSA"), Some("EC"));
         if kinds != BTreeSet::from([(rsa, None), (ec, Some("P-256")), (ec, Some("P-384"))]) {
-            return Err(format!("other keys are published than the hub's three: {published}").into());
+            return Err(
+                format!("other keys are published than the hub's three: {published}").into(),
+            );
         }
-        let issuer = hub.signing().await.issuers.first().cloned().unwrap_or_default();
-        Ok(PublishedHub { broker, ca, sound, good, bad, issuer, _proxy: proxy, fleet })
+        let issuer = hub
+            .signing()
+            .await
+            .issuers
+            .first()
+            .cloned()
+            .unwrap_or_default();
+        Ok(PublishedHub {
+            broker,
+            ca,
+            sound,
+            good,
+            bad,
+            issuer,
+            _proxy: proxy,
+            fleet,
+        })
     }
 }
 
@@ -88,20 +137,36 @@ async fn tokens(hub: &ControlPlane) -> Result<(Vec<String>, Vec<String>), TestEr
     let mut good = vec![mint(hub, AUDIENCE).await?];
     let rsa = good.first().cloned().unwrap_or_default();
     let elsewhere = mint(hub, "https://elsewhere.keyferry.test").await?;
-    let yesterday = |claims: &mut Value| ["iat", "nbf", "exp"].iter().for_each(|name| claims[*name] = sooner(&claims[*name]));
+    let yesterday = |claims: &mut Value| {
+        ["iat", "nbf", "exp"]
+            .iter()
+            .for_each(|name| claims[*name] = sooner(&claims[*name]))
+    };
     let expired = hub.sign_again(&rsa, yesterday).await?;
     let stranger = hub.create_signing_key(SigningKeyKind::Rsa2048, "stranger")?;
     // It signs here and not at the hub, which is not started with it.
-    hub.set_signing(TokenSigning { signing_key: stranger, ..first.clone() }).await;
+    hub.set_signing(TokenSigning {
+        signing_key: stranger,
+        ..first.clone()
+    })
+    .await;
     let forged = hub.sign_again(&rsa, |_| ()).await?;
 
     let mut all = vec![first.signing_key.clone()];
-    for (kind, name) in [(SigningKeyKind::EcdsaP256, "p256"), (SigningKeyKind::EcdsaP384, "p384")] {
+    for (kind, name) in [
+        (SigningKeyKind::EcdsaP256, "p256"),
+        (SigningKeyKind::EcdsaP384, "p384"),
+    ] {
         all.push(hub.create_signing_key(kind, name)?);
     }
     for key in all.iter().skip(1) {
         let further_keys = all.iter().filter(|one| *one != key).cloned().collect();
-        hub.set_signing(TokenSigning { signing_key: key.clone(), further_keys, ..first.clone() }).await;
+        hub.set_signing(TokenSigning {
+            signing_key: key.clone(),
+            further_keys,
+            ..first.clone()
+        })
+        .await;
         hub.restart().await?;
         good.push(mint(hub, AUDIENCE).await?);
     }
@@ -109,7 +174,10 @@ async fn tokens(hub: &ControlPlane) -> Result<(Vec<String>, Vec<String>), TestEr
 }
 
 async fn mint(hub: &ControlPlane, audience: &str) -> Result<String, TestError> {
-    Ok(hub.token_request(TENANT, ACCOUNT, &[audience], 3600).await?.token)
+    Ok(hub
+        .token_request(TENANT, ACCOUNT, &[audience], 3600)
+        .await?
+        .token)
 }
 
 /// A day earlier.

@@ -25,12 +25,22 @@ enum Oddity {
     Chain,
 }
 
-const ALL: [Oddity; 4] = [Oddity::Akp, Oddity::X25519, Oddity::Secp256k1, Oddity::Chain];
+const ALL: [Oddity; 4] = [
+    Oddity::Akp,
+    Oddity::X25519,
+    Oddity::Secp256k1,
+    Oddity::Chain,
+];
 
 impl Oddity {
     fn add_to(self, set: &mut Value) {
-        let Some(keys) = set["keys"].as_array_mut() else { return };
-        let (x, y) = ("WKn-ZIGevcwGIyyrzFoZNBdaq9_TsqzGl96oc0CWuis", "y77t-RvAHRKTsSGdIYUfweuOvwrvDD-Q3Hv5J0fSKbE");
+        let Some(keys) = set["keys"].as_array_mut() else {
+            return;
+        };
+        let (x, y) = (
+            "WKn-ZIGevcwGIyyrzFoZNBdaq9_TsqzGl96oc0CWuis",
+            "y77t-RvAHRKTsSGdIYUfweuOvwrvDD-Q3Hv5J0fSKbE",
+        );
         match self {
             Self::Akp => {
                 keys.insert(0, json!({ "kty": "AKP", "alg": "ML-DSA-44", "use": "sig", "kid": "post-quantum", "pub": "q".repeat(1750) }));
@@ -45,20 +55,37 @@ impl Oddity {
         }
     }
 
-    /// The verifiers that lose tokens of the hub's sound keys over it; docs/conformance.md has the same list.
+    /// The verifiers that lose tokens of the hub's sound keys over it; docs/conformance.md has the
+    /// same list.
     fn breaks(self) -> BTreeSet<&'static str> {
         // kube-apiserver up to 1.37 verifies with the last two.
-        let old_go =
-            ["go-jose v3 v3.0.0", "go-jose v3 v3.0.5", "go-jose v4 v4.1.8", "go-jose v2 v2.6.3", "go-oidc v2 v2.3.0", "go-oidc v2 v2.5.0"];
+        let old_go = [
+            "go-jose v3 v3.0.0",
+            "go-jose v3 v3.0.5",
+            "go-jose v4 v4.1.8",
+            "go-jose v2 v2.6.3",
+            "go-oidc v2 v2.3.0",
+            "go-oidc v2 v2.5.0",
+        ];
         let further: &[&str] = match self {
             Self::Akp => &["jwx v3 v3.0.0", "jwx v3 v3.3.0", "authlib 1.9.9"],
             Self::X25519 => &[],
-            Self::Secp256k1 => {
-                &["go-jose v4 v4.0.3", "go-oidc v3 v3.11.0", "jwx v3 v3.0.0", "jwx v3 v3.3.0", "joserfc 1.8.0", "Nimbus JOSE+JWT 10.5"]
-            }
-            Self::Chain => {
-                &["go-jose v4 v4.0.3", "go-oidc v3 v3.11.0", "go-oidc v3 v3.21.0", "jwx v3 v3.3.0", "Nimbus JOSE+JWT 10.5", "jose4j 0.9.6"]
-            }
+            Self::Secp256k1 => &[
+                "go-jose v4 v4.0.3",
+                "go-oidc v3 v3.11.0",
+                "jwx v3 v3.0.0",
+                "jwx v3 v3.3.0",
+                "joserfc 1.8.0",
+                "Nimbus JOSE+JWT 10.5",
+            ],
+            Self::Chain => &[
+                "go-jose v4 v4.0.3",
+                "go-oidc v3 v3.11.0",
+                "go-oidc v3 v3.21.0",
+                "jwx v3 v3.3.0",
+                "Nimbus JOSE+JWT 10.5",
+                "jose4j 0.9.6",
+            ],
         };
         old_go.into_iter().chain(further.iter().copied()).collect()
     }
@@ -69,7 +96,8 @@ pub(super) fn add_to(set: &mut Value) {
     ALL.iter().for_each(|oddity| oddity.add_to(set));
 }
 
-/// The same hub without Keyferry: for one key that they need not know these drop the whole set, and with it every token.
+/// The same hub without Keyferry: for one key that they need not know these drop the whole set, and
+/// with it every token.
 pub(super) async fn a_hubs_own_set_would_break_some(hub: Arc<PublishedHub>) -> TestResult {
     let server = DocumentServer::start(&hub.ca).await?;
     let tokens: Vec<&str> = hub.good.iter().map(String::as_str).collect();
@@ -90,7 +118,10 @@ pub(super) async fn a_hubs_own_set_would_break_some(hub: Arc<PublishedHub>) -> T
             "jwks_uri": format!("{origin}/keys"),
             "id_token_signing_alg_values_supported": ["RS256", "ES256", "ES384"],
         });
-        server.put(&format!("/{oddity:?}/.well-known/openid-configuration"), &document);
+        server.put(
+            &format!("/{oddity:?}/.well-known/openid-configuration"),
+            &document,
+        );
         let mut broken = BTreeSet::new();
         for program in programs {
             let verdicts = ask(&hub, program, &origin, &tokens).await?;
@@ -100,7 +131,11 @@ pub(super) async fn a_hubs_own_set_would_break_some(hub: Arc<PublishedHub>) -> T
                 }
             }
         }
-        assert_eq!(broken, oddity.breaks().into_iter().map(str::to_owned).collect(), "{oddity:?}");
+        assert_eq!(
+            broken,
+            oddity.breaks().into_iter().map(str::to_owned).collect(),
+            "{oddity:?}"
+        );
     }
     Ok(())
 }

@@ -6,7 +6,8 @@ use keyferry_integration::world::on_hub::RECONCILER;
 
 use super::place::{Here, Shell};
 
-/// A command that goes on until it is stopped: it must live for this long, and end in good order by SIGTERM.
+/// A command that goes on until it is stopped: it must live for this long, and end in good order by
+/// SIGTERM.
 const STAYS_UP: &[&str] = &["keyferry agent", "keyferry export"];
 
 /// What a document calls by the names of a real fleet, and what it is called here.
@@ -17,7 +18,10 @@ fn here(text: &str, shell: &Shell) -> String {
         .replace("/var/run/secrets/keyferry.dev/token", "caller.token")
         .replace("/var/run/keyferry/prod", "$PWD/run-prod")
         .replace("/srv/keys", "$PWD/srv-keys")
-        .replace("kubectl --context TARGET", "kubectl --kubeconfig target.kubeconfig");
+        .replace(
+            "kubectl --context TARGET",
+            "kubectl --kubeconfig target.kubeconfig",
+        );
     if STAYS_UP.iter().any(|command| text.starts_with(command)) {
         // 143 would be a process that SIGTERM ended; each of them ends with 0 by itself.
         return format!("timeout --preserve-status --signal=TERM 5 {text}");
@@ -26,11 +30,18 @@ fn here(text: &str, shell: &Shell) -> String {
 }
 
 pub(crate) async fn blocks_of_the_documents(place: Here) -> TestResult {
-    let shell = place.shell("documents", &place.world.broker, "tenant-a").await?.with("KEYFERRY_TOKEN_FILE", "caller.token");
+    let shell = place
+        .shell("documents", &place.world.broker, "tenant-a")
+        .await?
+        .with("KEYFERRY_TOKEN_FILE", "caller.token");
     prepare(&shell).await?;
     let mut blocks: Vec<CommandBlock> = Vec::new();
     for document in documents()? {
-        blocks.extend(command_blocks(&document)?.into_iter().filter(|block| matches!(block.run, Some(Run::Offline | Run::Hub))));
+        blocks.extend(
+            command_blocks(&document)?
+                .into_iter()
+                .filter(|block| matches!(block.run, Some(Run::Offline | Run::Hub))),
+        );
     }
     if blocks.len() < 10 {
         return Err(format!("only {} blocks were found", blocks.len()).into());
@@ -40,19 +51,34 @@ pub(crate) async fn blocks_of_the_documents(place: Here) -> TestResult {
         let text = here(&block.text, &shell);
         let output = shell.run(&text).await?;
         if !output.status.success() {
-            let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-            wrong.push(format!("{}:{} {}\n{text}\n{said}", block.document, block.line, output.status));
+            let said = format!(
+                "{}{}",
+                String::from_utf8_lossy(&output.stdout),
+                String::from_utf8_lossy(&output.stderr)
+            );
+            wrong.push(format!(
+                "{}:{} {}\n{text}\n{said}",
+                block.document, block.line, output.status
+            ));
         }
     }
-    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n\n").into()) }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(wrong.join("\n\n").into())
+    }
 }
 
 /// The files that the documents assume.
 async fn prepare(shell: &Shell) -> TestResult {
     let folder = shell.folder();
     std::fs::create_dir_all(folder.join("apps"))?;
-    std::fs::write(folder.join("apps/kustomization.yaml"), "resources: [config.yaml]\n")?;
-    let object = "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: config, namespace: default }\n";
+    std::fs::write(
+        folder.join("apps/kustomization.yaml"),
+        "resources: [config.yaml]\n",
+    )?;
+    let object =
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: config, namespace: default }\n";
     std::fs::write(folder.join("apps/config.yaml"), object)?;
     let script = format!(
         "keyferry token tenant-a/prod --server {} --certificate-authority ca.crt --token-file caller.token > token\n\
@@ -62,5 +88,9 @@ async fn prepare(shell: &Shell) -> TestResult {
         shell.api_url
     );
     let output = shell.run(&script).await?;
-    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned().into()) }
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned().into())
+    }
 }

@@ -15,7 +15,11 @@ struct Step {
 }
 
 const fn step(text: &'static str, says: &'static [&'static str]) -> Step {
-    Step { text, code: 0, says }
+    Step {
+        text,
+        code: 0,
+        says,
+    }
 }
 
 const fn fails(code: i32, text: &'static str, says: &'static [&'static str]) -> Step {
@@ -30,22 +34,34 @@ const OFFLINE: &[Step] = &[
     step("keyferry completion bash", &["keyferry"]),
     step("keyferry crds", &["kind: CustomResourceDefinition"]),
     step("keyferry explain TargetNotGranted", &["TargetNotGranted"]),
-    step("keyferry serve --check --config config.yaml", &["no mistakes"]),
+    step(
+        "keyferry serve --check --config config.yaml",
+        &["no mistakes"],
+    ),
     step("keyferry admission-policies --help", &["--check"]),
 ];
 
-/// What a platform admin and a target's admin do first. The target's file is the one that `trust` prints.
+/// What a platform admin and a target's admin do first. The target's file is the one that `trust`
+/// prints.
 const ADMINS: &[Step] = &[
     step("keyferry targets $CONFIG", &["prod"]),
     step("keyferry keys $CONFIG", &["settled"]),
-    step("keyferry trust prod $CONFIG --issuer https://hub.keyferry.test --certificate-authority ca.crt > authentication.yaml", &[]),
+    step(
+        "keyferry trust prod $CONFIG --issuer https://hub.keyferry.test --certificate-authority \
+         ca.crt > authentication.yaml",
+        &[],
+    ),
     step("keyferry lint authentication.yaml", &[]),
     step("keyferry lint --network authentication.yaml", &[]),
     step(
         "keyferry verify --auth-config authentication.yaml --service-account tenant-a/reconciler",
         &["hub:system:serviceaccount:tenant-a:reconciler"],
     ),
-    fails(1, "keyferry verify --auth-config authentication.yaml --service-account tenant-b/reconciler", &[]),
+    fails(
+        1,
+        "keyferry verify --auth-config authentication.yaml --service-account tenant-b/reconciler",
+        &[],
+    ),
     step("keyferry export published $CONFIG --without-record", &[]),
 ];
 
@@ -57,37 +73,100 @@ const TENANT: &[Step] = &[
         &["hub:system:serviceaccount:tenant-a:reconciler"],
     ),
     step("keyferry token tenant-a/prod $SERVER > prod.token", &[]),
-    step("keyferry kubeconfig tenant-a/prod $SERVER > prod.kubeconfig", &[]),
-    step("kubectl --kubeconfig prod.kubeconfig auth whoami", &["hub:system:serviceaccount:tenant-a:reconciler"]),
-    step("keyferry exec tenant-a/prod $SERVER -- kubectl auth whoami", &["hub:system:serviceaccount:tenant-a:reconciler"]),
-    step("keyferry kubeconfig tenant-a/prod --exec $SERVER > exec.kubeconfig", &[]),
-    step("kubectl --kubeconfig exec.kubeconfig auth whoami", &["hub:system:serviceaccount:tenant-a:reconciler"]),
-    step("keyferry agent tenant-a/prod --dir $PWD/tokens --once $SERVER", &[]),
-    step("keyferry agent tenant-a/prod --dir $PWD/tokens --check", &[]),
-    step("kubectl --kubeconfig tokens/kubeconfig auth whoami", &["hub:system:serviceaccount:tenant-a:reconciler"]),
-    step("keyferry import prod.kubeconfig --audience https://other.example.com", &["kind: TargetCluster"]),
-    step("keyferry whoami access/prod -n tenant-a $CONFIG", &["hub:system:serviceaccount:tenant-a:reconciler"]),
-    step("keyferry can-i get pods --from access/prod -n tenant-a $CONFIG", &["yes"]),
+    step(
+        "keyferry kubeconfig tenant-a/prod $SERVER > prod.kubeconfig",
+        &[],
+    ),
+    step(
+        "kubectl --kubeconfig prod.kubeconfig auth whoami",
+        &["hub:system:serviceaccount:tenant-a:reconciler"],
+    ),
+    step(
+        "keyferry exec tenant-a/prod $SERVER -- kubectl auth whoami",
+        &["hub:system:serviceaccount:tenant-a:reconciler"],
+    ),
+    step(
+        "keyferry kubeconfig tenant-a/prod --exec $SERVER > exec.kubeconfig",
+        &[],
+    ),
+    step(
+        "kubectl --kubeconfig exec.kubeconfig auth whoami",
+        &["hub:system:serviceaccount:tenant-a:reconciler"],
+    ),
+    step(
+        "keyferry agent tenant-a/prod --dir $PWD/tokens --once $SERVER",
+        &[],
+    ),
+    step(
+        "keyferry agent tenant-a/prod --dir $PWD/tokens --check",
+        &[],
+    ),
+    step(
+        "kubectl --kubeconfig tokens/kubeconfig auth whoami",
+        &["hub:system:serviceaccount:tenant-a:reconciler"],
+    ),
+    step(
+        "keyferry import prod.kubeconfig --audience https://other.example.com",
+        &["kind: TargetCluster"],
+    ),
+    step(
+        "keyferry whoami access/prod -n tenant-a $CONFIG",
+        &["hub:system:serviceaccount:tenant-a:reconciler"],
+    ),
+    step(
+        "keyferry can-i get pods --from access/prod -n tenant-a $CONFIG",
+        &["yes"],
+    ),
     fails(
         1,
         "keyferry can-i delete nodes --from access/prod -n tenant-a $CONFIG",
         &["no", "hub:system:serviceaccount:tenant-a:reconciler"],
     ),
-    step("keyferry doctor access/prod -n tenant-a $CONFIG --discovery-ca ca.crt", &[]),
-    fails(1, "keyferry token tenant-b/prod $CONFIG", &["TargetNotGranted"]),
+    step(
+        "keyferry doctor access/prod -n tenant-a $CONFIG --discovery-ca ca.crt",
+        &[],
+    ),
+    fails(
+        1,
+        "keyferry token tenant-b/prod $CONFIG",
+        &["TargetNotGranted"],
+    ),
     fails(1, "keyferry token tenant-a/prodd $SERVER", &["request id"]),
 ];
 
-async fn walk(shell: &Shell, steps: &[Step], replacements: &[(&str, String)]) -> Result<Vec<String>, TestError> {
+async fn walk(
+    shell: &Shell,
+    steps: &[Step],
+    replacements: &[(&str, String)],
+) -> Result<Vec<String>, TestError> {
     let mut wrong = Vec::new();
-    let replaced = |text: &str| replacements.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to));
+    let replaced = |text: &str| {
+        replacements
+            .iter()
+            .fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+    };
     for Step { text, code, says } in steps {
-        let (typed, says) = (replaced(text), says.iter().map(|wanted| replaced(wanted)).collect::<Vec<_>>());
+        let (typed, says) = (
+            replaced(text),
+            says.iter()
+                .map(|wanted| replaced(wanted))
+                .collect::<Vec<_>>(),
+        );
         let output = shell.run(&typed).await?;
-        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        let missing: Vec<&String> = says.iter().filter(|wanted| !said.contains(wanted.as_str())).collect();
+        let said = format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let missing: Vec<&String> = says
+            .iter()
+            .filter(|wanted| !said.contains(wanted.as_str()))
+            .collect();
         if output.status.code() != Some(*code) || !missing.is_empty() {
-            wrong.push(format!("$ {typed}\nexit {:?}, wanted {code}; not said: {missing:?}\n{said}", output.status.code()));
+            wrong.push(format!(
+                "$ {typed}\nexit {:?}, wanted {code}; not said: {missing:?}\n{said}",
+                output.status.code()
+            ));
         }
         if said.contains("eyJ") && !text.contains("> ") {
             wrong.push(format!("$ {typed}\nprints a token"));
@@ -98,30 +177,61 @@ async fn walk(shell: &Shell, steps: &[Step], replacements: &[(&str, String)]) ->
 
 /// The flags that lead to the server, to the policy without one, and to the published documents.
 fn replacements(shell: &Shell) -> [(&'static str, String); 3] {
-    let server = format!("--server {} --certificate-authority ca.crt --token-file caller.token", shell.api_url);
+    let server = format!(
+        "--server {} --certificate-authority ca.crt --token-file caller.token",
+        shell.api_url
+    );
     let discovery = format!("{}/.well-known/openid-configuration", shell.discovery_url);
-    [("$SERVER", server), ("$CONFIG", "--config config.yaml".to_owned()), ("$DISCOVERY", discovery)]
+    [
+        ("$SERVER", server),
+        ("$CONFIG", "--config config.yaml".to_owned()),
+        ("$DISCOVERY", discovery),
+    ]
 }
 
 /// The recommended installation: KUBECONFIG says where the hub is, and the objects say the rest.
 pub(crate) async fn with_objects_on_the_hub(place: Here) -> TestResult {
-    let shell = place.shell("objects", &place.world.broker, "tenant-a").await?;
+    let shell = place
+        .shell("objects", &place.world.broker, "tenant-a")
+        .await?;
     let mut wrong = Vec::new();
     for steps in [OFFLINE, ADMINS, TENANT, OBJECTS] {
         wrong.extend(walk(&shell, steps, &replacements(&shell)).await?);
     }
-    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n\n").into()) }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(wrong.join("\n\n").into())
+    }
 }
 
 /// What there is with objects on the hub alone.
 const OBJECTS: &[Step] = &[
-    step("kubectl get targetcluster prod -o jsonpath={.status.issuer}", &["https://hub.keyferry.test"]),
-    step("keyferry trust prod --config config.yaml --discovery-ca ca.crt", &["https://hub.keyferry.test"]),
-    step("keyferry whoami secret/prod-kubeconfig -n tenant-a", &["hub:system:serviceaccount:tenant-a:reconciler"]),
-    step("keyferry doctor secret/prod-kubeconfig -n tenant-a --discovery-url $DISCOVERY --discovery-ca ca.crt", &[]),
-    step("keyferry doctor kustomization/apps -n tenant-a --discovery-url $DISCOVERY --discovery-ca ca.crt", &[]),
     step(
-        "kubectl get secret prod-kubeconfig -n tenant-a -o yaml | keyferry import - --audience https://other.example.com",
+        "kubectl get targetcluster prod -o jsonpath={.status.issuer}",
+        &["https://hub.keyferry.test"],
+    ),
+    step(
+        "keyferry trust prod --config config.yaml --discovery-ca ca.crt",
+        &["https://hub.keyferry.test"],
+    ),
+    step(
+        "keyferry whoami secret/prod-kubeconfig -n tenant-a",
+        &["hub:system:serviceaccount:tenant-a:reconciler"],
+    ),
+    step(
+        "keyferry doctor secret/prod-kubeconfig -n tenant-a --discovery-url $DISCOVERY \
+         --discovery-ca ca.crt",
+        &[],
+    ),
+    step(
+        "keyferry doctor kustomization/apps -n tenant-a --discovery-url $DISCOVERY --discovery-ca \
+         ca.crt",
+        &[],
+    ),
+    step(
+        "kubectl get secret prod-kubeconfig -n tenant-a -o yaml | keyferry import - --audience \
+         https://other.example.com",
         &["kind: TargetCluster"],
     ),
 ];
@@ -131,39 +241,70 @@ pub(crate) async fn with_a_configuration_file(place: Here) -> TestResult {
     let shell = place.shell("file", &place.by_file, "tenant-b").await?;
     let mut wrong = Vec::new();
     // Here tenant-b is the tenant, and tenant-a the other one.
-    let tenants = [("tenant-a", "tenant-c"), ("tenant-b", "tenant-a"), ("tenant-c", "tenant-b")].map(|(from, to)| (from, to.to_owned()));
+    let tenants = [
+        ("tenant-a", "tenant-c"),
+        ("tenant-b", "tenant-a"),
+        ("tenant-c", "tenant-b"),
+    ]
+    .map(|(from, to)| (from, to.to_owned()));
     for steps in [OFFLINE, ADMINS, TENANT] {
-        wrong.extend(walk(&shell, steps, &[&tenants[..], &replacements(&shell)].concat()).await?);
+        wrong.extend(
+            walk(
+                &shell,
+                steps,
+                &[&tenants[..], &replacements(&shell)].concat(),
+            )
+            .await?,
+        );
     }
-    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n\n").into()) }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(wrong.join("\n\n").into())
+    }
 }
 
 /// Each command of the program is walked here or has a suite of its own that is named below.
 pub(crate) async fn no_command_is_left_out(place: Here) -> TestResult {
-    // `demo` is held by the README's transcript, `credential` by the exec plugin of the kubeconfig above, `revoke` by the rotation suite, which
-    // rotates the hub's keys for it.
+    // `demo` is held by the README's transcript, `credential` by the exec plugin of the kubeconfig
+    // above, `revoke` by the rotation suite, which rotates the hub's keys for it.
     let elsewhere = ["demo", "help", "credential", "revoke"];
-    let shell = place.shell("left-out", &place.world.broker, "tenant-a").await?;
+    let shell = place
+        .shell("left-out", &place.world.broker, "tenant-a")
+        .await?;
     let help = shell.run("keyferry help").await?;
     let known = commands_of(&String::from_utf8_lossy(&help.stdout));
     let typed: BTreeSet<String> = [OFFLINE, ADMINS, TENANT, OBJECTS]
         .into_iter()
         .flatten()
         .flat_map(|step| shell_commands(step.text))
-        .filter_map(|command| command.keyferry_arguments().and_then(|words| words.first().cloned()))
+        .filter_map(|command| {
+            command
+                .keyferry_arguments()
+                .and_then(|words| words.first().cloned())
+        })
         .collect();
-    let missing: Vec<&String> = known.iter().filter(|name| !typed.contains(*name) && !elsewhere.contains(&name.as_str())).collect();
+    let missing: Vec<&String> = known
+        .iter()
+        .filter(|name| !typed.contains(*name) && !elsewhere.contains(&name.as_str()))
+        .collect();
     if known.len() < 15 {
         return Err(format!("the help lists too few commands: {known:?}").into());
     }
-    if missing.is_empty() { Ok(()) } else { Err(format!("not walked: {missing:?}").into()) }
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("not walked: {missing:?}").into())
+    }
 }
 
 /// The names at the beginning of the help's indented lines.
 fn commands_of(help: &str) -> BTreeSet<String> {
     let name = |line: &str| {
         let word = line.strip_prefix("  ")?.split_whitespace().next()?;
-        let plain = word.chars().all(|character| character.is_ascii_lowercase() || character == '-');
+        let plain = word
+            .chars()
+            .all(|character| character.is_ascii_lowercase() || character == '-');
         (!line.starts_with("   ") && plain && !word.starts_with('-')).then(|| word.to_owned())
     };
     help.lines().filter_map(name).collect()

@@ -1,4 +1,5 @@
-//! Where a new user stands: a shell with `keyferry` and `kubectl` on the PATH, a kubeconfig of the hub, and two Keyferries.
+//! Where a new user stands: a shell with `keyferry` and `kubectl` on the PATH, a kubeconfig of the
+//! hub, and two Keyferries.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -10,7 +11,9 @@ use keyferry_integration::fleet::FleetError;
 use keyferry_integration::parts::Part;
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
 use keyferry_integration::world::on_hub::{OnHub, RECONCILER, audience};
-use keyferry_integration::world::{Access, Broker, BrokerSpec, Ground, Subject, Target, caller_token, let_mint, put_secret};
+use keyferry_integration::world::{
+    Access, Broker, BrokerSpec, Ground, Subject, Target, caller_token, let_mint, put_secret,
+};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -19,8 +22,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 pub(crate) struct Place {
     pub(crate) world: OnHub,
-    /// One that reads a configuration file: the other tenant, at the other target. The hub's admission policy would hold an audience that is
-    /// declared on the hub against it.
+    /// One that reads a configuration file: the other tenant, at the other target. The hub's
+    /// admission policy would hold an audience that is declared on the hub against it.
     pub(crate) by_file: Broker,
 }
 
@@ -33,7 +36,11 @@ impl Fixture for Place {
 impl Place {
     pub(crate) async fn start() -> Result<Place, NotStarted> {
         let ground = Ground::start().await?;
-        ground.parts().locate(Part::Kubectl).await.map_err(FleetError::from)?;
+        ground
+            .parts()
+            .locate(Part::Kubectl)
+            .await
+            .map_err(FleetError::from)?;
         Place::build(ground).await.map_err(NotStarted::failed)
     }
 
@@ -50,38 +57,87 @@ impl Place {
         let deliveries = json!({ "deliveries": [
             { "name": "flux", "type": "KubeConfigSecret" }, { "name": "http", "type": "HTTP" }, { "name": "exec", "type": "Exec" },
         ] });
-        world.put_access("tenant-a", "prod", "prod", &deliveries).await?;
-        world.until_access("tenant-a", "prod", "Ready", "True", "Ready").await?;
+        world
+            .put_access("tenant-a", "prod", "prod", &deliveries)
+            .await?;
+        world
+            .until_access("tenant-a", "prod", "Ready", "True", "Ready")
+            .await?;
         let published = |target: &Value| target["status"]["issuer"].is_string();
-        world.until("/apis/keyferry.dev/v1alpha1/targetclusters/prod", "with the hub's issuer", published).await?;
+        world
+            .until(
+                "/apis/keyferry.dev/v1alpha1/targetclusters/prod",
+                "with the hub's issuer",
+                published,
+            )
+            .await?;
         flux_objects(&world).await?;
         rights_at(&world).await?;
 
         let target = &world.targets[1];
-        let prod = Target::of(target, &audience(target.name())).named("prod").allowing("tenant-b", &[RECONCILER]);
-        let spec = BrokerSpec::of_hub("file", &world.hub).alone().with_target(prod);
+        let prod = Target::of(target, &audience(target.name()))
+            .named("prod")
+            .allowing("tenant-b", &[RECONCILER]);
+        let spec = BrokerSpec::of_hub("file", &world.hub)
+            .alone()
+            .with_target(prod);
         let keyferry = Subject::ServiceAccount("keyferry-file", "keyferry");
-        let_mint(&world.hub, "keyferry-file", keyferry, "tenant-b", &[RECONCILER]).await?;
-        let by_file = world.ground.start_broker(&world.hub, spec.with_access(Access::of("tenant-b", "prod", "prod", RECONCILER))).await?;
+        let_mint(
+            &world.hub,
+            "keyferry-file",
+            keyferry,
+            "tenant-b",
+            &[RECONCILER],
+        )
+        .await?;
+        let by_file = world
+            .ground
+            .start_broker(
+                &world.hub,
+                spec.with_access(Access::of("tenant-b", "prod", "prod", RECONCILER)),
+            )
+            .await?;
         Ok(Place { world, by_file })
     }
 
     /// A shell of a user, in a folder of its own, with what the documents assume to be there.
-    pub(crate) async fn shell(&self, name: &str, broker: &Broker, tenant: &str) -> Result<Shell, TestError> {
+    pub(crate) async fn shell(
+        &self,
+        name: &str,
+        broker: &Broker,
+        tenant: &str,
+    ) -> Result<Shell, TestError> {
         let folder = self.world.ground.folder().join(format!("walk-{name}"));
         let programs = folder.join("bin");
         std::fs::create_dir_all(&programs)?;
         let kubectl = self.world.ground.parts().locate(Part::Kubectl).await?;
-        link(self.world.ground.binary().path(), &programs.join("keyferry"))?;
-        link(self.world.ground.binary().path(), &programs.join("kubectl-keyferry"))?;
+        link(
+            self.world.ground.binary().path(),
+            &programs.join("keyferry"),
+        )?;
+        link(
+            self.world.ground.binary().path(),
+            &programs.join("kubectl-keyferry"),
+        )?;
         link(&kubectl, &programs.join("kubectl"))?;
         let target = &self.world.targets[usize::from(tenant == "tenant-b")];
-        std::fs::copy(self.world.hub.admin_kubeconfig(), folder.join("hub.kubeconfig"))?;
+        std::fs::copy(
+            self.world.hub.admin_kubeconfig(),
+            folder.join("hub.kubeconfig"),
+        )?;
         std::fs::copy(target.admin_kubeconfig(), folder.join("target.kubeconfig"))?;
         std::fs::copy(broker.ca_path(), folder.join("ca.crt"))?;
         std::fs::copy(broker.config(), folder.join("config.yaml"))?;
-        std::fs::write(folder.join("caller.token"), caller_token(&self.world.hub, tenant, RECONCILER).await?)?;
-        Ok(Shell { folder, api_url: broker.api_url(), discovery_url: broker.discovery_url(), env: Vec::new() })
+        std::fs::write(
+            folder.join("caller.token"),
+            caller_token(&self.world.hub, tenant, RECONCILER).await?,
+        )?;
+        Ok(Shell {
+            folder,
+            api_url: broker.api_url(),
+            discovery_url: broker.discovery_url(),
+            env: Vec::new(),
+        })
     }
 }
 
@@ -105,8 +161,20 @@ async fn flux_objects(world: &OnHub) -> Result<(), TestError> {
                 "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } } }],
         },
     });
-    world.hub.admin().create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &kind).await?;
-    let established = ["wait", "--for=condition=Established", "--timeout=30s", &format!("crd/kustomizations.{group}")];
+    world
+        .hub
+        .admin()
+        .create(
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            &kind,
+        )
+        .await?;
+    let established = [
+        "wait",
+        "--for=condition=Established",
+        "--timeout=30s",
+        &format!("crd/kustomizations.{group}"),
+    ];
     world.hub.kubectl(&established).await?;
     let apps = json!({
         "apiVersion": format!("{group}/v1"), "kind": "Kustomization", "metadata": { "name": "apps", "namespace": "tenant-a" },
@@ -124,14 +192,25 @@ async fn rights_at(world: &OnHub) -> Result<(), TestError> {
     for (target, tenant) in world.targets.iter().zip(["tenant-a", "tenant-b"]) {
         let user = format!("hub:system:serviceaccount:{tenant}:{RECONCILER}");
         let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata, "rules": [rule] });
-        target.admin().apply(&format!("{rbac}/clusterroles/reconciler-edits"), &role).await?;
+        target
+            .admin()
+            .apply(&format!("{rbac}/clusterroles/reconciler-edits"), &role)
+            .await?;
         let binding = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": metadata,
             "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reconciler-edits" },
             "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user }],
         });
-        target.admin().apply(&format!("{rbac}/clusterrolebindings/reconciler-edits"), &binding).await?;
-        target.until_it_counts(Whom::User(&user), "default", &rule).await?;
+        target
+            .admin()
+            .apply(
+                &format!("{rbac}/clusterrolebindings/reconciler-edits"),
+                &binding,
+            )
+            .await?;
+        target
+            .until_it_counts(Whom::User(&user), "default", &rule)
+            .await?;
     }
     Ok(())
 }
@@ -155,13 +234,17 @@ impl Shell {
         &self.folder
     }
 
-    /// Runs a text by bash, in the user's folder. It ends with the first command that fails, in a pipeline too.
+    /// Runs a text by bash, in the user's folder. It ends with the first command that fails, in a
+    /// pipeline too.
     pub(crate) async fn run(&self, text: &str) -> Result<Output, TestError> {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut bash = Command::new("bash");
         bash.args(["-euo", "pipefail", "-c", text])
             .current_dir(&self.folder)
-            .env("PATH", format!("{}:{path}", self.folder.join("bin").display()))
+            .env(
+                "PATH",
+                format!("{}:{path}", self.folder.join("bin").display()),
+            )
             .env("HOME", &self.folder)
             .env("XDG_CACHE_HOME", self.folder.join("cache"))
             .env("XDG_CONFIG_HOME", self.folder.join("config"))
@@ -169,7 +252,9 @@ impl Shell {
             .envs(self.env.iter().copied())
             .stdin(Stdio::null())
             .kill_on_drop(true);
-        Ok(tokio::time::timeout(LIMIT, bash.output()).await.map_err(|_| format!("{text}: not done after {LIMIT:?}"))??)
+        Ok(tokio::time::timeout(LIMIT, bash.output())
+            .await
+            .map_err(|_| format!("{text}: not done after {LIMIT:?}"))??)
     }
 }
 

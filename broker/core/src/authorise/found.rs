@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{HubView, Live, Pair, Paired, Requester, Via};
-use crate::config::{AllowRule, Delivery, DeliveryType, NamespaceRule, Policy, TargetAccess, TargetCluster};
+use crate::config::{
+    AllowRule, Delivery, DeliveryType, NamespaceRule, Policy, TargetAccess, TargetCluster,
+};
 use crate::name::{AccessName, Namespace, ObjectName};
 use crate::service_account::{ServiceAccount, ServiceAccountIdentity};
 
@@ -16,7 +18,8 @@ const AT_REST: Duration = Duration::from_secs(12 * 3600);
 /// Namespaces of Kubernetes itself: allowed only by exact name, never by a selector.
 const SYSTEM_NAMESPACES: &[&str] = &["kube-system", "kube-public", "kube-node-lease"];
 
-/// What policy and the hub say to one request. Most of it is still the policy's own, so that a second look costs no copy.
+/// What policy and the hub say to one request. Most of it is still the policy's own, so that a
+/// second look costs no copy.
 pub(super) struct Found<'a> {
     access: &'a TargetAccess,
     target: &'a TargetCluster,
@@ -40,9 +43,17 @@ pub(super) fn find<'a>(
     let target = policy.targets.get(&access.target)?;
     let service_account = match requester.identity() {
         // It is live, so the hub's objects need no second look.
-        Some(own) if own.account.namespace == name.namespace && own.account.name == access.service_account => Cow::Borrowed(own),
+        Some(own)
+            if own.account.namespace == name.namespace
+                && own.account.name == access.service_account =>
+        {
+            Cow::Borrowed(own)
+        }
         _ => {
-            let account = ServiceAccount { namespace: name.namespace.clone(), name: access.service_account.clone() };
+            let account = ServiceAccount {
+                namespace: name.namespace.clone(),
+                name: access.service_account.clone(),
+            };
             let uid = hub.service_account(&account)?;
             Cow::Owned(ServiceAccountIdentity { account, uid })
         }
@@ -51,23 +62,42 @@ pub(super) fn find<'a>(
     if policy.own_namespace.as_ref() == Some(&name.namespace) || !access.offers(delivery) {
         return None;
     }
-    let rule = target.allow.iter().position(|rule| allows(rule, access, &labels, delivery))?;
+    let rule = target
+        .allow
+        .iter()
+        .position(|rule| allows(rule, access, &labels, delivery))?;
     let via = match requester {
         Requester::Operator => Via::Itself,
         Requester::Delivery(_) => Via::Author,
         Requester::Caller(caller) if caller.identity() == &*service_account => Via::Itself,
         Requester::Caller(caller) => {
             let caller = &caller.identity().account;
-            let listed = caller.namespace == name.namespace && access.callers.contains(&caller.name);
+            let listed =
+                caller.namespace == name.namespace && access.callers.contains(&caller.name);
             listed.then_some(Via::Delegate)?
         }
     };
     let lifetime = match requester.delivery() {
-        Some(name) => delivery_lifetime(access.delivery(name).filter(|named| named.delivery_type == delivery)?, target),
+        Some(name) => delivery_lifetime(
+            access
+                .delivery(name)
+                .filter(|named| named.delivery_type == delivery)?,
+            target,
+        ),
         None => target.lifetime.default,
     };
     let (requester, written_by) = (requester.identity(), requester.delivery());
-    Some(Found { access, target, service_account, requester, written_by, lifetime, rule, delivery, via })
+    Some(Found {
+        access,
+        target,
+        service_account,
+        requester,
+        written_by,
+        lifetime,
+        rule,
+        delivery,
+        via,
+    })
 }
 
 impl Found<'_> {
@@ -77,7 +107,17 @@ impl Found<'_> {
     }
 
     pub(super) fn pair(self) -> Pair {
-        let Found { access, target, service_account, requester, written_by, lifetime, rule, delivery, via } = self;
+        let Found {
+            access,
+            target,
+            service_account,
+            requester,
+            written_by,
+            lifetime,
+            rule,
+            delivery,
+            via,
+        } = self;
         Pair(Arc::new(Paired {
             requester: requester.cloned(),
             written_by: written_by.cloned(),
@@ -95,7 +135,8 @@ impl Found<'_> {
         }))
     }
 
-    /// Whether it would make the same pair, whichever entry of `allow[]` allows it. Each member is named, so that none is forgotten.
+    /// Whether it would make the same pair, whichever entry of `allow[]` allows it. Each member is
+    /// named, so that none is forgotten.
     pub(super) fn makes(&self, pair: &Pair) -> bool {
         let Paired {
             requester,
@@ -127,21 +168,32 @@ impl Found<'_> {
     }
 }
 
-/// A token at rest is to outlive the pauses of whoever reads it: half a day, unless access or target say less.
+/// A token at rest is to outlive the pauses of whoever reads it: half a day, unless access or
+/// target say less.
 fn delivery_lifetime(delivery: &Delivery, target: &TargetCluster) -> Duration {
     match delivery.holds_token() {
-        true => delivery.lifetime.unwrap_or(AT_REST).min(target.lifetime.max),
+        true => delivery
+            .lifetime
+            .unwrap_or(AT_REST)
+            .min(target.lifetime.max),
         false => target.lifetime.default,
     }
 }
 
-fn allows(rule: &AllowRule, access: &TargetAccess, labels: &BTreeMap<String, String>, delivery: DeliveryType) -> bool {
+fn allows(
+    rule: &AllowRule,
+    access: &TargetAccess,
+    labels: &BTreeMap<String, String>,
+    delivery: DeliveryType,
+) -> bool {
     let namespace = &access.name.namespace;
     let by_namespace = match &rule.namespaces {
         NamespaceRule::Named(names) => names.contains(namespace),
         NamespaceRule::Selected(selector) => !is_system(namespace) && selector.matches(labels),
     };
-    by_namespace && rule.service_accounts.contains(&access.service_account) && rule.deliveries.contains(&delivery)
+    by_namespace
+        && rule.service_accounts.contains(&access.service_account)
+        && rule.deliveries.contains(&delivery)
 }
 
 /// Whether a namespace is one of Kubernetes itself.

@@ -11,17 +11,24 @@ use super::error::CaBundleError;
 use crate::jwks::rsa::check_authority_key;
 
 /// Checks a certificate and gives its `notAfter`.
-pub(super) fn check(der: &[u8], position: usize, now: Timestamp) -> Result<Timestamp, CaBundleError> {
+pub(super) fn check(
+    der: &[u8],
+    position: usize,
+    now: Timestamp,
+) -> Result<Timestamp, CaBundleError> {
     let not_x509 = CaBundleError::NotX509(position);
-    let Ok((rest, certificate)) = parse_x509_certificate(der) else { return Err(not_x509) };
+    let Ok((rest, certificate)) = parse_x509_certificate(der) else {
+        return Err(not_x509);
+    };
     if !rest.is_empty() {
         return Err(not_x509);
     }
     let subject = printable(&certificate.subject().to_string());
     let validity = certificate.validity();
-    let (Ok(not_before), Ok(not_after)) =
-        (Timestamp::from_second(validity.not_before.timestamp()), last_second(validity.not_after.timestamp()))
-    else {
+    let (Ok(not_before), Ok(not_after)) = (
+        Timestamp::from_second(validity.not_before.timestamp()),
+        last_second(validity.not_after.timestamp()),
+    ) else {
         return Err(not_x509);
     };
     match certificate.basic_constraints() {
@@ -30,34 +37,61 @@ pub(super) fn check(der: &[u8], position: usize, now: Timestamp) -> Result<Times
         Err(_) => return Err(not_x509),
     }
     if now < not_before {
-        return Err(CaBundleError::NotYetValid { position, subject, at: not_before });
+        return Err(CaBundleError::NotYetValid {
+            position,
+            subject,
+            at: not_before,
+        });
     }
     if now.as_second() > not_after.as_second() {
-        return Err(CaBundleError::Expired { position, subject, at: not_after });
+        return Err(CaBundleError::Expired {
+            position,
+            subject,
+            at: not_after,
+        });
     }
     check_key(&certificate, position, &subject)?;
     match weak_hash(&certificate) {
-        Some(hash) => Err(CaBundleError::WeakSignature { position, subject, hash }),
+        Some(hash) => Err(CaBundleError::WeakSignature {
+            position,
+            subject,
+            hash,
+        }),
         None => Ok(not_after),
     }
 }
 
-/// RFC 5280 section 4.1.2.5: 99991231235959Z means no end, and lies beyond what a [`Timestamp`] can hold.
+/// RFC 5280 section 4.1.2.5: 99991231235959Z means no end, and lies beyond what a [`Timestamp`] can
+/// hold.
 fn last_second(seconds: i64) -> Result<Timestamp, jiff::Error> {
     Timestamp::from_second(seconds.min(Timestamp::MAX.as_second()))
 }
 
-fn check_key(certificate: &X509Certificate<'_>, position: usize, subject: &str) -> Result<(), CaBundleError> {
-    let unsupported = || CaBundleError::UnsupportedKey { position, subject: subject.to_owned() };
+fn check_key(
+    certificate: &X509Certificate<'_>,
+    position: usize,
+    subject: &str,
+) -> Result<(), CaBundleError> {
+    let unsupported = || CaBundleError::UnsupportedKey {
+        position,
+        subject: subject.to_owned(),
+    };
     let spki = certificate.public_key();
     match spki.parsed() {
-        Ok(PublicKey::RSA(key)) => check_authority_key(key.modulus, key.exponent).map_err(|fault| CaBundleError::WeakKey {
-            position,
-            subject: subject.to_owned(),
-            fault,
-        }),
+        Ok(PublicKey::RSA(key)) => {
+            check_authority_key(key.modulus, key.exponent).map_err(|fault| CaBundleError::WeakKey {
+                position,
+                subject: subject.to_owned(),
+                fault,
+            })
+        }
         Ok(PublicKey::EC(_)) => {
-            let curve = spki.algorithm.parameters.as_ref().and_then(|parameters| parameters.as_oid().ok()).ok_or_else(unsupported)?;
+            let curve = spki
+                .algorithm
+                .parameters
+                .as_ref()
+                .and_then(|parameters| parameters.as_oid().ok())
+                .ok_or_else(unsupported)?;
             let known = [OID_EC_P256, OID_NIST_EC_P384, OID_NIST_EC_P521].contains(&curve);
             if known { Ok(()) } else { Err(unsupported()) }
         }
@@ -66,29 +100,56 @@ fn check_key(certificate: &X509Certificate<'_>, position: usize, subject: &str) 
     }
 }
 
-/// Nobody checks a root's signature over itself, so SHA-1 there is history and not a hole. MD5 is refused even there: whoever still
-/// has such a root has keys of that age too.
+/// Nobody checks a root's signature over itself, so SHA-1 there is history and not a hole. MD5 is
+/// refused even there: whoever still has such a root has keys of that age too.
 fn weak_hash(certificate: &X509Certificate<'_>) -> Option<&'static str> {
     let self_issued = certificate.issuer().as_raw() == certificate.subject().as_raw();
-    let hash = match certificate.signature_algorithm.algorithm.to_id_string().as_str() {
+    let hash = match certificate
+        .signature_algorithm
+        .algorithm
+        .to_id_string()
+        .as_str()
+    {
         "1.2.840.113549.1.1.2" | "1.2.840.113549.1.1.3" => "MD2 or MD4",
         "1.2.840.113549.1.1.4" => "MD5",
-        "1.2.840.113549.1.1.5" | "1.2.840.10045.4.1" | "1.2.840.10040.4.3" | "1.3.14.3.2.29" => "SHA-1",
+        "1.2.840.113549.1.1.5" | "1.2.840.10045.4.1" | "1.2.840.10040.4.3" | "1.3.14.3.2.29" => {
+            "SHA-1"
+        }
         "1.2.840.113549.1.1.10" if pss_hash_is_sha1(certificate) => "SHA-1",
         _ => return None,
     };
-    if hash == "SHA-1" && self_issued { None } else { Some(hash) }
+    if hash == "SHA-1" && self_issued {
+        None
+    } else {
+        Some(hash)
+    }
 }
 
 /// RFC 4055 section 3.1: SHA-1 is what absent parameters mean.
 fn pss_hash_is_sha1(certificate: &X509Certificate<'_>) -> bool {
     match SignatureAlgorithm::try_from(&certificate.signature_algorithm) {
-        Ok(SignatureAlgorithm::RSASSA_PSS(parameters)) => parameters.hash_algorithm_oid().to_id_string() == "1.3.14.3.2.26",
+        Ok(SignatureAlgorithm::RSASSA_PSS(parameters)) => {
+            parameters.hash_algorithm_oid().to_id_string() == "1.3.14.3.2.26"
+        }
         _ => true,
     }
 }
 
 fn printable(subject: &str) -> String {
-    let shown: String = subject.chars().take(128).map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect();
-    if shown.is_empty() { "no subject".to_owned() } else { shown }
+    let shown: String = subject
+        .chars()
+        .take(128)
+        .map(|c| {
+            if c.is_ascii_graphic() || c == ' ' {
+                c
+            } else {
+                '?'
+            }
+        })
+        .collect();
+    if shown.is_empty() {
+        "no subject".to_owned()
+    } else {
+        shown
+    }
 }

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 
 use crate::jwks::RsaFault;
 
-/// Why a `ca.crt` is refused. Positions count certificates from 1. Of the text only a certificate's subject is repeated, shortened and
-/// without control characters.
+/// Why a `ca.crt` is refused. Positions count certificates from 1. Of the text only a certificate's
+/// subject is repeated, shortened and without control characters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CaBundleError {
     /// The Secret has no such entry.
@@ -42,7 +42,10 @@ pub enum CaBundleError {
     #[error("certificate {0} of `ca.crt` is no X.509 certificate")]
     NotX509(usize),
     /// No CA, by RFC 5280 section 4.2.1.9.
-    #[error("certificate {position} of `ca.crt` ({subject}) is no CA: it has no basicConstraints with CA:true")]
+    #[error(
+        "certificate {position} of `ca.crt` ({subject}) is no CA: it has no basicConstraints with \
+         CA:true"
+    )]
     NotAuthority {
         /// Which certificate.
         position: usize,
@@ -80,7 +83,10 @@ pub enum CaBundleError {
         fault: RsaFault,
     },
     /// Neither RSA, nor ECDSA on P-256, P-384 or P-521, nor Ed25519.
-    #[error("certificate {position} of `ca.crt` ({subject}) has a key that is neither RSA, ECDSA (P-256, P-384, P-521) nor Ed25519")]
+    #[error(
+        "certificate {position} of `ca.crt` ({subject}) has a key that is neither RSA, ECDSA \
+         (P-256, P-384, P-521) nor Ed25519"
+    )]
     UnsupportedKey {
         /// Which certificate.
         position: usize,
@@ -103,29 +109,52 @@ impl CaBundleError {
     /// What to do about it, one sentence without a full stop.
     pub fn mend(&self) -> &'static str {
         match self {
-            CaBundleError::Missing => "put the target's CA certificate as PEM into the Secret's entry `ca.crt`",
-            CaBundleError::Empty => {
-                "fill `ca.crt` with the target's CA certificate as PEM, or leave certSecretRef out to use the system's roots"
+            CaBundleError::Missing => {
+                "put the target's CA certificate as PEM into the Secret's entry `ca.crt`"
             }
-            CaBundleError::TooLarge(_) | CaBundleError::TooManyMarkers | CaBundleError::TooManyCertificates(_) => {
+            CaBundleError::Empty => {
+                "fill `ca.crt` with the target's CA certificate as PEM, or leave certSecretRef out \
+                 to use the system's roots"
+            }
+            CaBundleError::TooLarge(_)
+            | CaBundleError::TooManyMarkers
+            | CaBundleError::TooManyCertificates(_) => {
                 "keep only the CA certificates that signed the target's serving certificate"
             }
-            CaBundleError::Der => "convert it with `openssl x509 -inform der -in ca.der -out ca.crt`",
+            CaBundleError::Der => {
+                "convert it with `openssl x509 -inform der -in ca.der -out ca.crt`"
+            }
             CaBundleError::NotPem => {
-                "write the certificate with its BEGIN CERTIFICATE and END CERTIFICATE lines, and check that it is not base64-encoded twice"
+                "write the certificate with its BEGIN CERTIFICATE and END CERTIFICATE lines, and \
+                 check that it is not base64-encoded twice"
             }
-            CaBundleError::BrokenMarker(_) => "let each BEGIN and END line stand on a line of its own, in pairs with the same label",
-            CaBundleError::NoCertificate(_) => "put the CA's certificate there; a private key or a request is not read",
-            CaBundleError::NotBase64(_) | CaBundleError::NotX509(_) => "copy that certificate again, complete and unchanged",
+            CaBundleError::BrokenMarker(_) => {
+                "let each BEGIN and END line stand on a line of its own, in pairs with the same \
+                 label"
+            }
+            CaBundleError::NoCertificate(_) => {
+                "put the CA's certificate there; a private key or a request is not read"
+            }
+            CaBundleError::NotBase64(_) | CaBundleError::NotX509(_) => {
+                "copy that certificate again, complete and unchanged"
+            }
             CaBundleError::NotAuthority { .. } => {
-                "give the CA that signed the target's serving certificate, not the serving or client certificate itself"
+                "give the CA that signed the target's serving certificate, not the serving or \
+                 client certificate itself"
             }
-            CaBundleError::Expired { .. } => "remove that certificate, and add the one that replaces it",
-            CaBundleError::NotYetValid { .. } => "check the clock here, or add that certificate once it is valid",
+            CaBundleError::Expired { .. } => {
+                "remove that certificate, and add the one that replaces it"
+            }
+            CaBundleError::NotYetValid { .. } => {
+                "check the clock here, or add that certificate once it is valid"
+            }
             CaBundleError::WeakKey { .. } | CaBundleError::UnsupportedKey { .. } => {
-                "issue a CA with RSA of 2048 bits or more, or ECDSA on P-256, and serve the target with it"
+                "issue a CA with RSA of 2048 bits or more, or ECDSA on P-256, and serve the target \
+                 with it"
             }
-            CaBundleError::WeakSignature { .. } => "have that CA certificate issued again with SHA-256 or better",
+            CaBundleError::WeakSignature { .. } => {
+                "have that CA certificate issued again with SHA-256 or better"
+            }
         }
     }
 }

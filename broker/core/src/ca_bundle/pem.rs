@@ -1,4 +1,5 @@
-//! One pass over PEM text. Only certificates are decoded; the content of any other block is never copied.
+//! One pass over PEM text. Only certificates are decoded; the content of any other block is never
+//! copied.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -18,7 +19,10 @@ const CERTIFICATE: &[u8] = b"CERTIFICATE";
 
 /// Takes the blocks out of a text. Lines between blocks are comments.
 pub(super) fn read(bytes: &[u8]) -> Result<Blocks, CaBundleError> {
-    let mut blocks = Blocks { certificates: Vec::new(), ignored: 0 };
+    let mut blocks = Blocks {
+        certificates: Vec::new(),
+        ignored: 0,
+    };
     let mut open: Option<(&[u8], Vec<u8>)> = None;
     let mut markers = 0;
     let mut last_line = 0;
@@ -32,8 +36,20 @@ pub(super) fn read(bytes: &[u8]) -> Result<Blocks, CaBundleError> {
             return Err(CaBundleError::TooManyMarkers);
         }
         open = match (marker, open) {
-            (Some(Marker { kind: Kind::Begin, label }), None) => Some((label, Vec::new())),
-            (Some(Marker { kind: Kind::End, label }), Some((begin, body))) if begin == label => {
+            (
+                Some(Marker {
+                    kind: Kind::Begin,
+                    label,
+                }),
+                None,
+            ) => Some((label, Vec::new())),
+            (
+                Some(Marker {
+                    kind: Kind::End,
+                    label,
+                }),
+                Some((begin, body)),
+            ) if begin == label => {
                 close(begin, &body, &mut blocks)?;
                 None
             }
@@ -47,13 +63,21 @@ pub(super) fn read(bytes: &[u8]) -> Result<Blocks, CaBundleError> {
             (None, None) => None,
         };
     }
-    if open.is_some() { Err(CaBundleError::BrokenMarker(last_line)) } else { Ok(blocks) }
+    if open.is_some() {
+        Err(CaBundleError::BrokenMarker(last_line))
+    } else {
+        Ok(blocks)
+    }
 }
 
 fn close(label: &[u8], body: &[u8], blocks: &mut Blocks) -> Result<(), CaBundleError> {
     if label == CERTIFICATE {
         let position = blocks.certificates.len() + 1;
-        blocks.certificates.push(STANDARD.decode(body).map_err(|_| CaBundleError::NotBase64(position))?);
+        blocks.certificates.push(
+            STANDARD
+                .decode(body)
+                .map_err(|_| CaBundleError::NotBase64(position))?,
+        );
     } else {
         blocks.ignored += 1;
     }
@@ -82,6 +106,10 @@ impl<'a> Marker<'a> {
             return Ok(None);
         };
         let label = rest.strip_suffix(b"-----").ok_or(BrokenMarker)?;
-        if label.windows(5).any(|window| window == b"-----") { Err(BrokenMarker) } else { Ok(Some(Marker { kind, label })) }
+        if label.windows(5).any(|window| window == b"-----") {
+            Err(BrokenMarker)
+        } else {
+            Ok(Some(Marker { kind, label }))
+        }
     }
 }

@@ -9,8 +9,8 @@ use josekit::jwk::KeyPair as _;
 use josekit::jwk::alg::rsa::RsaKeyPair;
 use proptest::prelude::{any, prop, prop_assert, prop_assert_eq, proptest};
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, IsCa, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, PKCS_RSA_SHA256, PublicKeyData,
-    SignatureAlgorithm, SigningKey, date_time_ymd,
+    BasicConstraints, CertificateParams, DnType, IsCa, KeyPair, PKCS_ECDSA_P256_SHA256,
+    PKCS_ED25519, PKCS_RSA_SHA256, PublicKeyData, SignatureAlgorithm, SigningKey, date_time_ymd,
 };
 
 use super::{CaBundle, CaBundleError, MAX_CA_BUNDLE_BYTES};
@@ -30,7 +30,8 @@ fn fault(text: impl AsRef<[u8]>) -> CaBundleError {
     error
 }
 
-static KEY: LazyLock<KeyPair> = LazyLock::new(|| KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap());
+static KEY: LazyLock<KeyPair> =
+    LazyLock::new(|| KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap());
 static RSA: LazyLock<RsaKeyPair> = LazyLock::new(|| RsaKeyPair::generate(2048).unwrap());
 
 fn parameters(name: &str) -> CertificateParams {
@@ -43,7 +44,10 @@ fn parameters(name: &str) -> CertificateParams {
 }
 
 fn pem(der: &[u8]) -> String {
-    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", STANDARD.encode(der))
+    format!(
+        "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
+        STANDARD.encode(der)
+    )
 }
 
 fn authority(name: &str) -> String {
@@ -75,11 +79,22 @@ impl SigningKey for AnyKey {
 /// A self-signed CA with that RSA key.
 fn rsa_authority(modulus: &[u8], exponent: &[u8]) -> Vec<u8> {
     let integer = |number: &[u8]| {
-        let number = if number.first().is_some_and(|byte| *byte > 0x7f) { [&[0], number].concat() } else { number.to_vec() };
+        let number = if number.first().is_some_and(|byte| *byte > 0x7f) {
+            [&[0], number].concat()
+        } else {
+            number.to_vec()
+        };
         tagged(2, &number)
     };
     let public = tagged(0x30, &[integer(modulus), integer(exponent)].concat());
-    parameters("rsa").self_signed(&AnyKey { public, algorithm: &PKCS_RSA_SHA256 }).unwrap().der().to_vec()
+    parameters("rsa")
+        .self_signed(&AnyKey {
+            public,
+            algorithm: &PKCS_RSA_SHA256,
+        })
+        .unwrap()
+        .der()
+        .to_vec()
 }
 
 fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
@@ -95,13 +110,17 @@ fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
 
 fn modulus() -> Vec<u8> {
     let jwk = RSA.to_jwk_public_key();
-    crate::jwt::BASE64URL.decode(jwk.parameter("n").unwrap().as_str().unwrap()).unwrap()
+    crate::jwt::BASE64URL
+        .decode(jwk.parameter("n").unwrap().as_str().unwrap())
+        .unwrap()
 }
 
 fn replaced(der: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut der = der.to_vec();
-    let positions: Vec<usize> = (0..=der.len() - from.len()).filter(|start| der[*start..].starts_with(from)).collect();
+    let positions: Vec<usize> = (0..=der.len() - from.len())
+        .filter(|start| der[*start..].starts_with(from))
+        .collect();
     assert!(!positions.is_empty());
     for start in positions {
         der[start..start + from.len()].copy_from_slice(to);
@@ -112,49 +131,98 @@ fn replaced(der: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
 #[test]
 fn certificates_leave_in_order_and_encoded_anew() {
     let (one, two) = (authority("one"), authority("two"));
-    let text = format!("# subject: one\r\n{}\r\nstray text\r\n{two}{one}", one.replace('\n', "\r\n"));
+    let text = format!(
+        "# subject: one\r\n{}\r\nstray text\r\n{two}{one}",
+        one.replace('\n', "\r\n")
+    );
     let bundle = read(&text).unwrap();
     assert_eq!(bundle.certificates().len(), 2, "each once");
     assert_eq!(bundle.ignored_blocks(), 0);
-    assert_eq!(bundle.earliest_expiry(), "2027-01-01T00:00:00Z".parse().unwrap());
+    assert_eq!(
+        bundle.earliest_expiry(),
+        "2027-01-01T00:00:00Z".parse().unwrap()
+    );
     let pem = bundle.to_pem();
-    assert!(pem.starts_with("-----BEGIN CERTIFICATE-----\nMII") && pem.ends_with("\n-----END CERTIFICATE-----\n"), "{pem}");
-    assert!(pem.lines().all(|line| line.len() <= 64) && !pem.contains('\r') && !pem.contains("stray"));
+    assert!(
+        pem.starts_with("-----BEGIN CERTIFICATE-----\nMII")
+            && pem.ends_with("\n-----END CERTIFICATE-----\n"),
+        "{pem}"
+    );
+    assert!(
+        pem.lines().all(|line| line.len() <= 64) && !pem.contains('\r') && !pem.contains("stray")
+    );
     assert_eq!(read(&pem).unwrap(), bundle);
-    assert_eq!(CaBundle::from_secret_entry(Some(pem.as_bytes()), now()), Ok(bundle));
+    assert_eq!(
+        CaBundle::from_secret_entry(Some(pem.as_bytes()), now()),
+        Ok(bundle)
+    );
 }
 
 #[test]
 fn s1_to_s4_each_wrong_content_is_named() {
-    assert_eq!(CaBundle::from_secret_entry(None, now()), Err(CaBundleError::Missing));
+    assert_eq!(
+        CaBundle::from_secret_entry(None, now()),
+        Err(CaBundleError::Missing)
+    );
     for text in ["", " ", "\n\n\t"] {
         assert_eq!(fault(text), CaBundleError::Empty);
     }
     let certificate = parameters("one").self_signed(&*KEY).unwrap();
     assert_eq!(fault(certificate.der()), CaBundleError::Der);
-    assert_eq!(fault(STANDARD.encode(authority("one"))), CaBundleError::NotPem);
+    assert_eq!(
+        fault(STANDARD.encode(authority("one"))),
+        CaBundleError::NotPem
+    );
     assert_eq!(fault("not a certificate"), CaBundleError::NotPem);
     let mut leaf = parameters("leaf");
     for is_ca in [IsCa::NoCa, IsCa::ExplicitNoCa] {
         leaf.is_ca = is_ca;
         let leaf = pem(leaf.self_signed(&*KEY).unwrap().der());
-        let expected = CaBundleError::NotAuthority { position: 2, subject: "CN=leaf".into() };
+        let expected = CaBundleError::NotAuthority {
+            position: 2,
+            subject: "CN=leaf".into(),
+        };
         assert_eq!(fault(format!("{}{leaf}", authority("one"))), expected);
     }
-    assert_eq!(fault(authority("one").replace("MII", "M?I")), CaBundleError::NotBase64(1));
-    assert_eq!(fault(pem(b"\x30\x03\x02\x01\x01")), CaBundleError::NotX509(1));
-    assert_eq!(fault(pem(&[certificate.der(), &[0][..]].concat())), CaBundleError::NotX509(1), "something follows");
+    assert_eq!(
+        fault(authority("one").replace("MII", "M?I")),
+        CaBundleError::NotBase64(1)
+    );
+    assert_eq!(
+        fault(pem(b"\x30\x03\x02\x01\x01")),
+        CaBundleError::NotX509(1)
+    );
+    assert_eq!(
+        fault(pem(&[certificate.der(), &[0][..]].concat())),
+        CaBundleError::NotX509(1),
+        "something follows"
+    );
     assert_eq!(fault(pem(b"")), CaBundleError::NotX509(1));
 }
 
 #[test]
 fn s5_to_s6_size_is_bounded() {
     assert_eq!(fault("-".repeat(1 << 20)), CaBundleError::TooLarge(1 << 20));
-    assert_eq!(fault("-".repeat(MAX_CA_BUNDLE_BYTES)), CaBundleError::NotPem);
-    assert!(matches!(fault(authority("one").repeat(10_000)), CaBundleError::TooLarge(_)));
-    assert_eq!(fault("-----BEGIN A-----\n-----END A-----\n".repeat(501)), CaBundleError::TooManyMarkers);
-    assert_eq!(fault("-----BEGIN A-----\n-----END A-----\n".repeat(500)), CaBundleError::NoCertificate(500));
-    assert_eq!(fault(authority("one").repeat(101)), CaBundleError::TooManyCertificates(101));
+    assert_eq!(
+        fault("-".repeat(MAX_CA_BUNDLE_BYTES)),
+        CaBundleError::NotPem
+    );
+    assert!(matches!(
+        fault(authority("one").repeat(10_000)),
+        CaBundleError::TooLarge(_)
+    ));
+    assert_eq!(
+        fault("-----BEGIN A-----\n-----END A-----\n".repeat(501)),
+        CaBundleError::TooManyMarkers
+    );
+    assert_eq!(
+        fault("-----BEGIN A-----\n-----END A-----\n".repeat(500)),
+        CaBundleError::NoCertificate(500)
+    );
+    assert_eq!(
+        fault(authority("one").repeat(101)),
+        CaBundleError::TooManyCertificates(101)
+    );
     assert!(read(authority("one").repeat(100)).is_ok());
 }
 
@@ -163,15 +231,35 @@ fn s7_a_private_key_is_skipped_and_never_repeated() {
     let private = KEY.serialize_pem();
     let body = private.lines().nth(1).unwrap();
     let bundle = read(format!("{private}{}{private}", authority("one"))).unwrap();
-    assert_eq!((bundle.certificates().len(), bundle.ignored_blocks()), (1, 2));
+    assert_eq!(
+        (bundle.certificates().len(), bundle.ignored_blocks()),
+        (1, 2)
+    );
     assert!(!format!("{bundle:?}{}", bundle.to_pem()).contains(body));
     let error = fault(&private);
     assert_eq!(error, CaBundleError::NoCertificate(1));
     assert!(!format!("{error} {error:?}").contains(body));
-    let legacy = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\n????\n-----END RSA PRIVATE KEY-----\n";
-    assert_eq!(read(format!("{legacy}{}", authority("one"))).unwrap().ignored_blocks(), 1);
-    for label in ["TRUSTED CERTIFICATE", "X509 CERTIFICATE", "CERTIFICATE REQUEST", "X509 CRL", "certificate", ""] {
-        assert_eq!(fault(authority("one").replace("CERTIFICATE", label)), CaBundleError::NoCertificate(1), "{label}");
+    let legacy = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\n????\n-----END RSA \
+        PRIVATE KEY-----\n";
+    assert_eq!(
+        read(format!("{legacy}{}", authority("one")))
+            .unwrap()
+            .ignored_blocks(),
+        1
+    );
+    for label in [
+        "TRUSTED CERTIFICATE",
+        "X509 CERTIFICATE",
+        "CERTIFICATE REQUEST",
+        "X509 CRL",
+        "certificate",
+        "",
+    ] {
+        assert_eq!(
+            fault(authority("one").replace("CERTIFICATE", label)),
+            CaBundleError::NoCertificate(1),
+            "{label}"
+        );
     }
 }
 
@@ -185,7 +273,10 @@ fn markers_pair_up() {
         (format!("{one}{}", lines[0]), 4),
         (one.trim_end().to_owned() + &one, 3),
         (one.replace("END CERTIFICATE", "END PRIVATE KEY"), 3),
-        (one.replace("BEGIN CERTIFICATE-----", "BEGIN CERTIFICATE----"), 1),
+        (
+            one.replace("BEGIN CERTIFICATE-----", "BEGIN CERTIFICATE----"),
+            1,
+        ),
         (format!("-----BEGIN PRIVATE KEY-----\nAAAA\n{one}"), 3),
     ] {
         assert_eq!(fault(&text), CaBundleError::BrokenMarker(line), "{text}");
@@ -197,10 +288,31 @@ fn s9_validity_is_checked_to_the_second() {
     let one = authority("one");
     let at = |text: &str| CaBundle::from_pem(one.as_bytes(), text.parse().unwrap());
     assert!(at("2026-01-01T00:00:00Z").is_ok());
-    assert!(at("2027-01-01T00:00:00.9Z").is_ok(), "the last second is still within (RFC 5280 section 4.1.2.5)");
-    let (subject, start, end) = ("CN=one".to_owned(), "2026-01-01T00:00:00Z".parse().unwrap(), "2027-01-01T00:00:00Z".parse().unwrap());
-    assert_eq!(at("2027-01-01T00:00:01Z"), Err(CaBundleError::Expired { position: 1, subject: subject.clone(), at: end }));
-    assert_eq!(at("2025-12-31T23:59:59Z"), Err(CaBundleError::NotYetValid { position: 1, subject, at: start }));
+    assert!(
+        at("2027-01-01T00:00:00.9Z").is_ok(),
+        "the last second is still within (RFC 5280 section 4.1.2.5)"
+    );
+    let (subject, start, end) = (
+        "CN=one".to_owned(),
+        "2026-01-01T00:00:00Z".parse().unwrap(),
+        "2027-01-01T00:00:00Z".parse().unwrap(),
+    );
+    assert_eq!(
+        at("2027-01-01T00:00:01Z"),
+        Err(CaBundleError::Expired {
+            position: 1,
+            subject: subject.clone(),
+            at: end
+        })
+    );
+    assert_eq!(
+        at("2025-12-31T23:59:59Z"),
+        Err(CaBundleError::NotYetValid {
+            position: 1,
+            subject,
+            at: start
+        })
+    );
     let mut forever = parameters("forever");
     forever.not_after = date_time_ymd(9999, 12, 31);
     let bundle = read(pem(forever.self_signed(&*KEY).unwrap().der())).unwrap();
@@ -208,19 +320,30 @@ fn s9_validity_is_checked_to_the_second() {
     let mut old = parameters("old");
     old.not_after = date_time_ymd(2026, 6, 1);
     let old = pem(old.self_signed(&*KEY).unwrap().der());
-    assert!(matches!(fault(format!("{one}{old}")), CaBundleError::Expired { position: 2, .. }), "one bad spoils all");
+    assert!(
+        matches!(
+            fault(format!("{one}{old}")),
+            CaBundleError::Expired { position: 2, .. }
+        ),
+        "one bad spoils all"
+    );
 }
 
 #[test]
 fn s9_to_s11_weak_keys_are_refused() {
     let n = modulus();
     let key_fault = |der: Vec<u8>| match fault(pem(&der)) {
-        CaBundleError::WeakKey { position: 1, fault, .. } => fault,
+        CaBundleError::WeakKey {
+            position: 1, fault, ..
+        } => fault,
         other => panic!("{other:?}"),
     };
     assert!(read(pem(&rsa_authority(&n, &[1, 0, 1]))).is_ok());
     assert!(read(pem(&rsa_authority(&n, &[3]))).is_ok());
-    assert_eq!(key_fault(rsa_authority(&n[..128], &[1, 0, 1])), RsaFault::Size(1024));
+    assert_eq!(
+        key_fault(rsa_authority(&n[..128], &[1, 0, 1])),
+        RsaFault::Size(1024)
+    );
     assert_eq!(key_fault(rsa_authority(&n, &[1])), RsaFault::Exponent);
     assert_eq!(key_fault(rsa_authority(&n, &[2])), RsaFault::Exponent);
     let ed25519 = KeyPair::generate_for(&PKCS_ED25519).unwrap();
@@ -228,11 +351,27 @@ fn s9_to_s11_weak_keys_are_refused() {
     assert!(read(pem(ed25519.der())).is_ok());
     // 1.3.101.112 is Ed25519, 1.3.101.113 is Ed448.
     let ed448 = replaced(ed25519.der(), &[6, 3, 43, 101, 112], &[6, 3, 43, 101, 113]);
-    assert_eq!(fault(pem(&ed448)), CaBundleError::UnsupportedKey { position: 1, subject: "CN=ed".into() });
+    assert_eq!(
+        fault(pem(&ed448)),
+        CaBundleError::UnsupportedKey {
+            position: 1,
+            subject: "CN=ed".into()
+        }
+    );
     let p256 = [6, 8, 42, 134, 72, 206, 61, 3, 1, 7];
     let p192 = [6, 8, 42, 134, 72, 206, 61, 3, 1, 1];
-    let other_curve = replaced(parameters("ec").self_signed(&*KEY).unwrap().der(), &p256, &p192);
-    assert_eq!(fault(pem(&other_curve)), CaBundleError::UnsupportedKey { position: 1, subject: "CN=ec".into() });
+    let other_curve = replaced(
+        parameters("ec").self_signed(&*KEY).unwrap().der(),
+        &p256,
+        &p192,
+    );
+    assert_eq!(
+        fault(pem(&other_curve)),
+        CaBundleError::UnsupportedKey {
+            position: 1,
+            subject: "CN=ec".into()
+        }
+    );
 }
 
 const SHA256_WITH_RSA: [u8; 9] = [42, 134, 72, 134, 247, 13, 1, 1, 11];
@@ -243,16 +382,42 @@ const PSS_WITHOUT_PARAMETERS: [u8; 9] = [42, 134, 72, 134, 247, 13, 1, 1, 10];
 #[test]
 fn s9_to_s11_weak_hashes_are_refused() {
     let root = rsa_authority(&modulus(), &[1, 0, 1]);
-    assert!(read(pem(&replaced(&root, &SHA256_WITH_RSA, &SHA1_WITH_RSA))).is_ok(), "nobody checks a root's own signature");
+    assert!(
+        read(pem(&replaced(&root, &SHA256_WITH_RSA, &SHA1_WITH_RSA))).is_ok(),
+        "nobody checks a root's own signature"
+    );
     let md5 = replaced(&root, &SHA256_WITH_RSA, &MD5_WITH_RSA);
-    assert_eq!(fault(pem(&md5)), CaBundleError::WeakSignature { position: 1, subject: "CN=rsa".into(), hash: "MD5" });
-    let signer = AnyKey { public: tagged(0x30, &[]), algorithm: &PKCS_RSA_SHA256 };
+    assert_eq!(
+        fault(pem(&md5)),
+        CaBundleError::WeakSignature {
+            position: 1,
+            subject: "CN=rsa".into(),
+            hash: "MD5"
+        }
+    );
+    let signer = AnyKey {
+        public: tagged(0x30, &[]),
+        algorithm: &PKCS_RSA_SHA256,
+    };
     let issuer = rcgen::Issuer::new(parameters("root"), signer);
-    let intermediate = parameters("intermediate").signed_by(&*KEY, &issuer).unwrap();
+    let intermediate = parameters("intermediate")
+        .signed_by(&*KEY, &issuer)
+        .unwrap();
     assert!(read(pem(intermediate.der())).is_ok());
-    for (oid, hash) in [(SHA1_WITH_RSA, "SHA-1"), (MD5_WITH_RSA, "MD5"), (PSS_WITHOUT_PARAMETERS, "SHA-1")] {
+    for (oid, hash) in [
+        (SHA1_WITH_RSA, "SHA-1"),
+        (MD5_WITH_RSA, "MD5"),
+        (PSS_WITHOUT_PARAMETERS, "SHA-1"),
+    ] {
         let weak = replaced(intermediate.der(), &SHA256_WITH_RSA, &oid);
-        assert_eq!(fault(pem(&weak)), CaBundleError::WeakSignature { position: 1, subject: "CN=intermediate".into(), hash });
+        assert_eq!(
+            fault(pem(&weak)),
+            CaBundleError::WeakSignature {
+                position: 1,
+                subject: "CN=intermediate".into(),
+                hash
+            }
+        );
     }
 }
 
@@ -260,7 +425,11 @@ fn s9_to_s11_weak_hashes_are_refused() {
 fn a_subject_is_shortened_and_made_printable() {
     let mut leaf = parameters(&format!("a\n\u{1b}[31m\u{202e}{}", "x".repeat(10_000)));
     leaf.is_ca = IsCa::NoCa;
-    let CaBundleError::NotAuthority { subject, .. } = fault(pem(leaf.self_signed(&*KEY).unwrap().der())) else { panic!("a leaf") };
+    let CaBundleError::NotAuthority { subject, .. } =
+        fault(pem(leaf.self_signed(&*KEY).unwrap().der()))
+    else {
+        panic!("a leaf")
+    };
     assert_eq!(subject.len(), 128);
     assert!(subject.starts_with("CN=a??[31m?x"), "{subject}");
 }

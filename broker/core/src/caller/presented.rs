@@ -6,11 +6,13 @@ use std::fmt;
 use secrecy::SecretString;
 use zeroize::Zeroize;
 
-/// A caller's token where it stands in its request. It cannot be printed, and nothing copies it until the hub must be asked.
+/// A caller's token where it stands in its request. It cannot be printed, and nothing copies it
+/// until the hub must be asked.
 pub struct PresentedToken<'a>(Cow<'a, str>);
 
 impl<'a> PresentedToken<'a> {
-    /// A token as it was read from a request; one that had to be decoded is a copy, and is wiped when it goes.
+    /// A token as it was read from a request; one that had to be decoded is a copy, and is wiped
+    /// when it goes.
     pub fn new(text: impl Into<Cow<'a, str>>) -> PresentedToken<'a> {
         PresentedToken(text.into())
     }
@@ -48,7 +50,10 @@ mod tests {
 
     #[test]
     fn it_is_not_printed_and_a_kept_one_is_the_same() {
-        for token in [PresentedToken::new("a.b.c"), PresentedToken::new("a.b.c".to_owned())] {
+        for token in [
+            PresentedToken::new("a.b.c"),
+            PresentedToken::new("a.b.c".to_owned()),
+        ] {
             assert!(!format!("{token:?}").contains("a.b.c"));
             assert_eq!(token.keep().expose_secret(), token.expose());
         }

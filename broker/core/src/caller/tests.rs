@@ -47,7 +47,11 @@ fn answer(claims: &ServiceAccountClaims) -> TokenReviewAnswer {
             username: claims.identity.account.username(),
             uid: claims.identity.uid.to_string(),
             groups: vec!["system:serviceaccounts".to_owned()],
-            extra: [("authentication.kubernetes.io/pod-name".to_owned(), vec!["reconciler-7d9c".to_owned()])].into(),
+            extra: [(
+                "authentication.kubernetes.io/pod-name".to_owned(),
+                vec!["reconciler-7d9c".to_owned()],
+            )]
+            .into(),
         },
     }
 }
@@ -62,7 +66,10 @@ fn verdict(change: impl FnOnce(&mut Value)) -> Result<ServiceAccountClaims, Reas
 fn a_good_token_is_read() {
     let claims = verdict(|_| {}).unwrap();
     assert_eq!(claims.identity.account.to_string(), "tenant-a/reconciler");
-    assert!(verdict(|body| body["aud"] = json!("keyferry.dev")).is_ok(), "a single audience may stand as a text");
+    assert!(
+        verdict(|body| body["aud"] = json!("keyferry.dev")).is_ok(),
+        "a single audience may stand as a text"
+    );
     assert!(verdict(|body| drop(body.as_object_mut().unwrap().remove("nbf"))).is_ok());
 }
 
@@ -87,20 +94,46 @@ fn what_is_no_bound_token_is_malformed() {
         &format!("{whole}.x"),
         &format!("Bearer {whole}"),
     ] {
-        assert_eq!(read(text, &rules(), now()), Err(Reason::CallerMalformed), "{text:?}");
+        assert_eq!(
+            read(text, &rules(), now()),
+            Err(Reason::CallerMalformed),
+            "{text:?}"
+        );
     }
     for member in ["sub", "iss", "aud", "exp", "iat", "kubernetes.io"] {
-        assert_eq!(verdict(|body| drop(body.as_object_mut().unwrap().remove(member))), Err(Reason::CallerMalformed), "without {member}");
+        assert_eq!(
+            verdict(|body| drop(body.as_object_mut().unwrap().remove(member))),
+            Err(Reason::CallerMalformed),
+            "without {member}"
+        );
     }
-    assert_eq!(verdict(|body| body["sub"] = json!("system:serviceaccount:tenant-b:reconciler")), Err(Reason::CallerMalformed));
-    assert_eq!(verdict(|body| body["kubernetes.io"]["serviceaccount"]["uid"] = json!("")), Err(Reason::CallerMalformed));
-    assert_eq!(verdict(|body| body["aud"] = json!([])), Err(Reason::CallerMalformed));
+    assert_eq!(
+        verdict(|body| body["sub"] = json!("system:serviceaccount:tenant-b:reconciler")),
+        Err(Reason::CallerMalformed)
+    );
+    assert_eq!(
+        verdict(|body| body["kubernetes.io"]["serviceaccount"]["uid"] = json!("")),
+        Err(Reason::CallerMalformed)
+    );
+    assert_eq!(
+        verdict(|body| body["aud"] = json!([])),
+        Err(Reason::CallerMalformed)
+    );
 }
 
 #[test]
 fn another_issuer_is_named_before_anything_else() {
-    for issuer in ["https://hub.example.com/", "https://HUB.example.com", "https://hub.example.com:443", "https://other.example.com"] {
-        assert_eq!(verdict(|body| (body["iss"], body["exp"]) = (json!(issuer), json!(NOW))), Err(Reason::CallerIssuerMismatch), "{issuer}");
+    for issuer in [
+        "https://hub.example.com/",
+        "https://HUB.example.com",
+        "https://hub.example.com:443",
+        "https://other.example.com",
+    ] {
+        assert_eq!(
+            verdict(|body| (body["iss"], body["exp"]) = (json!(issuer), json!(NOW))),
+            Err(Reason::CallerIssuerMismatch),
+            "{issuer}"
+        );
     }
 }
 
@@ -114,34 +147,59 @@ fn the_audience_is_ours_alone() {
         json!("KEYFERRY.DEV"),
         json!(["keyferry.dev,other"]),
     ] {
-        assert_eq!(verdict(|body| body["aud"] = audience.clone()), Err(Reason::CallerAudienceMismatch), "{audience}");
+        assert_eq!(
+            verdict(|body| body["aud"] = audience.clone()),
+            Err(Reason::CallerAudienceMismatch),
+            "{audience}"
+        );
     }
 }
 
 #[test]
 fn expiry_gets_no_leeway() {
-    assert!(verdict(|body| (body["iat"], body["exp"]) = (json!(NOW - 600), json!(NOW + 1))).is_ok());
+    assert!(
+        verdict(|body| (body["iat"], body["exp"]) = (json!(NOW - 600), json!(NOW + 1))).is_ok()
+    );
     for expires in [NOW, NOW - 1] {
-        assert_eq!(verdict(|body| (body["iat"], body["exp"]) = (json!(NOW - 600), json!(expires))), Err(Reason::CallerExpired));
+        assert_eq!(
+            verdict(|body| (body["iat"], body["exp"]) = (json!(NOW - 600), json!(expires))),
+            Err(Reason::CallerExpired)
+        );
     }
 }
 
 #[test]
 fn the_future_begins_after_30_s() {
     for time in ["iat", "nbf"] {
-        assert!(verdict(|body| body[time] = json!(NOW + 30)).is_ok(), "{time}");
-        assert_eq!(verdict(|body| body[time] = json!(NOW + 31)), Err(Reason::CallerMalformed), "{time}");
+        assert!(
+            verdict(|body| body[time] = json!(NOW + 30)).is_ok(),
+            "{time}"
+        );
+        assert_eq!(
+            verdict(|body| body[time] = json!(NOW + 31)),
+            Err(Reason::CallerMalformed),
+            "{time}"
+        );
     }
-    assert_eq!(verdict(|body| (body["iat"], body["exp"]) = (json!(NOW + 20), json!(NOW + 10))), Err(Reason::CallerMalformed));
+    assert_eq!(
+        verdict(|body| (body["iat"], body["exp"]) = (json!(NOW + 20), json!(NOW + 10))),
+        Err(Reason::CallerMalformed)
+    );
 }
 
 #[test]
 fn a_token_may_have_to_be_a_pods() {
-    let strict = CallerRules { require_pod_bound: true, ..rules() };
+    let strict = CallerRules {
+        require_pod_bound: true,
+        ..rules()
+    };
     let mut body = claims();
     assert!(read(&token(&body), &strict, now()).is_ok());
     body["kubernetes.io"].as_object_mut().unwrap().remove("pod");
-    assert_eq!(read(&token(&body), &strict, now()), Err(Reason::CallerNotPodBound));
+    assert_eq!(
+        read(&token(&body), &strict, now()),
+        Err(Reason::CallerNotPodBound)
+    );
     assert!(read(&token(&body), &rules(), now()).is_ok());
 }
 
@@ -150,8 +208,15 @@ fn an_answer_about_this_token_is_accepted_with_its_user() {
     let claims = verdict(|_| {}).unwrap();
     let caller = accept(&claims, answer(&claims), &rules()).unwrap();
     assert_eq!(caller.identity(), &claims.identity);
-    assert_eq!(caller.user(), &answer(&claims).user, "groups and extra are kept as they came");
-    assert_eq!(caller.token_id(), Some("6f2ee0f7-1ab9-4d7a-8f4e-0e2f1b1f0c55"));
+    assert_eq!(
+        caller.user(),
+        &answer(&claims).user,
+        "groups and extra are kept as they came"
+    );
+    assert_eq!(
+        caller.token_id(),
+        Some("6f2ee0f7-1ab9-4d7a-8f4e-0e2f1b1f0c55")
+    );
     assert_eq!(caller.expires_at().as_second(), NOW + 3600);
 }
 
@@ -160,24 +225,64 @@ type Change = (&'static str, Box<dyn Fn(&mut TokenReviewAnswer)>);
 #[test]
 fn any_other_answer_is_rejected() {
     let claims = verdict(|_| {}).unwrap();
-    let audiences = |list: &[&str]| list.iter().map(|audience| (*audience).to_owned()).collect::<Vec<_>>();
+    let audiences = |list: &[&str]| {
+        list.iter()
+            .map(|audience| (*audience).to_owned())
+            .collect::<Vec<_>>()
+    };
     let changes: Vec<Change> = vec![
-        ("not authenticated", Box::new(|answer| answer.authenticated = false)),
-        ("no audiences", Box::new(move |answer| answer.audiences = audiences(&[]))),
-        ("two audiences", Box::new(move |answer| answer.audiences = audiences(&["keyferry.dev", "other"]))),
-        ("ours twice", Box::new(move |answer| answer.audiences = audiences(&["keyferry.dev", "keyferry.dev"]))),
-        ("another audience", Box::new(move |answer| answer.audiences = audiences(&["other"]))),
-        ("no username", Box::new(|answer| answer.user.username.clear())),
-        ("another ServiceAccount", Box::new(|answer| answer.user.username = "system:serviceaccount:tenant-b:reconciler".to_owned())),
-        ("a user", Box::new(|answer| answer.user.username = "reconciler".to_owned())),
+        (
+            "not authenticated",
+            Box::new(|answer| answer.authenticated = false),
+        ),
+        (
+            "no audiences",
+            Box::new(move |answer| answer.audiences = audiences(&[])),
+        ),
+        (
+            "two audiences",
+            Box::new(move |answer| answer.audiences = audiences(&["keyferry.dev", "other"])),
+        ),
+        (
+            "ours twice",
+            Box::new(move |answer| answer.audiences = audiences(&["keyferry.dev", "keyferry.dev"])),
+        ),
+        (
+            "another audience",
+            Box::new(move |answer| answer.audiences = audiences(&["other"])),
+        ),
+        (
+            "no username",
+            Box::new(|answer| answer.user.username.clear()),
+        ),
+        (
+            "another ServiceAccount",
+            Box::new(|answer| {
+                answer.user.username = "system:serviceaccount:tenant-b:reconciler".to_owned()
+            }),
+        ),
+        (
+            "a user",
+            Box::new(|answer| answer.user.username = "reconciler".to_owned()),
+        ),
         ("no uid", Box::new(|answer| answer.user.uid.clear())),
-        ("another uid", Box::new(|answer| answer.user.uid = "0b8f2a5e-5f39-4c3c-9c7e-0d1c6d9f8a11".to_owned())),
+        (
+            "another uid",
+            Box::new(|answer| answer.user.uid = "0b8f2a5e-5f39-4c3c-9c7e-0d1c6d9f8a11".to_owned()),
+        ),
         ("a longer uid", Box::new(|answer| answer.user.uid.push(' '))),
-        ("nothing at all", Box::new(|answer| *answer = TokenReviewAnswer::default())),
+        (
+            "nothing at all",
+            Box::new(|answer| *answer = TokenReviewAnswer::default()),
+        ),
     ];
     for (what, change) in changes {
         let mut changed = answer(&claims);
         change(&mut changed);
-        assert_eq!(accept(&claims, changed, &rules()).err(), Some(Reason::CallerRejected), "{what}");
+        assert_eq!(
+            accept(&claims, changed, &rules()).err(),
+            Some(Reason::CallerRejected),
+            "{what}"
+        );
     }
 }

@@ -20,7 +20,13 @@ fn with(pointer: &str, value: Value) -> Result<ServiceAccountClaims, ClaimsFormE
 fn without(pointer: &str) -> Result<ServiceAccountClaims, ClaimsFormError> {
     let mut claims = claims();
     let (parent, member) = pointer.rsplit_once('/').unwrap();
-    claims.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(member).unwrap();
+    claims
+        .pointer_mut(parent)
+        .unwrap()
+        .as_object_mut()
+        .unwrap()
+        .remove(member)
+        .unwrap();
     read(&claims)
 }
 
@@ -32,9 +38,18 @@ fn a_bound_token_reads_as_kubernetes_wrote_it() {
     assert_eq!(read.expires_at, Timestamp::from_second(NOW + 3600).unwrap());
     assert_eq!(read.issued_at, Timestamp::from_second(NOW).unwrap());
     assert_eq!(read.not_before, Some(Timestamp::from_second(NOW).unwrap()));
-    assert_eq!(read.token_id.as_deref(), Some("6f2ee0f7-1ab9-4d7a-8f4e-0e2f1b1f0c55"));
-    assert_eq!(read.identity.account.username(), "system:serviceaccount:tenant-a:reconciler");
-    assert_eq!(read.identity.uid.as_str(), "c7a1f2e0-3f6d-4b57-8a67-2a9d1b8e4d33");
+    assert_eq!(
+        read.token_id.as_deref(),
+        Some("6f2ee0f7-1ab9-4d7a-8f4e-0e2f1b1f0c55")
+    );
+    assert_eq!(
+        read.identity.account.username(),
+        "system:serviceaccount:tenant-a:reconciler"
+    );
+    assert_eq!(
+        read.identity.uid.as_str(),
+        "c7a1f2e0-3f6d-4b57-8a67-2a9d1b8e4d33"
+    );
     assert_eq!(read.pod.unwrap().name.as_str(), "reconciler-7d9c");
     assert_eq!(read.node.unwrap().name.as_str(), "worker-1");
     assert_eq!(read.secret, None);
@@ -42,10 +57,19 @@ fn a_bound_token_reads_as_kubernetes_wrote_it() {
 
 #[test]
 fn what_kubernetes_may_leave_out_may_be_absent() {
-    for pointer in ["/nbf", "/jti", "/kubernetes.io/pod", "/kubernetes.io/node", "/kubernetes.io/node/uid"] {
+    for pointer in [
+        "/nbf",
+        "/jti",
+        "/kubernetes.io/pod",
+        "/kubernetes.io/node",
+        "/kubernetes.io/node/uid",
+    ] {
         assert!(without(pointer).is_ok(), "{pointer}");
     }
-    assert_eq!(with("/aud", json!("keyferry.dev")).unwrap().audiences, ["keyferry.dev"]);
+    assert_eq!(
+        with("/aud", json!("keyferry.dev")).unwrap().audiences,
+        ["keyferry.dev"]
+    );
 }
 
 #[test]
@@ -58,9 +82,18 @@ fn what_must_be_there_is_named() {
         ("/iat", "iat"),
         ("/kubernetes.io", "kubernetes.io"),
         ("/kubernetes.io/namespace", "kubernetes.io.namespace"),
-        ("/kubernetes.io/serviceaccount", "kubernetes.io.serviceaccount"),
-        ("/kubernetes.io/serviceaccount/name", "kubernetes.io.serviceaccount.name"),
-        ("/kubernetes.io/serviceaccount/uid", "kubernetes.io.serviceaccount.uid"),
+        (
+            "/kubernetes.io/serviceaccount",
+            "kubernetes.io.serviceaccount",
+        ),
+        (
+            "/kubernetes.io/serviceaccount/name",
+            "kubernetes.io.serviceaccount.name",
+        ),
+        (
+            "/kubernetes.io/serviceaccount/uid",
+            "kubernetes.io.serviceaccount.uid",
+        ),
         ("/kubernetes.io/pod/name", "kubernetes.io.pod"),
     ];
     for (pointer, claim) in cases {
@@ -86,33 +119,78 @@ fn j35_to_j43_a_time_is_a_whole_number_of_seconds() {
     ];
     for claim in ["exp", "iat", "nbf"] {
         for value in &wrong {
-            assert_eq!(with(&format!("/{claim}"), value.clone()), Err(ClaimsFormError::NotATime(claim)), "{claim} {value}");
+            assert_eq!(
+                with(&format!("/{claim}"), value.clone()),
+                Err(ClaimsFormError::NotATime(claim)),
+                "{claim} {value}"
+            );
         }
     }
 }
 
 #[test]
 fn j45_to_j58_texts_are_texts() {
-    let no_texts = [json!(null), json!(1), json!(["https://hub.example.com"]), json!({}), json!(""), json!("a".repeat(10_000))];
+    let no_texts = [
+        json!(null),
+        json!(1),
+        json!(["https://hub.example.com"]),
+        json!({}),
+        json!(""),
+        json!("a".repeat(10_000)),
+    ];
     for (pointer, claim) in [
         ("/iss", "iss"),
         ("/sub", "sub"),
         ("/jti", "jti"),
         ("/kubernetes.io/namespace", "kubernetes.io.namespace"),
-        ("/kubernetes.io/serviceaccount/name", "kubernetes.io.serviceaccount.name"),
-        ("/kubernetes.io/serviceaccount/uid", "kubernetes.io.serviceaccount.uid"),
+        (
+            "/kubernetes.io/serviceaccount/name",
+            "kubernetes.io.serviceaccount.name",
+        ),
+        (
+            "/kubernetes.io/serviceaccount/uid",
+            "kubernetes.io.serviceaccount.uid",
+        ),
         ("/kubernetes.io/pod/uid", "kubernetes.io.pod"),
     ] {
         for value in &no_texts {
-            assert_eq!(with(pointer, value.clone()), Err(ClaimsFormError::WrongForm(claim)), "{pointer} {value}");
+            assert_eq!(
+                with(pointer, value.clone()),
+                Err(ClaimsFormError::WrongForm(claim)),
+                "{pointer} {value}"
+            );
         }
     }
-    for value in [json!([]), json!({}), json!(null), json!(""), json!([""]), json!(["a", 1]), json!([["a"]]), json!([null])] {
-        assert_eq!(with("/aud", value.clone()), Err(ClaimsFormError::WrongForm("aud")), "{value}");
+    for value in [
+        json!([]),
+        json!({}),
+        json!(null),
+        json!(""),
+        json!([""]),
+        json!(["a", 1]),
+        json!([["a"]]),
+        json!([null]),
+    ] {
+        assert_eq!(
+            with("/aud", value.clone()),
+            Err(ClaimsFormError::WrongForm("aud")),
+            "{value}"
+        );
     }
     for value in [json!(null), json!([]), json!("a"), json!(1)] {
-        for pointer in ["/kubernetes.io", "/kubernetes.io/serviceaccount", "/kubernetes.io/pod", "/kubernetes.io/node"] {
-            assert!(matches!(with(pointer, value.clone()), Err(ClaimsFormError::WrongForm(_))), "{pointer} {value}");
+        for pointer in [
+            "/kubernetes.io",
+            "/kubernetes.io/serviceaccount",
+            "/kubernetes.io/pod",
+            "/kubernetes.io/node",
+        ] {
+            assert!(
+                matches!(
+                    with(pointer, value.clone()),
+                    Err(ClaimsFormError::WrongForm(_))
+                ),
+                "{pointer} {value}"
+            );
         }
     }
 }
@@ -130,7 +208,11 @@ fn j55_to_j58_sub_says_what_kubernetes_io_says() {
         "reconciler",
         "system:node:worker-1",
     ] {
-        assert_eq!(with("/sub", json!(subject)), Err(ClaimsFormError::SubjectDisagrees), "{subject:?}");
+        assert_eq!(
+            with("/sub", json!(subject)),
+            Err(ClaimsFormError::SubjectDisagrees),
+            "{subject:?}"
+        );
     }
     // Both agree, and still neither is a name that Kubernetes gives.
     for (namespace, name, claim) in [
@@ -158,6 +240,12 @@ fn j73_a_legacy_token_is_no_bound_one() {
         "kubernetes.io/serviceaccount/service-account.uid": "c7a1f2e0",
         "sub": "system:serviceaccount:tenant-a:reconciler",
     });
-    assert_eq!(read(&legacy), Err(ClaimsFormError::Missing("kubernetes.io")));
-    assert_eq!(ServiceAccountClaims::from_members(&Map::new()), Err(ClaimsFormError::Missing("kubernetes.io")));
+    assert_eq!(
+        read(&legacy),
+        Err(ClaimsFormError::Missing("kubernetes.io"))
+    );
+    assert_eq!(
+        ServiceAccountClaims::from_members(&Map::new()),
+        Err(ClaimsFormError::Missing("kubernetes.io"))
+    );
 }

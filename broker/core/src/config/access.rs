@@ -37,7 +37,11 @@ pub enum DeliveryType {
 
 impl DeliveryType {
     /// What an allow rule allows when it says nothing: shapes that leave no bearer token at rest.
-    pub const DEFAULT: &'static [DeliveryType] = &[DeliveryType::HTTP, DeliveryType::Exec, DeliveryType::FluxConfigMap];
+    pub const DEFAULT: &'static [DeliveryType] = &[
+        DeliveryType::HTTP,
+        DeliveryType::Exec,
+        DeliveryType::FluxConfigMap,
+    ];
 
     /// Every shape and its name.
     pub const ALL: &'static [(&'static str, DeliveryType)] = &[
@@ -52,14 +56,22 @@ impl DeliveryType {
 
     /// The shape's name, as objects spell it.
     pub fn as_str(self) -> &'static str {
-        DeliveryType::ALL.iter().find(|(_, shape)| *shape == self).map(|(name, _)| *name).unwrap_or_default()
+        DeliveryType::ALL
+            .iter()
+            .find(|(_, shape)| *shape == self)
+            .map(|(name, _)| *name)
+            .unwrap_or_default()
     }
 
     pub(super) fn parse(text: &str) -> Result<DeliveryType, String> {
-        DeliveryType::ALL.iter().find(|(name, _)| *name == text).map(|(_, delivery)| *delivery).ok_or_else(|| {
-            let names: Vec<&str> = DeliveryType::ALL.iter().map(|(name, _)| *name).collect();
-            format!("is no delivery; there are {}", names.join(", "))
-        })
+        DeliveryType::ALL
+            .iter()
+            .find(|(name, _)| *name == text)
+            .map(|(_, delivery)| *delivery)
+            .ok_or_else(|| {
+                let names: Vec<&str> = DeliveryType::ALL.iter().map(|(name, _)| *name).collect();
+                format!("is no delivery; there are {}", names.join(", "))
+            })
     }
 }
 
@@ -70,7 +82,8 @@ pub struct Delivery {
     pub name: ObjectName,
     /// Its shape.
     pub delivery_type: DeliveryType,
-    /// The object that it writes, in the access's namespace; nothing for a shape that answers requests.
+    /// The object that it writes, in the access's namespace; nothing for a shape that answers
+    /// requests.
     pub object_name: Option<ObjectName>,
     /// How long a token in that object is to live, where the access says so.
     pub lifetime: Option<Duration>,
@@ -83,8 +96,14 @@ impl Delivery {
     pub fn holds_token(&self) -> bool {
         match self.delivery_type {
             DeliveryType::KubeConfigSecret | DeliveryType::ClusterAPISecret => true,
-            DeliveryType::ArgoCDSecret => self.argo_cd.as_ref().is_some_and(|argo_cd| argo_cd.form == ArgoCdForm::BearerToken),
-            DeliveryType::ClusterProfile | DeliveryType::Exec | DeliveryType::FluxConfigMap | DeliveryType::HTTP => false,
+            DeliveryType::ArgoCDSecret => self
+                .argo_cd
+                .as_ref()
+                .is_some_and(|argo_cd| argo_cd.form == ArgoCdForm::BearerToken),
+            DeliveryType::ClusterProfile
+            | DeliveryType::Exec
+            | DeliveryType::FluxConfigMap
+            | DeliveryType::HTTP => false,
         }
     }
 }
@@ -120,7 +139,15 @@ pub enum DeletionPolicy {
 
 impl DeletionPolicy {
     pub(super) fn read(text: Option<&str>, check: &mut Check<'_>) -> DeletionPolicy {
-        choice(text, "spec.deletionPolicy", &[("Drain", DeletionPolicy::Drain), ("Immediate", DeletionPolicy::Immediate)], check)
+        choice(
+            text,
+            "spec.deletionPolicy",
+            &[
+                ("Drain", DeletionPolicy::Drain),
+                ("Immediate", DeletionPolicy::Immediate),
+            ],
+            check,
+        )
     }
 }
 
@@ -164,7 +191,9 @@ pub struct TargetAccess {
 impl TargetAccess {
     /// The delivery of this name.
     pub fn delivery(&self, name: &ObjectName) -> Option<&Delivery> {
-        self.deliveries.iter().find(|delivery| delivery.name == *name)
+        self.deliveries
+            .iter()
+            .find(|delivery| delivery.name == *name)
     }
 
     /// Whether this access asks for credentials in this shape.
@@ -172,7 +201,9 @@ impl TargetAccess {
         if self.deliveries.is_empty() {
             return matches!(delivery, DeliveryType::HTTP | DeliveryType::Exec);
         }
-        self.deliveries.iter().any(|offered| offered.delivery_type == delivery)
+        self.deliveries
+            .iter()
+            .any(|offered| offered.delivery_type == delivery)
     }
 }
 
@@ -205,39 +236,80 @@ struct Spec {
 /// Reads one TargetAccess into the policy.
 pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<Mistake>) {
     let mut check = Check::new(document, mistakes);
-    let Some(Object { metadata, spec, .. }) = check.read::<Object>() else { return };
-    let namespace =
-        metadata.namespace.ok_or("is missing".to_owned()).and_then(|text| Namespace::new(text).map_err(|error| error.to_string()));
-    let namespace = check.take("metadata.namespace", namespace, "a TargetAccess is namespaced: write its tenant's namespace");
-    let name = check.take("metadata.name", ObjectName::new(metadata.name), "name it as a Kubernetes object");
-    let target = check.take("spec.targetClusterRef.name", ObjectName::new(spec.target_cluster_ref.name), "name a TargetCluster");
-    let service_account =
-        check.take("spec.serviceAccountName", ObjectName::new(spec.service_account_name), "name a ServiceAccount of the same namespace");
+    let Some(Object { metadata, spec, .. }) = check.read::<Object>() else {
+        return;
+    };
+    let namespace = metadata
+        .namespace
+        .ok_or("is missing".to_owned())
+        .and_then(|text| Namespace::new(text).map_err(|error| error.to_string()));
+    let namespace = check.take(
+        "metadata.namespace",
+        namespace,
+        "a TargetAccess is namespaced: write its tenant's namespace",
+    );
+    let name = check.take(
+        "metadata.name",
+        ObjectName::new(metadata.name),
+        "name it as a Kubernetes object",
+    );
+    let target = check.take(
+        "spec.targetClusterRef.name",
+        ObjectName::new(spec.target_cluster_ref.name),
+        "name a TargetCluster",
+    );
+    let service_account = check.take(
+        "spec.serviceAccountName",
+        ObjectName::new(spec.service_account_name),
+        "name a ServiceAccount of the same namespace",
+    );
     let mut callers = BTreeSet::new();
     for (index, caller) in spec.callers.into_iter().enumerate() {
         let path = format!("spec.callers[{index}]");
-        if let Some(caller) = check.take(&path, ObjectName::new(caller), "name a ServiceAccount of the same namespace, without a namespace")
-        {
+        if let Some(caller) = check.take(
+            &path,
+            ObjectName::new(caller),
+            "name a ServiceAccount of the same namespace, without a namespace",
+        ) {
             let shown = caller.to_string();
             if !callers.insert(caller) {
-                check.wrong(&path, format!("{shown:?} is listed twice"), "list each caller once");
+                check.wrong(
+                    &path,
+                    format!("{shown:?} is listed twice"),
+                    "list each caller once",
+                );
             }
         }
     }
     let deliveries = match (&name, &target) {
-        (Some(name), Some(target)) => deliveries::read(spec.deliveries, &deliveries::Names { access: name, target }, &mut check),
+        (Some(name), Some(target)) => deliveries::read(
+            spec.deliveries,
+            &deliveries::Names {
+                access: name,
+                target,
+            },
+            &mut check,
+        ),
         _ => Vec::new(),
     };
     let deletion_policy = DeletionPolicy::read(spec.deletion_policy.as_deref(), &mut check);
     let probes: &[(&str, Probe)] = match check.origin() {
         Origin::File => &[("Off", Probe::Off), ("Report", Probe::Report)],
-        Origin::Hub(_) => &[("Off", Probe::Off), ("Report", Probe::Report), ("Require", Probe::Require)],
+        Origin::Hub(_) => &[
+            ("Off", Probe::Off),
+            ("Report", Probe::Report),
+            ("Require", Probe::Require),
+        ],
     };
     let probe = choice(spec.probe.as_deref(), "spec.probe", probes, &mut check);
     if !check.clean() {
         return;
     }
-    let (Some(namespace), Some(name), Some(target), Some(service_account)) = (namespace, name, target, service_account) else { return };
+    let (Some(namespace), Some(name), Some(target), Some(service_account)) =
+        (namespace, name, target, service_account)
+    else {
+        return;
+    };
     let name = AccessName { namespace, name };
     let generation = document.generation();
     let uid = match document.origin() {
@@ -260,13 +332,24 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
 }
 
 /// One of a few words, or its default.
-fn choice<T: Copy + Default>(text: Option<&str>, path: &str, choices: &[(&str, T)], check: &mut Check<'_>) -> T {
-    let Some(text) = text else { return T::default() };
+fn choice<T: Copy + Default>(
+    text: Option<&str>,
+    path: &str,
+    choices: &[(&str, T)],
+    check: &mut Check<'_>,
+) -> T {
+    let Some(text) = text else {
+        return T::default();
+    };
     match choices.iter().find(|(word, _)| *word == text) {
         Some((_, value)) => *value,
         None => {
             let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
-            check.wrong(path, format!("{text:?} is no choice"), format!("use {}", words.join(" or ")));
+            check.wrong(
+                path,
+                format!("{text:?} is no choice"),
+                format!("use {}", words.join(" or ")),
+            );
             T::default()
         }
     }

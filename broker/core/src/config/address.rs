@@ -1,10 +1,12 @@
-//! URLs that go into kubeconfigs: every client must read them alike, so only the plain spelling of each is taken.
+//! URLs that go into kubeconfigs: every client must read them alike, so only the plain spelling of
+//! each is taken.
 
 use url::Url;
 
 use crate::name::ObjectName;
 
-/// Reads an apiserver's URL: `https://host[:port][/path]`, kept as written but for a trailing slash.
+/// Reads an apiserver's URL: `https://host[:port][/path]`, kept as written but for a trailing
+/// slash.
 ///
 /// # Errors
 /// What is wrong with it, after the field's name.
@@ -20,9 +22,11 @@ pub fn server(text: &str) -> Result<String, &'static str> {
         return Err("holds a query or a fragment");
     }
     let (authority, path) = plain(text, "https", &url)?;
-    // The parser has removed dot segments and encoded what must not stand there; if its path is another one, clients may differ too.
+    // The parser has removed dot segments and encoded what must not stand there; if its path is
+    // another one, clients may differ too.
     let segments = path.trim_start_matches('/').trim_end_matches('/');
-    if (!path.is_empty() && path != url.path()) || segments.contains("//") || path.starts_with("//") {
+    if (!path.is_empty() && path != url.path()) || segments.contains("//") || path.starts_with("//")
+    {
         return Err("holds characters or path segments that clients read differently");
     }
     Ok(format!("https://{authority}{}", path.trim_end_matches('/')))
@@ -43,11 +47,20 @@ pub fn proxy(text: &str) -> Result<String, &'static str> {
     if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
         return Err("is not a plain host and port");
     }
-    // The URL standard leaves the hosts of unknown schemes, such as socks5, unread: as one of http, `127.1` is seen to be an address.
+    // The URL standard leaves the hosts of unknown schemes, such as socks5, unread: as one of http,
+    // `127.1` is seen to be an address.
     let scheme = url.scheme();
-    let known = if scheme == "socks5" { Url::parse(&text.replacen("socks5", "http", 1)) } else { Ok(url.clone()) };
+    let known = if scheme == "socks5" {
+        Url::parse(&text.replacen("socks5", "http", 1))
+    } else {
+        Ok(url.clone())
+    };
     let (authority, path) = plain(text, scheme, &known.map_err(|_| "is not a URL")?)?;
-    if matches!(path, "" | "/") { Ok(format!("{scheme}://{authority}")) } else { Err("is not a plain host and port") }
+    if matches!(path, "" | "/") {
+        Ok(format!("{scheme}://{authority}"))
+    } else {
+        Err("is not a plain host and port")
+    }
 }
 
 /// Reads a `tlsServerName`: a DNS name or an IPv4 address.
@@ -55,23 +68,46 @@ pub fn proxy(text: &str) -> Result<String, &'static str> {
 /// # Errors
 /// As [`server`].
 pub fn server_name(text: String) -> Result<String, &'static str> {
-    ObjectName::new(text.clone()).map(|_| text).map_err(|_| "is not a DNS name in lower case")
+    ObjectName::new(text.clone())
+        .map(|_| text)
+        .map_err(|_| "is not a DNS name in lower case")
 }
 
-/// Authority and path as written, if the parser took them as they are: no backslash, no host in another spelling, no port 0.
+/// Authority and path as written, if the parser took them as they are: no backslash, no host in
+/// another spelling, no port 0.
 fn plain<'t>(text: &'t str, scheme: &str, url: &Url) -> Result<(&'t str, &'t str), &'static str> {
-    let rest = text.strip_prefix(scheme).and_then(|rest| rest.strip_prefix("://")).ok_or("is not written as scheme://host")?;
+    let rest = text
+        .strip_prefix(scheme)
+        .and_then(|rest| rest.strip_prefix("://"))
+        .ok_or("is not written as scheme://host")?;
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    if text.bytes().any(|byte| !byte.is_ascii_graphic() || matches!(byte, b'\\' | b'"' | b'%')) {
+    if text
+        .bytes()
+        .any(|byte| !byte.is_ascii_graphic() || matches!(byte, b'\\' | b'"' | b'%'))
+    {
         return Err("holds characters or path segments that clients read differently");
     }
-    let host = url.host_str().filter(|host| !host.is_empty()).ok_or("has no host")?;
-    let port = match authority.get(..host.len()).filter(|written| written.eq_ignore_ascii_case(host)) {
+    let host = url
+        .host_str()
+        .filter(|host| !host.is_empty())
+        .ok_or("has no host")?;
+    let port = match authority
+        .get(..host.len())
+        .filter(|written| written.eq_ignore_ascii_case(host))
+    {
         Some(_) => authority.get(host.len()..).unwrap_or_default(),
         None => return Err("has a host that clients read differently"),
     };
-    let usable = |digits: &str| digits.parse::<u16>().is_ok_and(|port| port > 0 && port.to_string() == digits);
-    if port.is_empty() || port.strip_prefix(':').is_some_and(usable) { Ok((authority, path)) } else { Err("has no usable port") }
+    let usable = |digits: &str| {
+        digits
+            .parse::<u16>()
+            .is_ok_and(|port| port > 0 && port.to_string() == digits)
+    };
+    if port.is_empty() || port.strip_prefix(':').is_some_and(usable) {
+        Ok((authority, path))
+    } else {
+        Err("has no usable port")
+    }
 }
 
 #[cfg(test)]
@@ -93,8 +129,14 @@ mod tests {
         ] {
             assert_eq!(server(text).unwrap(), text);
         }
-        assert_eq!(server("https://prod.example.com/").unwrap(), "https://prod.example.com");
-        assert_eq!(server("https://prod.example.com/k8s/").unwrap(), "https://prod.example.com/k8s");
+        assert_eq!(
+            server("https://prod.example.com/").unwrap(),
+            "https://prod.example.com"
+        );
+        assert_eq!(
+            server("https://prod.example.com/k8s/").unwrap(),
+            "https://prod.example.com/k8s"
+        );
     }
 
     #[test]
@@ -153,10 +195,18 @@ mod tests {
 
     #[test]
     fn a_proxy_is_a_scheme_a_host_and_a_port() {
-        for text in ["http://proxy.example.com:3128", "https://proxy.example.com", "socks5://10.0.0.9:1080", "socks5://[fd00::9]:1080"] {
+        for text in [
+            "http://proxy.example.com:3128",
+            "https://proxy.example.com",
+            "socks5://10.0.0.9:1080",
+            "socks5://[fd00::9]:1080",
+        ] {
             assert_eq!(proxy(text).unwrap(), text);
         }
-        assert_eq!(proxy("http://proxy.example.com/").unwrap(), "http://proxy.example.com");
+        assert_eq!(
+            proxy("http://proxy.example.com/").unwrap(),
+            "http://proxy.example.com"
+        );
         for text in [
             "socks4://proxy.example.com",
             "socks5h://proxy.example.com",

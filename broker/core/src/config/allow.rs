@@ -50,25 +50,51 @@ pub(super) struct Rule {
 pub(super) fn read(rule: Rule, index: usize, check: &mut Check<'_>) -> Option<AllowRule> {
     let path = format!("spec.allow[{index}]");
     let namespaces = match (rule.namespaces, rule.namespace_selector) {
-        (Some(names), None) => names_of(names, &format!("{path}.namespaces"), Namespace::new, check).map(NamespaceRule::Named),
+        (Some(names), None) => {
+            names_of(names, &format!("{path}.namespaces"), Namespace::new, check)
+                .map(NamespaceRule::Named)
+        }
         (None, Some(selector)) => {
-            NamespaceSelector::read(selector, &format!("{path}.namespaceSelector"), check).map(NamespaceRule::Selected)
+            NamespaceSelector::read(selector, &format!("{path}.namespaceSelector"), check)
+                .map(NamespaceRule::Selected)
         }
         (Some(_), Some(_)) => {
-            check.wrong(&path, "has both namespaces and namespaceSelector", "keep one of them");
+            check.wrong(
+                &path,
+                "has both namespaces and namespaceSelector",
+                "keep one of them",
+            );
             None
         }
         (None, None) => {
-            check.wrong(&path, "has neither namespaces nor namespaceSelector", "list the namespaces by name, or select them");
+            check.wrong(
+                &path,
+                "has neither namespaces nor namespaceSelector",
+                "list the namespaces by name, or select them",
+            );
             None
         }
     };
-    let service_accounts = names_of(rule.service_accounts, &format!("{path}.serviceAccounts"), ObjectName::new, check);
+    let service_accounts = names_of(
+        rule.service_accounts,
+        &format!("{path}.serviceAccounts"),
+        ObjectName::new,
+        check,
+    );
     let deliveries = match rule.deliveries {
         None => Some(DeliveryType::DEFAULT.iter().copied().collect()),
-        Some(names) => names_of(names, &format!("{path}.deliveries"), |text| DeliveryType::parse(&text), check),
+        Some(names) => names_of(
+            names,
+            &format!("{path}.deliveries"),
+            |text| DeliveryType::parse(&text),
+            check,
+        ),
     };
-    Some(AllowRule { namespaces: namespaces?, service_accounts: service_accounts?, deliveries: deliveries? })
+    Some(AllowRule {
+        namespaces: namespaces?,
+        service_accounts: service_accounts?,
+        deliveries: deliveries?,
+    })
 }
 
 fn names_of<T: Ord, E: std::fmt::Display>(
@@ -86,10 +112,17 @@ fn names_of<T: Ord, E: std::fmt::Display>(
         let path = format!("{path}[{index}]");
         let shown = format!("{name:?}");
         let parsed = parse(name).map_err(|error| format!("{shown} {error}"));
-        if let Some(name) = check.take(&path, parsed, "write an exact name; patterns are not allowed")
-            && !read.insert(name)
+        if let Some(name) = check.take(
+            &path,
+            parsed,
+            "write an exact name; patterns are not allowed",
+        ) && !read.insert(name)
         {
-            check.wrong(&path, format!("{shown} is listed twice"), "list each name once");
+            check.wrong(
+                &path,
+                format!("{shown} is listed twice"),
+                "list each name once",
+            );
         }
     }
     Some(read)

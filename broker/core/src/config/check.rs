@@ -19,7 +19,12 @@ pub(super) struct Check<'a> {
 impl<'a> Check<'a> {
     pub(super) fn new(document: &'a Document, mistakes: &'a mut Vec<Mistake>) -> Check<'a> {
         let before = mistakes.len();
-        Check { document, mistakes, before, replaced: Vec::new() }
+        Check {
+            document,
+            mistakes,
+            before,
+            replaced: Vec::new(),
+        }
     }
 
     /// Where the object stands.
@@ -27,7 +32,8 @@ impl<'a> Check<'a> {
         self.document.origin()
     }
 
-    /// The document as a typed object. What does not fit is noted; an empty value then stands in for it, so the rest can be checked.
+    /// The document as a typed object. What does not fit is noted; an empty value then stands in
+    /// for it, so the rest can be checked.
     pub(super) fn read<T: DeserializeOwned>(&mut self) -> Option<T> {
         let (object, misfits) = typed::read(self.document);
         for misfit in misfits {
@@ -40,18 +46,36 @@ impl<'a> Check<'a> {
     }
 
     /// Notes a mistake in the field at `path`, unless it is about a stand-in.
-    pub(super) fn wrong(&mut self, path: &str, problem: impl Into<String>, mend: impl Into<String>) {
-        if !self.replaced.iter().any(|replaced| typed::covers(replaced, path)) {
-            self.mistakes.push(self.document.mistake(path, problem, mend));
+    pub(super) fn wrong(
+        &mut self,
+        path: &str,
+        problem: impl Into<String>,
+        mend: impl Into<String>,
+    ) {
+        if !self
+            .replaced
+            .iter()
+            .any(|replaced| typed::covers(replaced, path))
+        {
+            self.mistakes
+                .push(self.document.mistake(path, problem, mend));
         }
     }
 
     /// The value, or nothing and a note of why not.
-    pub(super) fn take<T, E: fmt::Display>(&mut self, path: &str, result: Result<T, E>, mend: &str) -> Option<T> {
-        result.map_err(|error| self.wrong(path, error.to_string(), mend)).ok()
+    pub(super) fn take<T, E: fmt::Display>(
+        &mut self,
+        path: &str,
+        result: Result<T, E>,
+        mend: &str,
+    ) -> Option<T> {
+        result
+            .map_err(|error| self.wrong(path, error.to_string(), mend))
+            .ok()
     }
 
-    /// Whether nothing at all was wrong with this object. For its end only: inside it, one field's mistake must not hide another's.
+    /// Whether nothing at all was wrong with this object. For its end only: inside it, one field's
+    /// mistake must not hide another's.
     pub(super) fn clean(&self) -> bool {
         self.mistakes.len() == self.before
     }

@@ -27,7 +27,8 @@ pub(super) struct Document {
     origin: Origin,
 }
 
-/// Where an object stands. A file has no UID to own anything by, so what is written for an object needs one of the hub.
+/// Where an object stands. A file has no UID to own anything by, so what is written for an object
+/// needs one of the hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// In the configuration file.
@@ -65,15 +66,17 @@ pub(super) struct LocalReference {
 
 /// Reads the stream. Empty documents, such as a comment between two separators, are left out.
 pub(super) fn documents(text: &str) -> Result<Vec<Document>, ConfigError> {
-    let whole = |problem: String, mend: &str| ConfigError { mistakes: vec![Mistake::whole_file(problem, mend)] };
+    let whole = |problem: String, mend: &str| ConfigError {
+        mistakes: vec![Mistake::whole_file(problem, mend)],
+    };
     if text.len() > MAX_CONFIG_BYTES {
         return Err(whole(
             format!("the file is larger than {MAX_CONFIG_BYTES} bytes"),
             "split the fleet over several hubs or use the CRDs",
         ));
     }
-    // A file of the greatest size with plain objects has about 800,000 nodes in 50,000 documents. Aliases are for people's convenience:
-    // a few, not nested into each other.
+    // A file of the greatest size with plain objects has about 800,000 nodes in 50,000 documents.
+    // Aliases are for people's convenience: a few, not nested into each other.
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_events: 2_000_000,
@@ -88,15 +91,25 @@ pub(super) fn documents(text: &str) -> Result<Vec<Document>, ConfigError> {
         merge_keys: MergeKeyPolicy::Error,
         reject_unsupported_tags: true,
     };
-    let nodes: Vec<Spanned<Node>> = serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
-        let line = error.location().map_or(0, |location| location.line());
-        let problem = error.without_snippet().to_string();
-        let problem = problem.lines().next().unwrap_or("it ends too early");
-        let mut mistake = Mistake::whole_file(shown(&format!("the YAML cannot be read: {problem}")), "correct the YAML");
-        mistake.line = line;
-        ConfigError { mistakes: vec![mistake] }
-    })?;
-    Ok(nodes.into_iter().filter(|node| !matches!(node.value, Node::Scalar(Value::Null))).map(Document::new).collect())
+    let nodes: Vec<Spanned<Node>> = serde_saphyr::from_multiple_with_options(text, options)
+        .map_err(|error| {
+            let line = error.location().map_or(0, |location| location.line());
+            let problem = error.without_snippet().to_string();
+            let problem = problem.lines().next().unwrap_or("it ends too early");
+            let mut mistake = Mistake::whole_file(
+                shown(&format!("the YAML cannot be read: {problem}")),
+                "correct the YAML",
+            );
+            mistake.line = line;
+            ConfigError {
+                mistakes: vec![mistake],
+            }
+        })?;
+    Ok(nodes
+        .into_iter()
+        .filter(|node| !matches!(node.value, Node::Scalar(Value::Null)))
+        .map(Document::new)
+        .collect())
 }
 
 impl Document {
@@ -104,10 +117,15 @@ impl Document {
         let mut lines = BTreeMap::new();
         lines.insert(String::new(), node.referenced.line());
         let value = node.value.flatten("", &mut lines);
-        Document { value, lines, origin: Origin::File }
+        Document {
+            value,
+            lines,
+            origin: Origin::File,
+        }
     }
 
-    /// An object as the hub's API gives it. What the API adds to what was written is no part of the document.
+    /// An object as the hub's API gives it. What the API adds to what was written is no part of the
+    /// document.
     pub(super) fn of_hub(object: Value, hub: HubObject) -> Document {
         let mut value = object;
         if let Some(members) = value.as_object_mut() {
@@ -116,7 +134,11 @@ impl Document {
                 metadata.retain(|field, _| matches!(field.as_str(), "name" | "namespace"));
             }
         }
-        Document { value, lines: BTreeMap::new(), origin: Origin::Hub(hub) }
+        Document {
+            value,
+            lines: BTreeMap::new(),
+            origin: Origin::Hub(hub),
+        }
     }
 
     pub(super) fn origin(&self) -> &Origin {
@@ -129,7 +151,10 @@ impl Document {
 
     /// The text at a JSON pointer, empty where there is none.
     pub(super) fn text(&self, pointer: &str) -> &str {
-        self.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+        self.value
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
     }
 
     pub(super) fn api_version(&self) -> &str {
@@ -148,14 +173,28 @@ impl Document {
     }
 
     /// A mistake at `path`, with the line of the nearest field that stands in the file.
-    pub(super) fn mistake(&self, path: &str, problem: impl Into<String>, mend: impl Into<String>) -> Mistake {
-        let (name, namespace) = (self.text("/metadata/name"), self.text("/metadata/namespace"));
+    pub(super) fn mistake(
+        &self,
+        path: &str,
+        problem: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> Mistake {
+        let (name, namespace) = (
+            self.text("/metadata/name"),
+            self.text("/metadata/namespace"),
+        );
         let object = match (name, namespace) {
             ("", _) => self.kind().to_owned(),
             (name, "") => format!("{}/{name}", self.kind()),
             (name, namespace) => format!("{}/{namespace}/{name}", self.kind()),
         };
-        Mistake { object: shown(&object), path: shown(path), line: self.line(path), problem: shown(&problem.into()), mend: mend.into() }
+        Mistake {
+            object: shown(&object),
+            path: shown(path),
+            line: self.line(path),
+            problem: shown(&problem.into()),
+            mend: mend.into(),
+        }
     }
 
     fn line(&self, path: &str) -> u64 {
@@ -167,7 +206,10 @@ impl Document {
             if path.is_empty() {
                 return 0;
             }
-            path = path.rfind(['.', '[']).and_then(|end| path.get(..end)).unwrap_or_default();
+            path = path
+                .rfind(['.', '['])
+                .and_then(|end| path.get(..end))
+                .unwrap_or_default();
         }
     }
 }

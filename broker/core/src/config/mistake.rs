@@ -19,7 +19,13 @@ pub struct Mistake {
 
 impl Mistake {
     pub(super) fn whole_file(problem: impl Into<String>, mend: impl Into<String>) -> Mistake {
-        Mistake { object: String::new(), path: String::new(), line: 0, problem: problem.into(), mend: mend.into() }
+        Mistake {
+            object: String::new(),
+            path: String::new(),
+            line: 0,
+            problem: problem.into(),
+            mend: mend.into(),
+        }
     }
 }
 

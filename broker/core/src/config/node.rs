@@ -17,7 +17,8 @@ pub(super) enum Node {
 }
 
 impl Node {
-    /// The node as JSON. The line of every field and item below `path` is noted under its own path; a field's is that of its key.
+    /// The node as JSON. The line of every field and item below `path` is noted under its own path;
+    /// a field's is that of its key.
     pub(super) fn flatten(self, path: &str, lines: &mut BTreeMap<String, u64>) -> Value {
         match self {
             Node::Scalar(value) => value,
@@ -36,7 +37,11 @@ impl Node {
                 members
                     .into_iter()
                     .map(|(key, member)| {
-                        let path = if path.is_empty() { key.value.clone() } else { format!("{path}.{}", key.value) };
+                        let path = if path.is_empty() {
+                            key.value.clone()
+                        } else {
+                            format!("{path}.{}", key.value)
+                        };
                         lines.insert(path.clone(), key.referenced.line());
                         (key.value, member.value.flatten(&path, lines))
                     })

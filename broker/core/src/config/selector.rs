@@ -50,26 +50,39 @@ enum Term {
 }
 
 impl NamespaceSelector {
-    /// Whether a namespace with these labels is selected. All terms must hold, as in `metav1.LabelSelector`.
+    /// Whether a namespace with these labels is selected. All terms must hold, as in
+    /// `metav1.LabelSelector`.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         !self.terms.is_empty()
             && self.terms.iter().all(|term| match term {
-                Term::In(key, values) => labels.get(key).is_some_and(|value| values.contains(value)),
-                Term::NotIn(key, values) => labels.get(key).is_none_or(|value| !values.contains(value)),
+                Term::In(key, values) => {
+                    labels.get(key).is_some_and(|value| values.contains(value))
+                }
+                Term::NotIn(key, values) => {
+                    labels.get(key).is_none_or(|value| !values.contains(value))
+                }
                 Term::Exists(key) => labels.contains_key(key),
                 Term::DoesNotExist(key) => !labels.contains_key(key),
             })
     }
 
-    /// Whether it goes by labels that nothing but an admission policy keeps from whoever may edit a namespace.
+    /// Whether it goes by labels that nothing but an admission policy keeps from whoever may edit a
+    /// namespace.
     pub fn needs_guarded_labels(&self) -> bool {
         let key = |term: &Term| match term {
-            Term::In(key, _) | Term::NotIn(key, _) | Term::Exists(key) | Term::DoesNotExist(key) => key.starts_with(GUARDED_PREFIX),
+            Term::In(key, _)
+            | Term::NotIn(key, _)
+            | Term::Exists(key)
+            | Term::DoesNotExist(key) => key.starts_with(GUARDED_PREFIX),
         };
         self.terms.iter().any(key)
     }
 
-    pub(super) fn read(selector: LabelSelector, path: &str, check: &mut Check<'_>) -> Option<NamespaceSelector> {
+    pub(super) fn read(
+        selector: LabelSelector,
+        path: &str,
+        check: &mut Check<'_>,
+    ) -> Option<NamespaceSelector> {
         let written = selector.match_labels.len() + selector.match_expressions.len();
         let mut terms = Vec::new();
         for (key, value) in selector.match_labels {
@@ -82,18 +95,27 @@ impl NamespaceSelector {
             terms.extend(term(requirement, &path, check));
         }
         if written == 0 {
-            check.wrong(path, "is empty, which would select every namespace", "name a label, or list the namespaces by name");
+            check.wrong(
+                path,
+                "is empty, which would select every namespace",
+                "name a label, or list the namespaces by name",
+            );
         }
         let complete = written > 0 && terms.len() == written;
         if complete && !terms.iter().any(Term::narrows) {
-            check.wrong(path, "would select every new namespace", "add a term with In, or with Exists on a guarded label");
+            check.wrong(
+                path,
+                "would select every new namespace",
+                "add a term with In, or with Exists on a guarded label",
+            );
         }
         complete.then_some(NamespaceSelector { terms })
     }
 }
 
 impl Term {
-    /// Whether the term leaves out namespaces that nobody labelled: a negative one does not, nor does the label that all of them have.
+    /// Whether the term leaves out namespaces that nobody labelled: a negative one does not, nor
+    /// does the label that all of them have.
     fn narrows(&self) -> bool {
         match self {
             Term::In(..) => true,
@@ -108,28 +130,47 @@ fn guarded(key: &str, path: &str, check: &mut Check<'_>) {
         check.wrong(
             path,
             format!("the label key {key:?} can be set by whoever may edit a namespace"),
-            format!("use {NAME_LABEL} or a key that begins with {GUARDED_PREFIX}, which an admission policy guards"),
+            format!(
+                "use {NAME_LABEL} or a key that begins with {GUARDED_PREFIX}, which an \
+                admission policy guards"
+            ),
         );
     }
 }
 
 fn term(requirement: Requirement, path: &str, check: &mut Check<'_>) -> Option<Term> {
-    let Requirement { key, operator, values } = requirement;
+    let Requirement {
+        key,
+        operator,
+        values,
+    } = requirement;
     match (operator.as_str(), values.is_empty()) {
         ("In", false) => Some(Term::In(key, values)),
         ("NotIn", false) => Some(Term::NotIn(key, values)),
         ("Exists", true) => Some(Term::Exists(key)),
         ("DoesNotExist", true) => Some(Term::DoesNotExist(key)),
         ("In" | "NotIn", true) => {
-            check.wrong(&format!("{path}.values"), "is empty", "In and NotIn need at least one value");
+            check.wrong(
+                &format!("{path}.values"),
+                "is empty",
+                "In and NotIn need at least one value",
+            );
             None
         }
         ("Exists" | "DoesNotExist", false) => {
-            check.wrong(&format!("{path}.values"), "is not empty", "Exists and DoesNotExist take no values");
+            check.wrong(
+                &format!("{path}.values"),
+                "is not empty",
+                "Exists and DoesNotExist take no values",
+            );
             None
         }
         _ => {
-            check.wrong(&format!("{path}.operator"), format!("{operator:?} is no operator"), "use In, NotIn, Exists or DoesNotExist");
+            check.wrong(
+                &format!("{path}.operator"),
+                format!("{operator:?} is no operator"),
+                "use In, NotIn, Exists or DoesNotExist",
+            );
             None
         }
     }

@@ -24,10 +24,12 @@ const DEFAULT_CALLER_AUDIENCE: &str = "keyferry.dev";
 
 const HOUR: u64 = 3600;
 
-/// Connections of one source, where nothing is written: many times what a node's Pods have, and an eighth of the published documents' room.
+/// Connections of one source, where nothing is written: many times what a node's Pods have, and an
+/// eighth of the published documents' room.
 const CONNECTIONS: u32 = 256;
 const MOST_CONNECTIONS: u32 = 65_536;
-/// Requests a second of callers that are not known yet: their signatures take a hundredth of a core.
+/// Requests a second of callers that are not known yet: their signatures take a hundredth of a
+/// core.
 const NEW_CALLERS: u32 = 100;
 const MOST_NEW_CALLERS: u32 = 100_000;
 
@@ -42,11 +44,13 @@ pub struct ServerConfiguration {
     pub caller_audience: Audience,
     /// Keyferry's namespace, with the Secrets that targets name. Default `keyferry-system`.
     pub cluster_resource_namespace: Namespace,
-    /// The rightless ServiceAccount by which audiences are checked, in that namespace. Default `keyferry-canary`.
+    /// The rightless ServiceAccount by which audiences are checked, in that namespace. Default
+    /// `keyferry-canary`.
     pub canary_service_account: ObjectName,
     /// The hub's issuer, where it is pinned; else the first one that the hub states.
     pub hub_issuer: Option<Issuer>,
-    /// The addresses of the hub's apiservers, where their documents are read one by one. None: those that the hub lists, or the client's.
+    /// The addresses of the hub's apiservers, where their documents are read one by one. None:
+    /// those that the hub lists, or the client's.
     pub hub_endpoints: Vec<HubEndpoint>,
     /// The listener of the published documents. Default `0.0.0.0:8443`.
     pub discovery: Listener,
@@ -58,7 +62,8 @@ pub struct ServerConfiguration {
     pub health_address: SocketAddr,
     /// The `max-age` of every published document: 30 s to 1 h, default 60 s.
     pub max_age: Duration,
-    /// How long an authorisation that succeeded stays good while the hub is unreachable: 0 to 1 h, default 5 min.
+    /// How long an authorisation that succeeded stays good while the hub is unreachable: 0 to 1 h,
+    /// default 5 min.
     pub max_stale_authorization: Duration,
     /// Whether callers' tokens must be bound to a Pod.
     pub require_pod_bound: bool,
@@ -115,11 +120,13 @@ pub struct Listener {
     pub address: SocketAddr,
     /// The serving certificate; re-read when it changes.
     pub tls: TlsFiles,
-    /// Connections that one source may have: an address; on the discovery listener, the /64 of an IPv6 address. None: no bound of its own.
+    /// Connections that one source may have: an address; on the discovery listener, the /64 of an
+    /// IPv6 address. None: no bound of its own.
     pub connections_per_address: Option<NonZeroU32>,
 }
 
-/// How many requests a second are looked at of callers that are not known yet. A known caller has a token that the hub accepted lately.
+/// How many requests a second are looked at of callers that are not known yet. A known caller has a
+/// token that the hub accepted lately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewCallerLimits {
     /// Of one address. None: no limit.
@@ -231,51 +238,147 @@ struct Audit {
 }
 
 /// Reads the ServerConfiguration.
-pub(super) fn read(document: &Document, overrides: &Overrides, mistakes: &mut Vec<Mistake>) -> Option<ServerConfiguration> {
+pub(super) fn read(
+    document: &Document,
+    overrides: &Overrides,
+    mistakes: &mut Vec<Mistake>,
+) -> Option<ServerConfiguration> {
     let mut check = Check::new(document, mistakes);
     let object: Object = check.read()?;
     let hub_name = name::label(&object.hub_name).map(|()| object.hub_name.clone());
-    let hub_name = check.take("hubName", hub_name, "write a short name such as hub; it begins every username at the targets");
-    let public_url = check.take("publicURL", PublicUrl::new(&object.public_url), "write the origin that targets reach");
-    let caller_audience = object.caller_audience.unwrap_or_else(|| DEFAULT_CALLER_AUDIENCE.to_owned());
+    let hub_name = check.take(
+        "hubName",
+        hub_name,
+        "write a short name such as hub; it begins every username at the targets",
+    );
+    let public_url = check.take(
+        "publicURL",
+        PublicUrl::new(&object.public_url),
+        "write the origin that targets reach",
+    );
+    let caller_audience = object
+        .caller_audience
+        .unwrap_or_else(|| DEFAULT_CALLER_AUDIENCE.to_owned());
     if caller_audience == INERT_AUDIENCE {
-        check.wrong("callerAudience", "is the audience of tokens that are good nowhere", "choose another audience");
+        check.wrong(
+            "callerAudience",
+            "is the audience of tokens that are good nowhere",
+            "choose another audience",
+        );
     }
-    let caller_audience = check.take("callerAudience", Audience::new(caller_audience), "write one audience");
-    let namespace = object.cluster_resource_namespace.unwrap_or_else(|| "keyferry-system".to_owned());
-    let namespace = check.take("clusterResourceNamespace", Namespace::new(namespace), "name Keyferry's own namespace");
-    let canary = object.canary_service_account.unwrap_or_else(|| "keyferry-canary".to_owned());
-    let canary =
-        check.take("canaryServiceAccount", ObjectName::new(canary), "name a ServiceAccount of Keyferry's namespace without rights");
+    let caller_audience = check.take(
+        "callerAudience",
+        Audience::new(caller_audience),
+        "write one audience",
+    );
+    let namespace = object
+        .cluster_resource_namespace
+        .unwrap_or_else(|| "keyferry-system".to_owned());
+    let namespace = check.take(
+        "clusterResourceNamespace",
+        Namespace::new(namespace),
+        "name Keyferry's own namespace",
+    );
+    let canary = object
+        .canary_service_account
+        .unwrap_or_else(|| "keyferry-canary".to_owned());
+    let canary = check.take(
+        "canaryServiceAccount",
+        ObjectName::new(canary),
+        "name a ServiceAccount of Keyferry's namespace without rights",
+    );
     let hub_endpoints = endpoints(&object.hub.endpoints, &mut check);
-    let hub_issuer =
-        object.hub.issuer.and_then(|text| check.take("hub.issuer", Issuer::new(text), "write the hub's --service-account-issuer"));
-    let max_age = duration(object.discovery.max_age.as_deref(), "discovery.maxAge", 60, 30..=3600, &mut check);
+    let hub_issuer = object.hub.issuer.and_then(|text| {
+        check.take(
+            "hub.issuer",
+            Issuer::new(text),
+            "write the hub's --service-account-issuer",
+        )
+    });
+    let max_age = duration(
+        object.discovery.max_age.as_deref(),
+        "discovery.maxAge",
+        60,
+        30..=3600,
+        &mut check,
+    );
     if object.api.max_age.is_some() {
-        check.wrong("api.maxAge", "is set, but caches never store tokens", "remove it, or set discovery.maxAge");
+        check.wrong(
+            "api.maxAge",
+            "is set, but caches never store tokens",
+            "remove it, or set discovery.maxAge",
+        );
     }
     let of_discovery = object.discovery.limits;
-    for (field, value) in
-        [("newCallersPerAddress", of_discovery.new_callers_per_address), ("newCallersPerNamespace", of_discovery.new_callers_per_namespace)]
-    {
+    for (field, value) in [
+        ("newCallersPerAddress", of_discovery.new_callers_per_address),
+        (
+            "newCallersPerNamespace",
+            of_discovery.new_callers_per_namespace,
+        ),
+    ] {
         if value.is_some() {
-            check.wrong(&format!("discovery.limits.{field}"), "is set, but nobody proves who they are there", "set it under api.limits");
+            check.wrong(
+                &format!("discovery.limits.{field}"),
+                "is set, but nobody proves who they are there",
+                "set it under api.limits",
+            );
         }
     }
-    let Limits { new_callers_per_address, new_callers_per_namespace, .. } = object.api.limits;
-    let per_address = limit(new_callers_per_address, "api.limits.newCallersPerAddress", NEW_CALLERS, MOST_NEW_CALLERS, &mut check);
-    let per_namespace = limit(new_callers_per_namespace, "api.limits.newCallersPerNamespace", NEW_CALLERS, MOST_NEW_CALLERS, &mut check);
+    let Limits {
+        new_callers_per_address,
+        new_callers_per_namespace,
+        ..
+    } = object.api.limits;
+    let per_address = limit(
+        new_callers_per_address,
+        "api.limits.newCallersPerAddress",
+        NEW_CALLERS,
+        MOST_NEW_CALLERS,
+        &mut check,
+    );
+    let per_namespace = limit(
+        new_callers_per_namespace,
+        "api.limits.newCallersPerNamespace",
+        NEW_CALLERS,
+        MOST_NEW_CALLERS,
+        &mut check,
+    );
     let discovery = listener(object.discovery, "discovery", 8443, &mut check);
     let api = listener(object.api, "api", 9443, &mut check);
-    let health_address = address(object.health.address.as_deref(), "health.address", SocketAddr::from(([127, 0, 0, 1], 8080)), &mut check);
-    let stale = duration(object.max_stale_authorization.as_deref(), "maxStaleAuthorization", 300, 0..=3600, &mut check);
-    let OwnIssuersSpec { enabled, rotate_every } = object.own_issuers;
-    let rotate_every = duration(rotate_every.as_deref(), "ownIssuers.rotateEvery", 720 * HOUR, 24 * HOUR..=8760 * HOUR, &mut check);
+    let health_address = address(
+        object.health.address.as_deref(),
+        "health.address",
+        SocketAddr::from(([127, 0, 0, 1], 8080)),
+        &mut check,
+    );
+    let stale = duration(
+        object.max_stale_authorization.as_deref(),
+        "maxStaleAuthorization",
+        300,
+        0..=3600,
+        &mut check,
+    );
+    let OwnIssuersSpec {
+        enabled,
+        rotate_every,
+    } = object.own_issuers;
+    let rotate_every = duration(
+        rotate_every.as_deref(),
+        "ownIssuers.rotateEvery",
+        720 * HOUR,
+        24 * HOUR..=8760 * HOUR,
+        &mut check,
+    );
     let objects = match object.objects.as_deref() {
         None | Some("File") => Some(ObjectSource::File),
         Some("CustomResources") => Some(ObjectSource::CustomResources),
         Some(other) => {
-            check.wrong("objects", format!("{other:?} is no place for objects"), "use File or CustomResources");
+            check.wrong(
+                "objects",
+                format!("{other:?} is no place for objects"),
+                "use File or CustomResources",
+            );
             None
         }
     };
@@ -289,12 +392,18 @@ pub(super) fn read(document: &Document, overrides: &Overrides, mistakes: &mut Ve
         hub_endpoints: hub_endpoints?,
         discovery: discovery?,
         api: api?,
-        new_callers: NewCallerLimits { per_address: per_address?, per_namespace: per_namespace? },
+        new_callers: NewCallerLimits {
+            per_address: per_address?,
+            per_namespace: per_namespace?,
+        },
         health_address: health_address?,
         max_age: max_age?,
         max_stale_authorization: stale?,
         require_pod_bound: object.require_pod_bound,
-        own_issuers: OwnIssuers { enabled: overrides.enable_own_issuers.unwrap_or(enabled), rotate_every: rotate_every? },
+        own_issuers: OwnIssuers {
+            enabled: overrides.enable_own_issuers.unwrap_or(enabled),
+            rotate_every: rotate_every?,
+        },
         objects: objects?,
         audit_file: object.audit.file,
     })
@@ -302,8 +411,12 @@ pub(super) fn read(document: &Document, overrides: &Overrides, mistakes: &mut Ve
 
 /// The audience of callers, as far as the documents can be read.
 pub(super) fn caller_audience_of(documents: &[Document]) -> &str {
-    let own = documents.iter().find(|document| document.kind() == "ServerConfiguration");
-    own.map(|document| document.text("/callerAudience")).filter(|text| !text.is_empty()).unwrap_or(DEFAULT_CALLER_AUDIENCE)
+    let own = documents
+        .iter()
+        .find(|document| document.kind() == "ServerConfiguration");
+    own.map(|document| document.text("/callerAudience"))
+        .filter(|text| !text.is_empty())
+        .unwrap_or(DEFAULT_CALLER_AUDIENCE)
 }
 
 /// At most as many as a hub could have, each an origin.
@@ -313,42 +426,99 @@ fn endpoints(texts: &[String], check: &mut Check<'_>) -> Option<Vec<HubEndpoint>
         check.wrong("hub.endpoints", "has more than 16 entries", mend);
         return None;
     }
-    let read = |(index, text): (usize, &String)| check.take(&format!("hub.endpoints[{index}]"), HubEndpoint::new(text), mend);
+    let read = |(index, text): (usize, &String)| {
+        check.take(
+            &format!("hub.endpoints[{index}]"),
+            HubEndpoint::new(text),
+            mend,
+        )
+    };
     texts.iter().enumerate().map(read).collect()
 }
 
 fn listener(spec: ListenerSpec, path: &str, port: u16, check: &mut Check<'_>) -> Option<Listener> {
-    let address = address(spec.address.as_deref(), &format!("{path}.address"), SocketAddr::from(([0, 0, 0, 0], port)), check)?;
+    let address = address(
+        spec.address.as_deref(),
+        &format!("{path}.address"),
+        SocketAddr::from(([0, 0, 0, 0], port)),
+        check,
+    )?;
     let connections = spec.limits.connections_per_address;
-    let connections = limit(connections, &format!("{path}.limits.connectionsPerAddress"), CONNECTIONS, MOST_CONNECTIONS, check)?;
-    let tls = TlsFiles { certificate: spec.tls.cert_file, key: spec.tls.key_file };
-    Some(Listener { address, tls, connections_per_address: connections })
+    let connections = limit(
+        connections,
+        &format!("{path}.limits.connectionsPerAddress"),
+        CONNECTIONS,
+        MOST_CONNECTIONS,
+        check,
+    )?;
+    let tls = TlsFiles {
+        certificate: spec.tls.cert_file,
+        key: spec.tls.key_file,
+    };
+    Some(Listener {
+        address,
+        tls,
+        connections_per_address: connections,
+    })
 }
 
 /// A limit, or nothing for zero.
-fn limit(value: Option<u32>, path: &str, default: u32, most: u32, check: &mut Check<'_>) -> Option<Option<NonZeroU32>> {
+fn limit(
+    value: Option<u32>,
+    path: &str,
+    default: u32,
+    most: u32,
+    check: &mut Check<'_>,
+) -> Option<Option<NonZeroU32>> {
     let value = value.unwrap_or(default);
     if value > most {
-        check.wrong(path, format!("{value} is out of range"), format!("write a number from 1 to {most}, or 0 for no limit"));
+        check.wrong(
+            path,
+            format!("{value} is out of range"),
+            format!("write a number from 1 to {most}, or 0 for no limit"),
+        );
         return None;
     }
     Some(NonZeroU32::new(value))
 }
 
-fn address(text: Option<&str>, path: &str, default: SocketAddr, check: &mut Check<'_>) -> Option<SocketAddr> {
+fn address(
+    text: Option<&str>,
+    path: &str,
+    default: SocketAddr,
+    check: &mut Check<'_>,
+) -> Option<SocketAddr> {
     match text {
         None => Some(default),
-        Some(text) => {
-            check.take(path, text.parse().map_err(|_| format!("{text:?} is not an address")), "write ip:port, such as 0.0.0.0:9443")
-        }
+        Some(text) => check.take(
+            path,
+            text.parse()
+                .map_err(|_| format!("{text:?} is not an address")),
+            "write ip:port, such as 0.0.0.0:9443",
+        ),
     }
 }
 
-fn duration(text: Option<&str>, path: &str, default: u64, range: std::ops::RangeInclusive<u64>, check: &mut Check<'_>) -> Option<Duration> {
-    let Some(text) = text else { return Some(Duration::from_secs(default)) };
-    let (low, high) = (span::print(Duration::from_secs(*range.start())), span::print(Duration::from_secs(*range.end())));
+fn duration(
+    text: Option<&str>,
+    path: &str,
+    default: u64,
+    range: std::ops::RangeInclusive<u64>,
+    check: &mut Check<'_>,
+) -> Option<Duration> {
+    let Some(text) = text else {
+        return Some(Duration::from_secs(default));
+    };
+    let (low, high) = (
+        span::print(Duration::from_secs(*range.start())),
+        span::print(Duration::from_secs(*range.end())),
+    );
     let mend = format!("write a duration from {low} to {high}");
-    let read = check.take(path, span::parse(text).map_err(|problem| format!("{text:?} {problem}")), &mend)?;
+    let read = check.take(
+        path,
+        span::parse(text).map_err(|problem| format!("{text:?} {problem}")),
+        &mend,
+    )?;
     if !range.contains(&read.as_secs()) {
         check.wrong(path, format!("{text:?} is out of range"), mend);
         return None;

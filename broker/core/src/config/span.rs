@@ -24,7 +24,10 @@ pub(super) fn parse(text: &str) -> Result<Duration, &'static str> {
             return Err(GRAMMAR);
         }
         last_unit = unit;
-        total = count.checked_mul(unit).and_then(|seconds| total.checked_add(seconds)).ok_or("is too long a duration")?;
+        total = count
+            .checked_mul(unit)
+            .and_then(|seconds| total.checked_add(seconds))
+            .ok_or("is too long a duration")?;
         digits.clear();
     }
     if !digits.is_empty() || last_unit == u64::MAX {
@@ -36,9 +39,21 @@ pub(super) fn parse(text: &str) -> Result<Duration, &'static str> {
 /// Prints a duration the way [`parse`] reads it.
 pub(super) fn print(duration: Duration) -> String {
     let seconds = duration.as_secs();
-    let parts = [(seconds / 3600, "h"), (seconds % 3600 / 60, "m"), (seconds % 60, "s")];
-    let text: String = parts.iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count}{unit}")).collect();
-    if text.is_empty() { "0s".to_owned() } else { text }
+    let parts = [
+        (seconds / 3600, "h"),
+        (seconds % 3600 / 60, "m"),
+        (seconds % 60, "s"),
+    ];
+    let text: String = parts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, unit)| format!("{count}{unit}"))
+        .collect();
+    if text.is_empty() {
+        "0s".to_owned()
+    } else {
+        text
+    }
 }
 
 #[cfg(test)]
@@ -52,7 +67,19 @@ mod tests {
     fn durations_read_as_kubernetes_writes_them() {
         assert_eq!(parse("1h30m").unwrap(), Duration::from_secs(5400));
         assert_eq!(parse("0s").unwrap(), Duration::ZERO);
-        for text in ["", "1", "h", "1d", "-1h", "1.5h", "1m1h", "1h1h", "99999999999999999999h", "18446744073709551615h", " 1h"] {
+        for text in [
+            "",
+            "1",
+            "h",
+            "1d",
+            "-1h",
+            "1.5h",
+            "1m1h",
+            "1h1h",
+            "99999999999999999999h",
+            "18446744073709551615h",
+            " 1h",
+        ] {
             assert!(parse(text).is_err(), "{text:?}");
         }
     }

@@ -1,4 +1,5 @@
-//! TargetClusters and TargetAccesses as they stand on the hub, and the policy that all of them together make.
+//! TargetClusters and TargetAccesses as they stand on the hub, and the policy that all of them
+//! together make.
 //!
 //! One object's mistake takes that object out of the policy and nothing else.
 
@@ -19,10 +20,12 @@ use crate::name::{AccessName, Namespace, ObjectName};
 use crate::reason::Reason;
 use crate::service_account::Uid;
 
-/// The finalizer by which Keyferry keeps an object that is deleted, until what was delivered by it may go.
+/// The finalizer by which Keyferry keeps an object that is deleted, until what was delivered by it
+/// may go.
 pub const FINALIZER: &str = "keyferry.dev/drain";
 
-/// The finalizers of an object, as far as decisions need them. Others may add as many and as long ones as the API takes, so none is kept.
+/// The finalizers of an object, as far as decisions need them. Others may add as many and as long
+/// ones as the API takes, so none is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Finalizers {
     /// Whether Keyferry's own is among them.
@@ -31,7 +34,8 @@ pub struct Finalizers {
     pub others: u64,
 }
 
-/// What the API says of an object beside its spec. Its size is bounded whatever others write into the object's metadata.
+/// What the API says of an object beside its spec. Its size is bounded whatever others write into
+/// the object's metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Its UID.
@@ -96,10 +100,12 @@ pub struct StoredObjects {
 }
 
 impl Record {
-    /// Whether another reading of the object means the same for the policy. Annotations and finalizers do not count: their writers may be
-    /// many and quick, and the policy is made anew for everybody.
+    /// Whether another reading of the object means the same for the policy. Annotations and
+    /// finalizers do not count: their writers may be many and quick, and the policy is made anew
+    /// for everybody.
     pub fn means_the_same_as(&self, other: &Record) -> bool {
-        (&self.uid, self.generation, self.deleting) == (&other.uid, other.generation, other.deleting)
+        (&self.uid, self.generation, self.deleting)
+            == (&other.uid, other.generation, other.deleting)
     }
 
     fn of(object: &Value) -> Option<Record> {
@@ -107,12 +113,19 @@ impl Record {
         let text = |field: &str| metadata.get(field).and_then(Value::as_str);
         Some(Record {
             uid: Uid::new(text("uid")?).ok()?,
-            generation: metadata.get("generation").and_then(Value::as_i64).unwrap_or_default(),
+            generation: metadata
+                .get("generation")
+                .and_then(Value::as_i64)
+                .unwrap_or_default(),
             version: text("resourceVersion")?.to_owned(),
             created: text("creationTimestamp")?.parse().ok()?,
-            deleting: text("deletionTimestamp").map(|at| at.parse().unwrap_or(Timestamp::UNIX_EPOCH)),
+            deleting: text("deletionTimestamp")
+                .map(|at| at.parse().unwrap_or(Timestamp::UNIX_EPOCH)),
             finalizers: Finalizers::of(metadata),
-            requested_at: metadata.pointer("/annotations/keyferry.dev~1requestedAt").and_then(Value::as_str).map(short),
+            requested_at: metadata
+                .pointer("/annotations/keyferry.dev~1requestedAt")
+                .and_then(Value::as_str)
+                .map(short),
             status: object.get("status").cloned().unwrap_or_default(),
         })
     }
@@ -123,14 +136,22 @@ impl Record {
     }
 
     fn document(&self, object: &Value) -> Document {
-        let hub = HubObject { uid: self.uid.clone(), generation: self.spec() };
+        let hub = HubObject {
+            uid: self.uid.clone(),
+            generation: self.spec(),
+        };
         Document::of_hub(object.clone(), hub)
     }
 }
 
 impl Finalizers {
     fn of(metadata: &Value) -> Finalizers {
-        let listed = metadata.get("finalizers").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        let listed = metadata
+            .get("finalizers")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str);
         let (mut found, mut hasher) = (Finalizers::default(), DefaultHasher::new());
         for finalizer in listed {
             if finalizer == FINALIZER {
@@ -147,7 +168,10 @@ impl Finalizers {
 
 impl StoredTarget {
     /// Reads an object under the settings of this process; nothing if it is no object of the API.
-    pub fn read(object: &Value, server: &ServerConfiguration) -> Option<(ObjectName, StoredTarget)> {
+    pub fn read(
+        object: &Value,
+        server: &ServerConfiguration,
+    ) -> Option<(ObjectName, StoredTarget)> {
         let record = Record::of(object)?;
         let documents = [record.document(object)];
         let [document] = &documents;
@@ -160,15 +184,36 @@ impl StoredTarget {
             target::leave_room(&documents, &policy, server.max_age, &mut mistakes);
         }
         let audience = document.text("/spec/audience").to_owned();
-        let read = policy.targets.remove(&name).filter(|_| mistakes.is_empty()).ok_or(mistakes);
-        Some((name, StoredTarget { record, audience, read }))
+        let read = policy
+            .targets
+            .remove(&name)
+            .filter(|_| mistakes.is_empty())
+            .ok_or(mistakes);
+        Some((
+            name,
+            StoredTarget {
+                record,
+                audience,
+                read,
+            },
+        ))
     }
 
     /// What it is while it drains.
     pub fn draining(&self) -> Option<DrainingTarget> {
-        let since = self.record.deleting.filter(|_| self.record.finalizers.ours)?;
-        let target = self.read.as_ref().ok().filter(|target| target.deletion_policy == DeletionPolicy::Drain)?;
-        Some(DrainingTarget { target: target.clone(), since })
+        let since = self
+            .record
+            .deleting
+            .filter(|_| self.record.finalizers.ours)?;
+        let target = self
+            .read
+            .as_ref()
+            .ok()
+            .filter(|target| target.deletion_policy == DeletionPolicy::Drain)?;
+        Some(DrainingTarget {
+            target: target.clone(),
+            since,
+        })
     }
 
     /// What it means; nothing if it has mistakes.
@@ -176,7 +221,8 @@ impl StoredTarget {
         self.read.as_ref().ok()
     }
 
-    /// What an object says of its target, for a reader without the server's settings, such as a command that compares an address with it.
+    /// What an object says of its target, for a reader without the server's settings, such as a
+    /// command that compares an address with it.
     pub fn read_alone(object: &Value) -> Option<TargetCluster> {
         let document = Record::of(object)?.document(object);
         let (mut policy, mut mistakes) = (Policy::default(), Vec::new());
@@ -192,11 +238,19 @@ impl StoredTarget {
 
     /// Whether its status says that this very spec has lost its audience to another target.
     fn has_lost(&self) -> bool {
-        let conditions = self.record.status.get("conditions").and_then(Value::as_array);
+        let conditions = self
+            .record
+            .status
+            .get("conditions")
+            .and_then(Value::as_array);
         conditions.into_iter().flatten().any(|condition| {
-            let is = |field: &str, text: &str| condition.get(field).and_then(Value::as_str) == Some(text);
+            let is = |field: &str, text: &str| {
+                condition.get(field).and_then(Value::as_str) == Some(text)
+            };
             let generation = condition.get("observedGeneration").and_then(Value::as_i64);
-            is("type", "AudienceConflict") && is("status", "True") && generation == Some(self.record.generation)
+            is("type", "AudienceConflict")
+                && is("status", "True")
+                && generation == Some(self.record.generation)
         })
     }
 }
@@ -207,18 +261,40 @@ impl StoredAccess {
         let record = Record::of(object)?;
         let document = record.document(object);
         let namespace = Namespace::new(document.text("/metadata/namespace")).ok()?;
-        let name = AccessName { namespace, name: ObjectName::new(document.text("/metadata/name")).ok()? };
+        let name = AccessName {
+            namespace,
+            name: ObjectName::new(document.text("/metadata/name")).ok()?,
+        };
         let (mut policy, mut mistakes) = (Policy::default(), Vec::new());
         access::read(&document, &mut policy, &mut mistakes);
-        let read = policy.accesses.remove(&name).filter(|_| mistakes.is_empty()).ok_or(mistakes);
-        Some((name, StoredAccess { record, read, before: None }))
+        let read = policy
+            .accesses
+            .remove(&name)
+            .filter(|_| mistakes.is_empty())
+            .ok_or(mistakes);
+        Some((
+            name,
+            StoredAccess {
+                record,
+                read,
+                before: None,
+            },
+        ))
     }
 
-    /// The same, after what was known of the object: what it meant before a mistake is still what its objects were written by.
+    /// The same, after what was known of the object: what it meant before a mistake is still what
+    /// its objects were written by.
     #[must_use]
     pub fn after(mut self, known: Option<&StoredAccess>) -> StoredAccess {
         let known = known.filter(|known| self.read.is_err() && known.record.uid == self.record.uid);
-        self.before = known.and_then(|known| known.meant().map(|access| known.before.clone().unwrap_or_else(|| Arc::new(access.clone()))));
+        self.before = known.and_then(|known| {
+            known.meant().map(|access| {
+                known
+                    .before
+                    .clone()
+                    .unwrap_or_else(|| Arc::new(access.clone()))
+            })
+        });
         self
     }
 
@@ -228,8 +304,9 @@ impl StoredAccess {
     }
 }
 
-/// A TargetCluster that is being deleted and stays until what was delivered for it has ended. It has no part in the policy: nothing is
-/// minted or refreshed for it. Its `allow[]` still decides whose objects may stay.
+/// A TargetCluster that is being deleted and stays until what was delivered for it has ended. It
+/// has no part in the policy: nothing is minted or refreshed for it. Its `allow[]` still decides
+/// whose objects may stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrainingTarget {
     /// What it means.
@@ -239,9 +316,12 @@ pub struct DrainingTarget {
 }
 
 impl DrainingTarget {
-    /// When nothing that was delivered for it may stay any longer, whoever uses it: no token that was minted before lives longer.
+    /// When nothing that was delivered for it may stay any longer, whoever uses it: no token that
+    /// was minted before lives longer.
     pub fn ends(&self) -> Timestamp {
-        self.since.saturating_add(lifetime::MAX).unwrap_or(self.since)
+        self.since
+            .saturating_add(lifetime::MAX)
+            .unwrap_or(self.since)
     }
 }
 
@@ -257,17 +337,23 @@ pub struct Assembled {
 }
 
 impl StoredObjects {
-    /// The policy, and what stays out of it. An object that is being deleted has no part in it, and no fault.
+    /// The policy, and what stays out of it. An object that is being deleted has no part in it, and
+    /// no fault.
     pub fn assemble(&mut self, own_namespace: &Namespace) -> Assembled {
         let mut assembled = Assembled::default();
         assembled.policy.own_namespace = Some(own_namespace.clone());
         let owners = self.owners();
-        for (name, target) in self.targets.iter().filter(|(_, target)| target.record.deleting.is_none()) {
+        for (name, target) in self
+            .targets
+            .iter()
+            .filter(|(_, target)| target.record.deleting.is_none())
+        {
             let generation = (target.record.uid.clone(), target.record.generation);
             let owner = owners.get(&target.audience).filter(|owner| *owner != name);
             let fault = match (&target.read, owner) {
                 (Err(mistakes), _) => invalid(mistakes, &target.record),
-                // Not which one: whoever reads this target need not be allowed to learn of the other.
+                // Not which one: whoever reads this target need not be allowed to learn of the
+                // other.
                 (Ok(_), Some(_)) => {
                     self.lost.insert(generation);
                     lost("an older TargetCluster has this audience", &target.record)
@@ -276,7 +362,10 @@ impl StoredObjects {
                     lost("another TargetCluster had this audience", &target.record)
                 }
                 (Ok(target), None) => {
-                    assembled.policy.targets.insert(name.clone(), target.clone());
+                    assembled
+                        .policy
+                        .targets
+                        .insert(name.clone(), target.clone());
                     continue;
                 }
             };
@@ -284,41 +373,71 @@ impl StoredObjects {
         }
         let targets = &self.targets;
         self.lost.retain(|(uid, generation)| {
-            targets.values().any(|target| target.record.uid == *uid && target.record.generation == *generation)
+            targets
+                .values()
+                .any(|target| target.record.uid == *uid && target.record.generation == *generation)
         });
-        for (name, access) in self.accesses.iter().filter(|(_, access)| access.record.deleting.is_none()) {
+        for (name, access) in self
+            .accesses
+            .iter()
+            .filter(|(_, access)| access.record.deleting.is_none())
+        {
             match &access.read {
-                Ok(access) => drop(assembled.policy.accesses.insert(name.clone(), access.clone())),
+                Ok(access) => drop(
+                    assembled
+                        .policy
+                        .accesses
+                        .insert(name.clone(), access.clone()),
+                ),
                 Err(mistakes) => {
-                    assembled.accesses.insert(name.clone(), invalid(mistakes, &access.record));
+                    assembled
+                        .accesses
+                        .insert(name.clone(), invalid(mistakes, &access.record));
                 }
             }
         }
         assembled
     }
 
-    /// A target that is being deleted and drains; nothing if it is to go at once, or cannot be read.
+    /// A target that is being deleted and drains; nothing if it is to go at once, or cannot be
+    /// read.
     pub fn draining(&self, name: &ObjectName) -> Option<DrainingTarget> {
         self.targets.get(name)?.draining()
     }
 
-    /// The audiences of all targets, as written; of those that are being deleted only while they drain, which ends within a day. A finalizer of
-    /// somebody else could hold an audience for ever, and an object without finalizers leaves just as suddenly.
+    /// The audiences of all targets, as written; of those that are being deleted only while they
+    /// drain, which ends within a day. A finalizer of somebody else could hold an audience for
+    /// ever, and an object without finalizers leaves just as suddenly.
     pub fn audiences(&self) -> BTreeSet<String> {
-        let there = self.targets.values().filter(|target| target.record.deleting.is_none() || target.draining().is_some());
-        there.map(|target| target.audience.clone()).filter(|audience| !audience.is_empty()).collect()
+        let there = self
+            .targets
+            .values()
+            .filter(|target| target.record.deleting.is_none() || target.draining().is_some());
+        there
+            .map(|target| target.audience.clone())
+            .filter(|audience| !audience.is_empty())
+            .collect()
     }
 
     /// Who has each audience: the oldest that is not being deleted.
     fn owners(&self) -> BTreeMap<String, ObjectName> {
         let mut owners: BTreeMap<String, (&ObjectName, &StoredTarget)> = BTreeMap::new();
-        for (name, target) in self.targets.iter().filter(|(_, target)| target.record.deleting.is_none()) {
-            let owner = owners.entry(target.audience.clone()).or_insert((name, target));
+        for (name, target) in self
+            .targets
+            .iter()
+            .filter(|(_, target)| target.record.deleting.is_none())
+        {
+            let owner = owners
+                .entry(target.audience.clone())
+                .or_insert((name, target));
             if target.seniority() < owner.1.seniority() {
                 *owner = (name, target);
             }
         }
-        owners.into_iter().map(|(audience, (name, _))| (audience, name.clone())).collect()
+        owners
+            .into_iter()
+            .map(|(audience, (name, _))| (audience, name.clone()))
+            .collect()
     }
 }
 
@@ -329,17 +448,29 @@ fn short(text: &str) -> String {
 }
 
 fn invalid(mistakes: &[Mistake], record: &Record) -> Fault {
-    Fault { reason: Reason::SpecInvalid, message: told(mistakes), generation: record.spec() }
+    Fault {
+        reason: Reason::SpecInvalid,
+        message: told(mistakes),
+        generation: record.spec(),
+    }
 }
 
 fn lost(why: &str, record: &Record) -> Fault {
-    let mend = "nothing is minted for this one until it is deleted and made anew, or its spec changes once the audience is free";
-    Fault { reason: Reason::AudienceConflict, message: format!("{why}; {mend}"), generation: record.spec() }
+    let mend = "nothing is minted for this one until it is deleted and made anew, or its spec \
+        changes once the audience is free";
+    Fault {
+        reason: Reason::AudienceConflict,
+        message: format!("{why}; {mend}"),
+        generation: record.spec(),
+    }
 }
 
 /// Every mistake in one line, as a condition can hold it.
 fn told(mistakes: &[Mistake]) -> String {
-    let each = mistakes.iter().take(8).map(|mistake| format!("{}: {}; {}", mistake.path, mistake.problem, mistake.mend));
+    let each = mistakes
+        .iter()
+        .take(8)
+        .map(|mistake| format!("{}: {}; {}", mistake.path, mistake.problem, mistake.mend));
     let text = each.collect::<Vec<_>>().join(". ");
     text.chars().take(2000).collect()
 }

@@ -1,7 +1,7 @@
 //! A JSON value to read typed objects from, stricter than serde in one point: a list is no object.
 //!
-//! Serde's derived types would take a list's items for an object's fields in their order, so that `targetClusterRef: [prod]` had a
-//! meaning here that it has not in the API.
+//! Serde's derived types would take a list's items for an object's fields in their order, so that
+//! `targetClusterRef: [prod]` had a meaning here that it has not in the API.
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{Deserializer, Error, IntoDeserializer, Unexpected, Visitor};
@@ -16,20 +16,37 @@ impl<'de> Deserializer<'de> for Strict<'de> {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
         match self.0 {
-            Value::Array(items) => visitor.visit_seq(SeqDeserializer::new(items.iter().map(Strict))),
-            Value::Object(members) => {
-                visitor.visit_map(MapDeserializer::new(members.iter().map(|(key, value)| (key.as_str(), Strict(value)))))
+            Value::Array(items) => {
+                visitor.visit_seq(SeqDeserializer::new(items.iter().map(Strict)))
             }
+            Value::Object(members) => visitor.visit_map(MapDeserializer::new(
+                members
+                    .iter()
+                    .map(|(key, value)| (key.as_str(), Strict(value))),
+            )),
             scalar => scalar.deserialize_any(visitor),
         }
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
-        if self.0.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
+        if self.0.is_null() {
+            visitor.visit_none()
+        } else {
+            visitor.visit_some(self)
+        }
     }
 
-    fn deserialize_struct<V: Visitor<'de>>(self, _: &'static str, _: &'static [&'static str], visitor: V) -> Result<V::Value, Self::Error> {
-        if self.0.is_array() { Err(Error::invalid_type(Unexpected::Seq, &visitor)) } else { self.deserialize_any(visitor) }
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
+        if self.0.is_array() {
+            Err(Error::invalid_type(Unexpected::Seq, &visitor))
+        } else {
+            self.deserialize_any(visitor)
+        }
     }
 
     forward_to_deserialize_any! {

@@ -128,9 +128,15 @@ fn hub() -> String {
 /// Reads one TargetCluster into the policy.
 pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<Mistake>) {
     let mut check = Check::new(document, mistakes);
-    let Some(object) = check.read::<Object>() else { return };
+    let Some(object) = check.read::<Object>() else {
+        return;
+    };
     if object.metadata.namespace.is_some() {
-        check.wrong("metadata.namespace", "a TargetCluster is cluster-scoped", "remove metadata.namespace");
+        check.wrong(
+            "metadata.namespace",
+            "a TargetCluster is cluster-scoped",
+            "remove metadata.namespace",
+        );
     }
     let Spec {
         address,
@@ -146,24 +152,62 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
         deletion_policy,
         suspend,
     } = object.spec;
-    let name = check.take("metadata.name", ObjectName::new(object.metadata.name), "name it as a Kubernetes object");
-    let address = check.take("spec.address", address::server(&address), "write https://host[:port][/path]");
-    let tls_server_name = tls_server_name.and_then(|text| check.take("spec.tlsServerName", address::server_name(text), "write a DNS name"));
-    let proxy_url =
-        proxy_url.and_then(|text| check.take("spec.proxyURL", address::proxy(&text), "write http, https or socks5://host:port"));
+    let name = check.take(
+        "metadata.name",
+        ObjectName::new(object.metadata.name),
+        "name it as a Kubernetes object",
+    );
+    let address = check.take(
+        "spec.address",
+        address::server(&address),
+        "write https://host[:port][/path]",
+    );
+    let tls_server_name = tls_server_name.and_then(|text| {
+        check.take(
+            "spec.tlsServerName",
+            address::server_name(text),
+            "write a DNS name",
+        )
+    });
+    let proxy_url = proxy_url.and_then(|text| {
+        check.take(
+            "spec.proxyURL",
+            address::proxy(&text),
+            "write http, https or socks5://host:port",
+        )
+    });
     let certificate = certificate(cert_secret_ref, ca_bundle, &mut check);
-    let audience = check.take("spec.audience", Audience::new(audience), "give the target one audience that no other target has");
+    let audience = check.take(
+        "spec.audience",
+        Audience::new(audience),
+        "give the target one audience that no other target has",
+    );
     let issuer = read_issuer(&issuer, &mut check);
-    let target_issuer = target_issuer
-        .and_then(|text| check.take("spec.targetIssuer", Issuer::new(text), "write the target's own --service-account-issuer"));
+    let target_issuer = target_issuer.and_then(|text| {
+        check.take(
+            "spec.targetIssuer",
+            Issuer::new(text),
+            "write the target's own --service-account-issuer",
+        )
+    });
     let lifetime = read_lifetime(&token_lifetime, &mut check);
-    let allow = allow.into_iter().enumerate().filter_map(|(index, rule)| allow::read(rule, index, &mut check)).collect();
+    let allow = allow
+        .into_iter()
+        .enumerate()
+        .filter_map(|(index, rule)| allow::read(rule, index, &mut check))
+        .collect();
     let deletion_policy = DeletionPolicy::read(deletion_policy.as_deref(), &mut check);
     if !check.clean() {
         return;
     }
-    let (Some(name), Some(address), Some(certificate), Some(audience), Some(issuer), Some(lifetime)) =
-        (name, address, certificate, audience, issuer, lifetime)
+    let (
+        Some(name),
+        Some(address),
+        Some(certificate),
+        Some(audience),
+        Some(issuer),
+        Some(lifetime),
+    ) = (name, address, certificate, audience, issuer, lifetime)
     else {
         return;
     };
@@ -187,18 +231,27 @@ pub(super) fn read(document: &Document, policy: &mut Policy, mistakes: &mut Vec<
 }
 
 /// Targets whose tokens Keyferry signs itself: whether it may, and whether their issuers can be.
-pub(super) fn check_issuers(documents: &[Document], server: Option<&ServerConfiguration>, mistakes: &mut Vec<Mistake>) {
+pub(super) fn check_issuers(
+    documents: &[Document],
+    server: Option<&ServerConfiguration>,
+    mistakes: &mut Vec<Mistake>,
+) {
     let Some(server) = server else { return };
-    let own = |document: &&Document| document.kind() == "TargetCluster" && document.text("/spec/issuer") == "Keyferry";
+    let own = |document: &&Document| {
+        document.kind() == "TargetCluster" && document.text("/spec/issuer") == "Keyferry"
+    };
     for document in documents.iter().filter(own) {
         if !server.own_issuers.enabled {
             mistakes.push(document.mistake(
                 "spec.issuer",
                 "Keyferry signs nothing itself: its own issuers are not enabled",
-                "start it with --enable-keyferry-issuer, or set ownIssuers.enabled, or use Hub with an https --service-account-issuer on the hub",
+                "start it with --enable-keyferry-issuer, or set ownIssuers.enabled, or use Hub \
+                 with an https --service-account-issuer on the hub",
             ));
         }
-        let Ok(name) = ObjectName::new(document.text("/metadata/name")) else { continue };
+        let Ok(name) = ObjectName::new(document.text("/metadata/name")) else {
+            continue;
+        };
         match own_issuer::issuer(&server.public_url, &name) {
             Ok(issuer) if own_issuer::secret_name(&name).is_ok() => {
                 if document.text("/spec/targetIssuer") == issuer.as_str() {
@@ -211,20 +264,29 @@ pub(super) fn check_issuers(documents: &[Document], server: Option<&ServerConfig
             }
             _ => mistakes.push(document.mistake(
                 "metadata.name",
-                "is too long for an issuer of its own: it stands in the issuer's URL and in the name of a Secret",
+                "is too long for an issuer of its own: it stands in the issuer's URL and in the \
+                 name of a Secret",
                 "choose a name of at most 200 characters",
             )),
         }
     }
 }
 
-/// Two targets with one audience could not tell their tokens apart, and Keyferry's own audience would let a target's token in.
+/// Two targets with one audience could not tell their tokens apart, and Keyferry's own audience
+/// would let a target's token in.
 ///
-/// Held against the documents as written, so that another mistake in one of them does not hide this one.
+/// Held against the documents as written, so that another mistake in one of them does not hide this
+/// one.
 pub(super) fn check_audiences(documents: &[Document], own: &str, mistakes: &mut Vec<Mistake>) {
     let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
-    for document in documents.iter().filter(|document| document.kind() == "TargetCluster") {
-        let (name, audience) = (document.text("/metadata/name"), document.text("/spec/audience"));
+    for document in documents
+        .iter()
+        .filter(|document| document.kind() == "TargetCluster")
+    {
+        let (name, audience) = (
+            document.text("/metadata/name"),
+            document.text("/spec/audience"),
+        );
         if audience.is_empty() {
             continue;
         }
@@ -238,14 +300,18 @@ pub(super) fn check_audiences(documents: &[Document], own: &str, mistakes: &mut 
         if audience == own {
             mistakes.push(document.mistake(
                 "spec.audience",
-                "is Keyferry's own callerAudience, so a target could use its tokens to call Keyferry",
+                "is Keyferry's own callerAudience, so a target could use its tokens to call \
+                 Keyferry",
                 "choose another audience",
             ));
         }
         match owners.get(audience) {
             Some(owner) => mistakes.push(document.mistake(
                 "spec.audience",
-                format!("is also the audience of TargetCluster/{owner}, so a token for one would open the other"),
+                format!(
+                    "is also the audience of TargetCluster/{owner}, so a token for one would \
+                    open the other"
+                ),
                 "give each target an audience of its own",
             )),
             None => drop(owners.insert(audience, name)),
@@ -253,16 +319,30 @@ pub(super) fn check_audiences(documents: &[Document], own: &str, mistakes: &mut 
     }
 }
 
-fn certificate(reference: Option<LocalReference>, inline: Option<String>, check: &mut Check<'_>) -> Option<CertificateSource> {
+fn certificate(
+    reference: Option<LocalReference>,
+    inline: Option<String>,
+    check: &mut Check<'_>,
+) -> Option<CertificateSource> {
     match (reference, inline) {
         (Some(_), Some(_)) => {
-            check.wrong("spec.caBundle", "stands beside certSecretRef", "keep one of certSecretRef and caBundle");
+            check.wrong(
+                "spec.caBundle",
+                "stands beside certSecretRef",
+                "keep one of certSecretRef and caBundle",
+            );
             None
         }
         (Some(reference), None) => check
-            .take("spec.certSecretRef.name", ObjectName::new(reference.name), "name a Secret in Keyferry's own namespace, without a slash")
+            .take(
+                "spec.certSecretRef.name",
+                ObjectName::new(reference.name),
+                "name a Secret in Keyferry's own namespace, without a slash",
+            )
             .map(CertificateSource::Secret),
-        (None, Some(pem)) if pem.contains("-----BEGIN CERTIFICATE-----") => Some(CertificateSource::Inline(pem)),
+        (None, Some(pem)) if pem.contains("-----BEGIN CERTIFICATE-----") => {
+            Some(CertificateSource::Inline(pem))
+        }
         (None, Some(_)) => {
             check.wrong(
                 "spec.caBundle",
@@ -280,20 +360,38 @@ fn read_issuer(issuer: &str, check: &mut Check<'_>) -> Option<TokenIssuer> {
         "Hub" => Some(TokenIssuer::Hub),
         "Keyferry" => Some(TokenIssuer::Keyferry),
         _ => {
-            check.wrong("spec.issuer", format!("{issuer:?} is no issuer"), "use Hub or Keyferry");
+            check.wrong(
+                "spec.issuer",
+                format!("{issuer:?} is no issuer"),
+                "use Hub or Keyferry",
+            );
             None
         }
     }
 }
 
-/// Whether every lifetime leaves a new key of the hub the time that it needs before tokens signed with it may leave.
-pub(super) fn leave_room(documents: &[Document], policy: &Policy, max_age: Duration, mistakes: &mut Vec<Mistake>) -> bool {
+/// Whether every lifetime leaves a new key of the hub the time that it needs before tokens signed
+/// with it may leave.
+pub(super) fn leave_room(
+    documents: &[Document],
+    policy: &Policy,
+    max_age: Duration,
+    mistakes: &mut Vec<Mistake>,
+) -> bool {
     let settle = lifetime::settle(max_age);
     let least = lifetime::least_for(settle);
     let before = mistakes.len();
-    for document in documents.iter().filter(|document| document.kind() == "TargetCluster") {
-        let target = policy.targets.values().find(|target| target.name.as_str() == document.text("/metadata/name"));
-        let Some(target) = target.filter(|target| target.lifetime.default < least) else { continue };
+    for document in documents
+        .iter()
+        .filter(|document| document.kind() == "TargetCluster")
+    {
+        let target = policy
+            .targets
+            .values()
+            .find(|target| target.name.as_str() == document.text("/metadata/name"));
+        let Some(target) = target.filter(|target| target.lifetime.default < least) else {
+            continue;
+        };
         let problem = format!(
             "{} leaves a new key of the hub no time: with discovery.maxAge {} it is published {} before its tokens may leave, and a token is \
              renewed half-way at the earliest, 70s before its predecessor is of no more use",
@@ -301,7 +399,11 @@ pub(super) fn leave_room(documents: &[Document], policy: &Policy, max_age: Durat
             span::print(max_age),
             span::print(settle),
         );
-        let mend = format!("write at least {} (twice {} and 70s), or a shorter discovery.maxAge", span::print(least), span::print(settle));
+        let mend = format!(
+            "write at least {} (twice {} and 70s), or a shorter discovery.maxAge",
+            span::print(least),
+            span::print(settle)
+        );
         mistakes.push(document.mistake("spec.tokenLifetime.default", problem, mend));
     }
     mistakes.len() == before
@@ -310,16 +412,39 @@ pub(super) fn leave_room(documents: &[Document], policy: &Policy, max_age: Durat
 fn read_lifetime(lifetime: &Lifetime, check: &mut Check<'_>) -> Option<LifetimeRange> {
     const MEND: &str = "write a duration from 10m to 24h";
     let mut one = |path: &str, text: &Option<String>, default: Duration| {
-        let Some(text) = text else { return Some(default) };
-        let read = span::parse(text).and_then(|duration| lifetime::check(duration).map(|()| duration));
-        check.take(path, read.map_err(|problem| format!("{text:?} {problem}")), MEND)
+        let Some(text) = text else {
+            return Some(default);
+        };
+        let read =
+            span::parse(text).and_then(|duration| lifetime::check(duration).map(|()| duration));
+        check.take(
+            path,
+            read.map_err(|problem| format!("{text:?} {problem}")),
+            MEND,
+        )
     };
-    let max = one("spec.tokenLifetime.max", &lifetime.max, Duration::from_secs(12 * 3600));
-    let default = one("spec.tokenLifetime.default", &lifetime.default, max.unwrap_or(lifetime::MAX).min(Duration::from_secs(3600)));
+    let max = one(
+        "spec.tokenLifetime.max",
+        &lifetime.max,
+        Duration::from_secs(12 * 3600),
+    );
+    let default = one(
+        "spec.tokenLifetime.default",
+        &lifetime.default,
+        max.unwrap_or(lifetime::MAX).min(Duration::from_secs(3600)),
+    );
     let (default, max) = (default?, max?);
     if default > max {
-        let problem = format!("{} is longer than max, {}", span::print(default), span::print(max));
-        check.wrong("spec.tokenLifetime.default", problem, "lower default or raise max");
+        let problem = format!(
+            "{} is longer than max, {}",
+            span::print(default),
+            span::print(max)
+        );
+        check.wrong(
+            "spec.tokenLifetime.default",
+            problem,
+            "lower default or raise max",
+        );
         return None;
     }
     Some(LifetimeRange { default, max })

@@ -15,13 +15,15 @@ pub(super) struct Misfit {
     pub(super) path: String,
     pub(super) problem: String,
     pub(super) mend: String,
-    /// Whether a stand-in took the field's place, so that what is said about its value means nothing.
+    /// Whether a stand-in took the field's place, so that what is said about its value means
+    /// nothing.
     pub(super) replaced: bool,
 }
 
 /// The document as a `T`, and the fields that did not fit.
 ///
-/// A field that does not fit is noted and then replaced by an empty value of its type, so that one reading finds all of them.
+/// A field that does not fit is noted and then replaced by an empty value of its type, so that one
+/// reading finds all of them.
 pub(super) fn read<T: DeserializeOwned>(document: &Document) -> (Option<T>, Vec<Misfit>) {
     let mut misfits: Vec<Misfit> = Vec::new();
     let mut mended: Option<Value> = None;
@@ -35,10 +37,18 @@ pub(super) fn read<T: DeserializeOwned>(document: &Document) -> (Option<T>, Vec<
         let message = error.inner().to_string();
         let value = mended.get_or_insert_with(|| document.value().clone());
         let Some(misfit) = mend(value, error.path(), &message) else {
-            misfits.push(Misfit { path: printed(error.path()), problem: message, mend: "see the reference".to_owned(), replaced: false });
+            misfits.push(Misfit {
+                path: printed(error.path()),
+                problem: message,
+                mend: "see the reference".to_owned(),
+                replaced: false,
+            });
             return (None, misfits);
         };
-        if !misfits.iter().any(|known| known.replaced && covers(&known.path, &misfit.path)) {
+        if !misfits
+            .iter()
+            .any(|known| known.replaced && covers(&known.path, &misfit.path))
+        {
             misfits.push(misfit);
         }
     }
@@ -47,20 +57,36 @@ pub(super) fn read<T: DeserializeOwned>(document: &Document) -> (Option<T>, Vec<
 
 /// Whether `path` is `above` or stands under it.
 pub(super) fn covers(above: &str, path: &str) -> bool {
-    path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || above.is_empty() || rest.starts_with(['.', '[']))
+    path.strip_prefix(above)
+        .is_some_and(|rest| rest.is_empty() || above.is_empty() || rest.starts_with(['.', '[']))
 }
 
 /// Makes the field fit and says what was wrong with it; nothing if that cannot be done.
 fn mend(value: &mut Value, path: &Path, message: &str) -> Option<Misfit> {
     let place = printed(path);
     if let Some(field) = quoted(message, "missing field `") {
-        at(value, path)?.as_object_mut()?.insert(field.to_owned(), Value::Null);
-        let path = if place.is_empty() { field.to_owned() } else { format!("{place}.{field}") };
-        return Some(Misfit { path, problem: "is missing".to_owned(), mend: "add it".to_owned(), replaced: true });
+        at(value, path)?
+            .as_object_mut()?
+            .insert(field.to_owned(), Value::Null);
+        let path = if place.is_empty() {
+            field.to_owned()
+        } else {
+            format!("{place}.{field}")
+        };
+        return Some(Misfit {
+            path,
+            problem: "is missing".to_owned(),
+            mend: "add it".to_owned(),
+            replaced: true,
+        });
     }
     if let Some(field) = quoted(message, "unknown field `") {
         let misfit = Misfit {
-            path: if place.ends_with(field) { place } else { format!("{place}.{field}") },
+            path: if place.ends_with(field) {
+                place
+            } else {
+                format!("{place}.{field}")
+            },
             problem: message.to_owned(),
             mend: "correct its spelling or remove it".to_owned(),
             replaced: false,
@@ -69,7 +95,9 @@ fn mend(value: &mut Value, path: &Path, message: &str) -> Option<Misfit> {
         parent?.remove(field)?;
         return Some(misfit);
     }
-    let (found, expected) = message.strip_prefix("invalid type: ")?.rsplit_once(", expected ")?;
+    let (found, expected) = message
+        .strip_prefix("invalid type: ")?
+        .rsplit_once(", expected ")?;
     let (expected, stand_in) = match expected {
         text if text.contains("string") => ("text", Value::from("")),
         "a sequence" => ("a list", Value::Array(Vec::new())),
@@ -77,20 +105,31 @@ fn mend(value: &mut Value, path: &Path, message: &str) -> Option<Misfit> {
         "u32" => ("a whole number", Value::from(0)),
         _ => ("a mapping", Value::Object(serde_json::Map::new())),
     };
-    let scalar = !found.starts_with("map") && !found.starts_with("sequence") && !found.starts_with("null");
+    let scalar =
+        !found.starts_with("map") && !found.starts_with("sequence") && !found.starts_with("null");
     let mend = match expected {
-        "text" if found.starts_with("boolean") => "put it in quotes: YAML reads yes, no, on and off as true and false".to_owned(),
+        "text" if found.starts_with("boolean") => {
+            "put it in quotes: YAML reads yes, no, on and off as true and false".to_owned()
+        }
         "text" if scalar => "put it in quotes".to_owned(),
         _ => format!("write {expected}"),
     };
     *at(value, path)? = stand_in;
-    Some(Misfit { path: place, problem: format!("is {found} where {expected} is expected"), mend, replaced: true })
+    Some(Misfit {
+        path: place,
+        problem: format!("is {found} where {expected} is expected"),
+        mend,
+        replaced: true,
+    })
 }
 
 fn quoted<'a>(message: &'a str, before: &str) -> Option<&'a str> {
     let rest = message.strip_prefix(before)?;
     // The list of known fields, where there is one, holds backticks too.
-    let end = rest.find("`, expected").or_else(|| rest.find("`, there are no")).or_else(|| rest.strip_suffix('`').map(str::len))?;
+    let end = rest
+        .find("`, expected")
+        .or_else(|| rest.find("`, there are no"))
+        .or_else(|| rest.strip_suffix('`').map(str::len))?;
     rest.get(..end)
 }
 
@@ -114,5 +153,8 @@ fn step<'a>(value: &'a mut Value, segment: &Segment) -> Option<&'a mut Value> {
 /// The mapping that holds the last segment of the path.
 fn parent<'a>(value: &'a mut Value, path: &Path) -> Option<&'a mut serde_json::Map<String, Value>> {
     let depth = path.iter().count().checked_sub(1)?;
-    path.iter().take(depth).try_fold(value, step)?.as_object_mut()
+    path.iter()
+        .take(depth)
+        .try_fold(value, step)?
+        .as_object_mut()
 }

@@ -1,4 +1,5 @@
-//! Argo CD's cluster Secret, with the plugin that fetches a token or, where the access says so, with a token.
+//! Argo CD's cluster Secret, with the plugin that fetches a token or, where the access says so,
+//! with a token.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +11,11 @@ use super::Snapshot;
 use crate::config::Delivery;
 
 /// What it holds: `name`, `server`, `project` and `config`, a JSON text.
-pub(super) fn secret(snapshot: &Snapshot<'_>, delivery: &Delivery, token: Option<&SecretString>) -> Value {
+pub(super) fn secret(
+    snapshot: &Snapshot<'_>,
+    delivery: &Delivery,
+    token: Option<&SecretString>,
+) -> Value {
     let target = snapshot.target;
     let mut tls = json!({ "insecure": false });
     if let Some(pem) = snapshot.ca_pem {
@@ -25,17 +30,23 @@ pub(super) fn secret(snapshot: &Snapshot<'_>, delivery: &Delivery, token: Option
     }
     match token {
         Some(token) => config["bearerToken"] = json!(token.expose_secret()),
-        // Argo CD before 3.5 tells the plugin nothing of the cluster, so the access stands in the arguments.
+        // Argo CD before 3.5 tells the plugin nothing of the cluster, so the access stands in the
+        // arguments.
         None => {
             config["execProviderConfig"] = json!({
                 "command": "keyferry",
                 "args": ["credential", snapshot.access.name.to_string()],
                 "apiVersion": "client.authentication.k8s.io/v1beta1",
-                "installHint": "copy the keyferry binary into the image of Argo CD's controller and server",
+                "installHint": "copy the keyferry binary into the image of Argo CD's controller \
+                    and server",
             });
         }
     }
-    let project = delivery.argo_cd.as_ref().map(|argo_cd| argo_cd.project.as_str()).unwrap_or_default();
+    let project = delivery
+        .argo_cd
+        .as_ref()
+        .map(|argo_cd| argo_cd.project.as_str())
+        .unwrap_or_default();
     let encode = |text: &str| STANDARD.encode(text);
     let config = Zeroizing::new(config.to_string());
     json!({
@@ -47,9 +58,15 @@ pub(super) fn secret(snapshot: &Snapshot<'_>, delivery: &Delivery, token: Option
     })
 }
 
-/// The name that `argocd cluster add` gives the Secret of a server: of two Secrets for one server Argo CD takes either.
+/// The name that `argocd cluster add` gives the Secret of a server: of two Secrets for one server
+/// Argo CD takes either.
 pub fn first_name_of(server: &str) -> Option<String> {
-    let host = url::Url::parse(server).ok()?.host_str()?.to_ascii_lowercase();
-    let hash = server.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let host = url::Url::parse(server)
+        .ok()?
+        .host_str()?
+        .to_ascii_lowercase();
+    let hash = server.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
     Some(format!("cluster-{host}-{hash}"))
 }

@@ -11,7 +11,8 @@ use super::{Bearer, Snapshot};
 use crate::config::Delivery;
 use crate::name;
 
-/// An object ready to be sent. It may hold a token, so it cannot be printed, and its texts are wiped when it is let go of.
+/// An object ready to be sent. It may hold a token, so it cannot be printed, and its texts are
+/// wiped when it is let go of.
 pub struct ObjectBody {
     value: Value,
     form: Form,
@@ -23,27 +24,51 @@ impl ObjectBody {
         &self.form
     }
 
-    /// The same object in the place of one that was read: with its UID and resourceVersion as preconditions, and with the labels,
-    /// annotations, finalizers and further owners that others have put on it.
+    /// The same object in the place of one that was read: with its UID and resourceVersion as
+    /// preconditions, and with the labels, annotations, finalizers and further owners that others
+    /// have put on it.
     #[must_use]
     pub fn replacing(mut self, uid: &str, version: &str, held: &Value) -> ObjectBody {
         for field in ["labels", "annotations"] {
-            let Some(theirs) = held.pointer(&format!("/metadata/{field}")).and_then(Value::as_object) else { continue };
-            let Some(ours) = self.value.pointer_mut(&format!("/metadata/{field}")).and_then(Value::as_object_mut) else { continue };
+            let Some(theirs) = held
+                .pointer(&format!("/metadata/{field}"))
+                .and_then(Value::as_object)
+            else {
+                continue;
+            };
+            let Some(ours) = self
+                .value
+                .pointer_mut(&format!("/metadata/{field}"))
+                .and_then(Value::as_object_mut)
+            else {
+                continue;
+            };
             for (key, value) in theirs {
                 if !key.starts_with("keyferry.dev/") && !ours.contains_key(key) {
                     ours.insert(key.clone(), value.clone());
                 }
             }
         }
-        if let Some(metadata) = self.value.get_mut("metadata").and_then(Value::as_object_mut) {
+        if let Some(metadata) = self
+            .value
+            .get_mut("metadata")
+            .and_then(Value::as_object_mut)
+        {
             // Finalizers and further owners are others' business, too.
             if let Some(finalizers) = held.pointer("/metadata/finalizers") {
                 metadata.insert("finalizers".to_owned(), finalizers.clone());
             }
-            let others = held.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+            let others = held
+                .pointer("/metadata/ownerReferences")
+                .and_then(Value::as_array);
             if let Some(Value::Array(owners)) = metadata.get_mut("ownerReferences") {
-                owners.extend(others.into_iter().flatten().filter(|owner| owner["controller"] != true).cloned());
+                owners.extend(
+                    others
+                        .into_iter()
+                        .flatten()
+                        .filter(|owner| owner["controller"] != true)
+                        .cloned(),
+                );
             }
             metadata.insert("uid".to_owned(), json!(uid));
             metadata.insert("resourceVersion".to_owned(), json!(version));
@@ -51,7 +76,8 @@ impl ObjectBody {
         self
     }
 
-    /// An object that was read, with the same metadata and no data: for one that stays after its deletion because others hold it.
+    /// An object that was read, with the same metadata and no data: for one that stays after its
+    /// deletion because others hold it.
     #[must_use]
     pub fn emptied(held: &Held<'_>) -> ObjectBody {
         let mut value = held.object().clone();
@@ -61,7 +87,10 @@ impl ObjectBody {
                 *data = json!({});
             }
         }
-        ObjectBody { value, form: Form::default() }
+        ObjectBody {
+            value,
+            form: Form::default(),
+        }
     }
 
     /// For tests: a field of it.
@@ -83,7 +112,8 @@ impl Drop for ObjectBody {
     }
 }
 
-/// An object as it was read. It may be a Secret: it cannot be printed, and its texts are wiped when it is let go of.
+/// An object as it was read. It may be a Secret: it cannot be printed, and its texts are wiped when
+/// it is let go of.
 pub struct ReadObject(Value);
 
 impl ReadObject {
@@ -106,7 +136,9 @@ impl Drop for ReadObject {
 
 fn wipe(object: &mut Value) {
     for field in ["data", "stringData"] {
-        let Some(data) = object.get_mut(field).and_then(Value::as_object_mut) else { continue };
+        let Some(data) = object.get_mut(field).and_then(Value::as_object_mut) else {
+            continue;
+        };
         for value in data.values_mut() {
             if let Value::String(text) = value {
                 text.zeroize();
@@ -115,7 +147,8 @@ fn wipe(object: &mut Value) {
     }
 }
 
-/// Adds to a shape's own fields what every object carries: its name, its owner, and when it is renewed.
+/// Adds to a shape's own fields what every object carries: its name, its owner, and when it is
+/// renewed.
 pub(super) fn dress(
     mut object: Value,
     place: &ObjectPlace,
@@ -151,5 +184,8 @@ pub(super) fn dress(
     }
     object["metadata"]["annotations"] = annotations;
     object["metadata"]["annotations"][DIGEST] = json!(form.digest_with(&object));
-    ObjectBody { value: object, form }
+    ObjectBody {
+        value: object,
+        form,
+    }
 }

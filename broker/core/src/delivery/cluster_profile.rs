@@ -1,4 +1,5 @@
-//! A ClusterProfile (sigs.k8s.io/cluster-inventory-api) with Keyferry as an access provider. It holds no credential.
+//! A ClusterProfile (sigs.k8s.io/cluster-inventory-api) with Keyferry as an access provider. It
+//! holds no credential.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,8 +15,9 @@ pub(super) fn object(snapshot: &Snapshot<'_>) -> Value {
     })
 }
 
-/// Our item of `status.accessProviders`, as an apply configuration for the status of the object of this name, as it stood at this
-/// resourceVersion, and of no other that has taken its place. A UID would not do: by way of a status the apiserver looks at no other metadata.
+/// Our item of `status.accessProviders`, as an apply configuration for the status of the object of
+/// this name, as it stood at this resourceVersion, and of no other that has taken its place. A UID
+/// would not do: by way of a status the apiserver looks at no other metadata.
 pub fn status(snapshot: &Snapshot<'_>, name: &str, version: &str) -> Value {
     let target = snapshot.target;
     let mut cluster = json!({

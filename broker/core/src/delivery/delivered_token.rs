@@ -1,6 +1,7 @@
 //! Reads which keys signed the tokens in a delivered object, and when the last of them expires.
 //!
-//! A tenant can edit the annotations of its own Secret and add data to it. So the tokens themselves are read, all of them.
+//! A tenant can edit the annotations of its own Secret and add data to it. So the tokens themselves
+//! are read, all of them.
 
 use std::collections::BTreeSet;
 
@@ -31,10 +32,21 @@ pub struct DeliveredTokens {
 
 /// Reads the tokens of an object.
 pub(super) fn read(object: &Value) -> DeliveredTokens {
-    let mut tokens = DeliveredTokens { complete: true, ..DeliveredTokens::default() };
+    let mut tokens = DeliveredTokens {
+        complete: true,
+        ..DeliveredTokens::default()
+    };
     let mut left = MAX_CANDIDATES;
-    for value in object.get("data").and_then(Value::as_object).into_iter().flatten() {
-        tokens.complete &= value.1.as_str().is_some_and(|encoded| tokens.search(encoded, &mut left));
+    for value in object
+        .get("data")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
+        tokens.complete &= value
+            .1
+            .as_str()
+            .is_some_and(|encoded| tokens.search(encoded, &mut left));
     }
     tokens
 }
@@ -45,8 +57,12 @@ impl DeliveredTokens {
         if encoded.len() > MAX_VALUE_BYTES {
             return false;
         }
-        let Ok(decoded) = STANDARD.decode(encoded).map(Zeroizing::new) else { return false };
-        let Ok(text) = std::str::from_utf8(&decoded) else { return false };
+        let Ok(decoded) = STANDARD.decode(encoded).map(Zeroizing::new) else {
+            return false;
+        };
+        let Ok(text) = std::str::from_utf8(&decoded) else {
+            return false;
+        };
         let is_of_token = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         let words = text.split(|c| !is_of_token(c));
         for word in words.filter(|word| word.starts_with("ey") && word.contains('.')) {
@@ -54,7 +70,9 @@ impl DeliveredTokens {
                 return false;
             }
             *left -= 1;
-            let Ok(token) = UnverifiedJwt::parse(word) else { continue };
+            let Ok(token) = UnverifiedJwt::parse(word) else {
+                continue;
+            };
             self.key_ids.extend(token.kid().map(str::to_owned));
             let seconds = token.claims().get("exp").and_then(Value::as_i64);
             let expires_at = seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
@@ -74,7 +92,12 @@ mod tests {
     fn token(kid: &str, exp: i64) -> String {
         let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let (header, claims) = (json!({ "alg": "ES256", "kid": kid }), json!({ "exp": exp }));
-        format!("{}.{}.{}", part(header), part(claims), URL_SAFE_NO_PAD.encode([7; 64]))
+        format!(
+            "{}.{}.{}",
+            part(header),
+            part(claims),
+            URL_SAFE_NO_PAD.encode([7; 64])
+        )
     }
 
     fn object(text: &str) -> Value {
@@ -87,7 +110,10 @@ mod tests {
         let json = format!(r#"{{"bearerToken":"{}"}}"#, token("old", 60));
         for text in [yaml, json] {
             let tokens = read(&object(&text));
-            assert!(tokens.complete && tokens.key_ids.iter().eq(["old"]), "{text}");
+            assert!(
+                tokens.complete && tokens.key_ids.iter().eq(["old"]),
+                "{text}"
+            );
             assert_eq!(tokens.expires_at.map(Timestamp::as_second), Some(60));
         }
     }
@@ -114,8 +140,19 @@ mod tests {
 
     #[test]
     fn what_is_no_token_says_nothing() {
-        for object in [object(""), object("eyJ.eyJ.x"), object("users: []"), json!({})] {
-            assert_eq!(read(&object), DeliveredTokens { complete: true, ..DeliveredTokens::default() });
+        for object in [
+            object(""),
+            object("eyJ.eyJ.x"),
+            object("users: []"),
+            json!({}),
+        ] {
+            assert_eq!(
+                read(&object),
+                DeliveredTokens {
+                    complete: true,
+                    ..DeliveredTokens::default()
+                }
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Which shape can carry which field of a target. What cannot be said is not written: a consumer that drops a field silently would send
-//! its token somewhere else.
+//! Which shape can carry which field of a target. What cannot be said is not written: a consumer
+//! that drops a field silently would send its token somewhere else.
 
 use std::fmt;
 
@@ -29,7 +29,12 @@ pub enum Field {
 
 impl Field {
     /// Every field, for the table of the documentation.
-    pub const ALL: &'static [Field] = &[Field::AddressPath, Field::Issuer, Field::ProxyUrl, Field::TlsServerName];
+    pub const ALL: &'static [Field] = &[
+        Field::AddressPath,
+        Field::Issuer,
+        Field::ProxyUrl,
+        Field::TlsServerName,
+    ];
 
     /// The field as it stands in the object.
     pub fn as_str(self) -> &'static str {
@@ -68,9 +73,18 @@ impl Field {
 
 impl fmt::Display for NotExpressible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let able = DeliveryType::ALL.iter().filter(|(_, delivery)| self.field.is_carried_by(*delivery)).map(|(name, _)| *name);
+        let able = DeliveryType::ALL
+            .iter()
+            .filter(|(_, delivery)| self.field.is_carried_by(*delivery))
+            .map(|(name, _)| *name);
         let able: Vec<&str> = able.collect();
-        write!(f, "{} cannot carry {} of the TargetCluster; use {}", self.delivery.as_str(), self.field.as_str(), able.join(", "))
+        write!(
+            f,
+            "{} cannot carry {} of the TargetCluster; use {}",
+            self.delivery.as_str(),
+            self.field.as_str(),
+            able.join(", ")
+        )
     }
 }
 
@@ -79,6 +93,9 @@ impl fmt::Display for NotExpressible {
 /// # Errors
 /// The first field that it cannot carry.
 pub fn express(delivery: DeliveryType, target: &TargetCluster) -> Result<(), NotExpressible> {
-    let dropped = Field::ALL.iter().copied().find(|field| field.is_set(target) && !field.is_carried_by(delivery));
+    let dropped = Field::ALL
+        .iter()
+        .copied()
+        .find(|field| field.is_set(target) && !field.is_carried_by(delivery));
     dropped.map_or(Ok(()), |field| Err(NotExpressible { field, delivery }))
 }

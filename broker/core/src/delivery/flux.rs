@@ -1,10 +1,12 @@
-//! The ConfigMap of Flux's `provider: generic` (kustomize.toolkit.fluxcd.io `spec.kubeConfig.configMapRef`). No token leaves Flux.
+//! The ConfigMap of Flux's `provider: generic` (kustomize.toolkit.fluxcd.io
+//! `spec.kubeConfig.configMapRef`). No token leaves Flux.
 
 use serde_json::{Value, json};
 
 use super::Snapshot;
 
-/// What it holds. Flux reads an address without a port as port 443; it is written out, as Flux itself prints it.
+/// What it holds. Flux reads an address without a port as port 443; it is written out, as Flux
+/// itself prints it.
 pub(super) fn config_map(snapshot: &Snapshot<'_>) -> Value {
     let target = snapshot.target;
     let mut data = json!({
@@ -16,12 +18,19 @@ pub(super) fn config_map(snapshot: &Snapshot<'_>) -> Value {
     if let Some(pem) = snapshot.ca_pem {
         data["ca.crt"] = json!(pem);
     }
-    // With this label Flux takes up a changed address or CA at once instead of at its next interval.
+    // With this label Flux takes up a changed address or CA at once instead of at its next
+    // interval.
     json!({ "labels": { "reconcile.fluxcd.io/watch": "Enabled" }, "data": data })
 }
 
 fn with_port(address: &str) -> String {
     let authority = address.trim_start_matches("https://");
-    let after_host = authority.rfind(']').map_or(authority, |end| authority.get(end..).unwrap_or_default());
-    if after_host.contains(':') { address.to_owned() } else { format!("{address}:443") }
+    let after_host = authority
+        .rfind(']')
+        .map_or(authority, |end| authority.get(end..).unwrap_or_default());
+    if after_host.contains(':') {
+        address.to_owned()
+    } else {
+        format!("{address}:443")
+    }
 }

@@ -1,4 +1,5 @@
-//! What an object was rendered from, as a digest: it tells a changed input and an edited object from one that is as it should be.
+//! What an object was rendered from, as a digest: it tells a changed input and an edited object
+//! from one that is as it should be.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -16,7 +17,8 @@ pub struct Form {
 }
 
 impl Form {
-    /// The form of an object without annotations. The data of one that holds a token count only by [`Form::digest_with`].
+    /// The form of an object without annotations. The data of one that holds a token count only by
+    /// [`Form::digest_with`].
     pub(super) fn of(object: &Value, delivery: &Delivery, snapshot: &Snapshot<'_>) -> Form {
         let target = snapshot.target;
         let mut inputs = json!({
@@ -28,14 +30,23 @@ impl Form {
         if !delivery.holds_token() {
             inputs["data"] = object["data"].clone();
         }
-        let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
-        let labels = labels.into_iter().flatten().filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+        let labels = object
+            .pointer("/metadata/labels")
+            .and_then(Value::as_object);
+        let labels = labels
+            .into_iter()
+            .flatten()
+            .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
         let mut labels: Vec<_> = labels.collect();
         labels.sort();
-        Form { inputs: canonical(&inputs), labels }
+        Form {
+            inputs: canonical(&inputs),
+            labels,
+        }
     }
 
-    /// The digest that an object of this form has with the data, and with the annotations about its token, that it holds now.
+    /// The digest that an object of this form has with the data, and with the annotations about its
+    /// token, that it holds now.
     pub(super) fn digest_with(&self, object: &Value) -> String {
         let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
         context.update(self.inputs.as_bytes());
@@ -45,7 +56,9 @@ impl Form {
         }
         for annotation in [EXPIRES_AT, KEY_ID, RENEW_AT, TARGET, TOKEN_ID] {
             context.update(b"\n");
-            let value = object.pointer("/metadata/annotations").and_then(|annotations| annotations.get(annotation));
+            let value = object
+                .pointer("/metadata/annotations")
+                .and_then(|annotations| annotations.get(annotation));
             context.update(canonical(value.unwrap_or(&Value::Null)).as_bytes());
         }
         URL_SAFE_NO_PAD.encode(context.finish())
@@ -54,6 +67,11 @@ impl Form {
     /// Whether every label that this form has stands at the object.
     pub(super) fn labels_stand_at(&self, object: &Value) -> bool {
         let labels = object.pointer("/metadata/labels");
-        self.labels.iter().all(|(key, value)| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str) == Some(value))
+        self.labels.iter().all(|(key, value)| {
+            labels
+                .and_then(|labels| labels.get(key))
+                .and_then(Value::as_str)
+                == Some(value)
+        })
     }
 }

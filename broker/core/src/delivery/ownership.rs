@@ -49,8 +49,8 @@ impl<'a> Held<'a> {
         self.object
     }
 
-    /// When its token expires: what the token itself says, at most what the annotation says. The hub can let a token expire earlier than
-    /// its `exp`, and a tenant can edit the annotation.
+    /// When its token expires: what the token itself says, at most what the annotation says. The
+    /// hub can let a token expire earlier than its `exp`, and a tenant can edit the annotation.
     pub fn expires_at(&self) -> Option<Timestamp> {
         let annotated: Timestamp = self.annotation(EXPIRES_AT)?.parse().ok()?;
         let by_token = delivered_token::read(self.object).expires_at;
@@ -77,9 +77,14 @@ impl<'a> Held<'a> {
         delivered_token::read(self.object)
     }
 
-    /// The `kid` of the key that signed its token, by the token itself; by its annotation where it holds no token that can be read.
+    /// The `kid` of the key that signed its token, by the token itself; by its annotation where it
+    /// holds no token that can be read.
     pub fn key_id(&self) -> Option<String> {
-        self.tokens().key_ids.into_iter().next().or_else(|| self.annotation(KEY_ID).map(str::to_owned))
+        self.tokens()
+            .key_ids
+            .into_iter()
+            .next()
+            .or_else(|| self.annotation(KEY_ID).map(str::to_owned))
     }
 
     /// Whether it was made immutable: then it can be deleted and made again, and not changed.
@@ -89,7 +94,10 @@ impl<'a> Held<'a> {
 
     /// Whether it stays when it is deleted, until others let go of it.
     pub fn has_finalizers(&self) -> bool {
-        let finalizers = self.object.pointer("/metadata/finalizers").and_then(Value::as_array);
+        let finalizers = self
+            .object
+            .pointer("/metadata/finalizers")
+            .and_then(Value::as_array);
         finalizers.is_some_and(|finalizers| !finalizers.is_empty())
     }
 
@@ -98,28 +106,53 @@ impl<'a> Held<'a> {
     }
 
     fn annotation(&self, key: &str) -> Option<&'a str> {
-        self.object.get("metadata")?.get("annotations")?.get(key)?.as_str()
+        self.object
+            .get("metadata")?
+            .get("annotations")?
+            .get(key)?
+            .as_str()
     }
 }
 
 /// What was read at a place, seen from the access with this UID.
 pub fn found<'a>(object: Option<&'a Value>, owner: &Uid) -> Found<'a> {
-    let Some(object) = object else { return Found::Absent };
+    let Some(object) = object else {
+        return Found::Absent;
+    };
     let metadata = object.get("metadata");
-    let text = |field: &str| metadata.and_then(|metadata| metadata.get(field)).and_then(Value::as_str);
-    let (Some(uid), Some(version)) = (text("uid"), text("resourceVersion")) else { return Found::Foreign("it cannot be read") };
-    let list = |field: &str| metadata.and_then(|metadata| metadata.get(field)).and_then(Value::as_array).into_iter().flatten();
+    let text = |field: &str| {
+        metadata
+            .and_then(|metadata| metadata.get(field))
+            .and_then(Value::as_str)
+    };
+    let (Some(uid), Some(version)) = (text("uid"), text("resourceVersion")) else {
+        return Found::Foreign("it cannot be read");
+    };
+    let list = |field: &str| {
+        metadata
+            .and_then(|metadata| metadata.get(field))
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+    };
     let controller = list("ownerReferences").find(|reference| reference["controller"] == true);
-    let Some(controller) = controller else { return Found::Foreign("it was made by somebody else: it has no controller") };
+    let Some(controller) = controller else {
+        return Found::Foreign("it was made by somebody else: it has no controller");
+    };
     if controller["kind"] != "TargetAccess" || controller["uid"] != owner.as_str() {
         return Found::Foreign("it belongs to another object");
     }
-    let written = list("managedFields").any(|entry| entry["manager"] == FIELD_MANAGER && entry["subresource"].is_null());
+    let written = list("managedFields")
+        .any(|entry| entry["manager"] == FIELD_MANAGER && entry["subresource"].is_null());
     if !written {
         return Found::Foreign("it names this access as its owner, but Keyferry did not write it");
     }
     if text("deletionTimestamp").is_some() {
         return Found::Foreign("it is being deleted");
     }
-    Found::Ours(Held { object, uid, version })
+    Found::Ours(Held {
+        object,
+        uid,
+        version,
+    })
 }

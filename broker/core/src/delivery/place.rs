@@ -20,7 +20,9 @@ impl ObjectKind {
     /// The kind of the object that a delivery of this shape writes.
     pub fn of(delivery_type: DeliveryType) -> Option<ObjectKind> {
         match delivery_type {
-            DeliveryType::ArgoCDSecret | DeliveryType::ClusterAPISecret | DeliveryType::KubeConfigSecret => Some(ObjectKind::Secret),
+            DeliveryType::ArgoCDSecret
+            | DeliveryType::ClusterAPISecret
+            | DeliveryType::KubeConfigSecret => Some(ObjectKind::Secret),
             DeliveryType::ClusterProfile => Some(ObjectKind::ClusterProfile),
             DeliveryType::FluxConfigMap => Some(ObjectKind::ConfigMap),
             DeliveryType::Exec | DeliveryType::HTTP => None,
@@ -60,13 +62,19 @@ impl ObjectPlace {
     /// Where a delivery writes; nothing for a shape that answers requests.
     pub fn of(access: &TargetAccess, delivery: &Delivery) -> Option<ObjectPlace> {
         let kind = ObjectKind::of(delivery.delivery_type)?;
-        Some(ObjectPlace { kind, namespace: access.name.namespace.clone(), name: delivery.object_name.clone()? })
+        Some(ObjectPlace {
+            kind,
+            namespace: access.name.namespace.clone(),
+            name: delivery.object_name.clone()?,
+        })
     }
 
     /// The path of its collection in the API.
     pub fn collection(&self) -> String {
         let (root, plural) = match self.kind {
-            ObjectKind::ClusterProfile => ("apis/multicluster.x-k8s.io/v1alpha1", "clusterprofiles"),
+            ObjectKind::ClusterProfile => {
+                ("apis/multicluster.x-k8s.io/v1alpha1", "clusterprofiles")
+            }
             ObjectKind::ConfigMap => ("api/v1", "configmaps"),
             ObjectKind::Secret => ("api/v1", "secrets"),
         };

@@ -1,4 +1,5 @@
-//! Secrets with a whole kubeconfig under `value`, inline token and CA: what Flux, Crossplane and Cluster API's consumers read.
+//! Secrets with a whole kubeconfig under `value`, inline token and CA: what Flux, Crossplane and
+//! Cluster API's consumers read.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,23 +11,35 @@ use crate::kubeconfig::{self, KubeconfigError, KubeconfigParts};
 use crate::name::ObjectName;
 
 /// A Secret of no type of its own.
-pub(super) fn kubeconfig(snapshot: &Snapshot<'_>, token: Option<&SecretString>) -> Result<Value, KubeconfigError> {
+pub(super) fn kubeconfig(
+    snapshot: &Snapshot<'_>,
+    token: Option<&SecretString>,
+) -> Result<Value, KubeconfigError> {
     Ok(json!({ "type": "Opaque", "data": { "value": value(snapshot, token)? } }))
 }
 
 /// The Secret that Cluster API's consumers look for: `<cluster>-kubeconfig`.
-pub(super) fn cluster_api(snapshot: &Snapshot<'_>, name: &ObjectName, token: Option<&SecretString>) -> Result<Value, KubeconfigError> {
+pub(super) fn cluster_api(
+    snapshot: &Snapshot<'_>,
+    name: &ObjectName,
+    token: Option<&SecretString>,
+) -> Result<Value, KubeconfigError> {
     let cluster = cluster_of(name);
-    let mut object = json!({ "type": "cluster.x-k8s.io/secret", "data": { "value": value(snapshot, token)? } });
+    let mut object =
+        json!({ "type": "cluster.x-k8s.io/secret", "data": { "value": value(snapshot, token)? } });
     if cluster.len() <= 63 {
         object["labels"] = json!({ "cluster.x-k8s.io/cluster-name": cluster });
     }
     Ok(object)
 }
 
-/// The Cluster API Cluster whose Secret has this name. Only one ending is taken off: what is before it may end so too.
+/// The Cluster API Cluster whose Secret has this name. Only one ending is taken off: what is before
+/// it may end so too.
 pub fn cluster_of(secret: &ObjectName) -> &str {
-    secret.as_str().strip_suffix("-kubeconfig").unwrap_or(secret.as_str())
+    secret
+        .as_str()
+        .strip_suffix("-kubeconfig")
+        .unwrap_or(secret.as_str())
 }
 
 /// Base64, as the API holds it.

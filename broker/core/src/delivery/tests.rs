@@ -6,8 +6,12 @@ use jiff::Timestamp;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
-use super::{Bearer, Field, Found, Snapshot, Step, cluster_profile_status, express, found, plan, render};
-use crate::config::{self, Delivery, DeliveryType, StoredAccess, StoredTarget, TargetAccess, TargetCluster};
+use super::{
+    Bearer, Field, Found, Snapshot, Step, cluster_profile_status, express, found, plan, render,
+};
+use crate::config::{
+    self, Delivery, DeliveryType, StoredAccess, StoredTarget, TargetAccess, TargetCluster,
+};
 use crate::service_account::Uid;
 
 const CA: &str = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n";
@@ -40,7 +44,10 @@ fn world(spec: Value, deliveries: Value) -> World {
     stored.targets.insert(name.clone(), target);
     let assembled = stored.assemble(&server.cluster_resource_namespace);
     assert_eq!(assembled.targets, Default::default());
-    World { target: assembled.policy.targets[&name].clone(), access: StoredAccess::read(&access).unwrap().1.read.unwrap() }
+    World {
+        target: assembled.policy.targets[&name].clone(),
+        access: StoredAccess::read(&access).unwrap().1.read.unwrap(),
+    }
 }
 
 impl World {
@@ -60,9 +67,18 @@ impl World {
 
     fn rendered(&self, token: Option<&str>) -> Value {
         let token = token.map(SecretString::from);
-        let bearer =
-            token.as_ref().map(|token| Bearer { token, token_id: "jti", key_id: "a-key", expires_at: at(1000), renew_at: at(500) });
-        render(&self.snapshot(), self.delivery(), bearer.as_ref()).unwrap().unwrap().value().clone()
+        let bearer = token.as_ref().map(|token| Bearer {
+            token,
+            token_id: "jti",
+            key_id: "a-key",
+            expires_at: at(1000),
+            renew_at: at(500),
+        });
+        render(&self.snapshot(), self.delivery(), bearer.as_ref())
+            .unwrap()
+            .unwrap()
+            .value()
+            .clone()
     }
 }
 
@@ -71,7 +87,12 @@ fn at(second: i64) -> Timestamp {
 }
 
 fn decoded(object: &Value, key: &str) -> String {
-    String::from_utf8(STANDARD.decode(object["data"][key].as_str().unwrap()).unwrap()).unwrap()
+    String::from_utf8(
+        STANDARD
+            .decode(object["data"][key].as_str().unwrap())
+            .unwrap(),
+    )
+    .unwrap()
 }
 
 /// As the hub gives it back.
@@ -84,7 +105,11 @@ fn as_stored(mut object: Value) -> Value {
 
 #[test]
 fn the_flux_config_map_has_the_keys_that_flux_reads() {
-    let object = world(json!({}), json!([{ "name": "flux", "type": "FluxConfigMap" }])).rendered(None);
+    let object = world(
+        json!({}),
+        json!([{ "name": "flux", "type": "FluxConfigMap" }]),
+    )
+    .rendered(None);
     assert_eq!(
         object["data"],
         json!({
@@ -92,24 +117,50 @@ fn the_flux_config_map_has_the_keys_that_flux_reads() {
             "serviceAccountName": "reconciler",
         })
     );
-    assert_eq!(object["metadata"]["labels"]["reconcile.fluxcd.io/watch"], "Enabled");
-    assert_eq!(object["metadata"]["labels"]["app.kubernetes.io/managed-by"], "keyferry");
-    assert_eq!(object["metadata"]["labels"]["keyferry.dev/access-name"], "apps");
+    assert_eq!(
+        object["metadata"]["labels"]["reconcile.fluxcd.io/watch"],
+        "Enabled"
+    );
+    assert_eq!(
+        object["metadata"]["labels"]["app.kubernetes.io/managed-by"],
+        "keyferry"
+    );
+    assert_eq!(
+        object["metadata"]["labels"]["keyferry.dev/access-name"],
+        "apps"
+    );
     let owner = &object["metadata"]["ownerReferences"][0];
-    assert_eq!((owner["uid"].as_str(), owner["controller"].as_bool()), (Some("u"), Some(true)));
-    for (written, read) in [("https://a.example", "https://a.example:443"), ("https://[fd00::1]", "https://[fd00::1]:443")] {
-        let object = world(json!({ "address": written }), json!([{ "name": "flux", "type": "FluxConfigMap" }])).rendered(None);
+    assert_eq!(
+        (owner["uid"].as_str(), owner["controller"].as_bool()),
+        (Some("u"), Some(true))
+    );
+    for (written, read) in [
+        ("https://a.example", "https://a.example:443"),
+        ("https://[fd00::1]", "https://[fd00::1]:443"),
+    ] {
+        let object = world(
+            json!({ "address": written }),
+            json!([{ "name": "flux", "type": "FluxConfigMap" }]),
+        )
+        .rendered(None);
         assert_eq!(object["data"]["address"], read);
     }
 }
 
 #[test]
 fn secrets_hold_a_whole_kubeconfig_and_when_it_ends() {
-    for (delivery, secret_type) in [("KubeConfigSecret", "Opaque"), ("ClusterAPISecret", "cluster.x-k8s.io/secret")] {
-        let object = world(json!({}), json!([{ "name": "s", "type": delivery }])).rendered(Some("the.token.x"));
+    for (delivery, secret_type) in [
+        ("KubeConfigSecret", "Opaque"),
+        ("ClusterAPISecret", "cluster.x-k8s.io/secret"),
+    ] {
+        let object = world(json!({}), json!([{ "name": "s", "type": delivery }]))
+            .rendered(Some("the.token.x"));
         assert_eq!(object["type"], secret_type);
         let kubeconfig = decoded(&object, "value");
-        assert!(kubeconfig.contains("the.token.x") && kubeconfig.contains("https://prod.example.com:6443"));
+        assert!(
+            kubeconfig.contains("the.token.x")
+                && kubeconfig.contains("https://prod.example.com:6443")
+        );
         assert!(!kubeconfig.contains("tokenFile") && !kubeconfig.contains("exec"));
         let annotations = &object["metadata"]["annotations"];
         assert_eq!(annotations["keyferry.dev/expires-at"], at(1000).to_string());
@@ -121,23 +172,50 @@ fn secrets_hold_a_whole_kubeconfig_and_when_it_ends() {
 #[test]
 fn a_cluster_may_itself_be_named_after_a_kubeconfig() {
     let name = "prod-kubeconfig-kubeconfig";
-    let object = world(json!({}), json!([{ "name": "s", "type": "ClusterAPISecret", "objectName": name }])).rendered(Some("t"));
-    assert_eq!(object["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"], "prod-kubeconfig");
+    let object = world(
+        json!({}),
+        json!([{ "name": "s", "type": "ClusterAPISecret", "objectName": name }]),
+    )
+    .rendered(Some("t"));
+    assert_eq!(
+        object["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"],
+        "prod-kubeconfig"
+    );
 }
 
 #[test]
 fn argo_cd_gets_the_plugin_or_a_token() {
-    let exec = world(json!({}), json!([{ "name": "a", "type": "ArgoCDSecret", "argoCD": { "project": "apps" } }])).rendered(None);
-    assert_eq!(exec["metadata"]["labels"]["argocd.argoproj.io/secret-type"], "cluster");
-    assert_eq!((decoded(&exec, "project"), decoded(&exec, "server")), ("apps".to_owned(), "https://prod.example.com:6443".to_owned()));
+    let exec = world(
+        json!({}),
+        json!([{ "name": "a", "type": "ArgoCDSecret", "argoCD": { "project": "apps" } }]),
+    )
+    .rendered(None);
+    assert_eq!(
+        exec["metadata"]["labels"]["argocd.argoproj.io/secret-type"],
+        "cluster"
+    );
+    assert_eq!(
+        (decoded(&exec, "project"), decoded(&exec, "server")),
+        (
+            "apps".to_owned(),
+            "https://prod.example.com:6443".to_owned()
+        )
+    );
     let config: Value = serde_json::from_str(&decoded(&exec, "config")).unwrap();
-    assert_eq!(config["execProviderConfig"]["args"], json!(["credential", "tenant-a/apps"]));
+    assert_eq!(
+        config["execProviderConfig"]["args"],
+        json!(["credential", "tenant-a/apps"])
+    );
     assert!(config.get("bearerToken").is_none());
     let argo = json!([{ "name": "a", "type": "ArgoCDSecret", "argoCD": { "project": "apps", "form": "BearerToken" } }]);
-    let bearer = world(json!({ "tlsServerName": "kubernetes" }), argo).rendered(Some("the.token.x"));
+    let bearer =
+        world(json!({ "tlsServerName": "kubernetes" }), argo).rendered(Some("the.token.x"));
     let config: Value = serde_json::from_str(&decoded(&bearer, "config")).unwrap();
     assert_eq!(
-        (config["bearerToken"].as_str(), config["tlsClientConfig"]["serverName"].as_str()),
+        (
+            config["bearerToken"].as_str(),
+            config["tlsClientConfig"]["serverName"].as_str()
+        ),
         (Some("the.token.x"), Some("kubernetes"))
     );
     assert_eq!(config["tlsClientConfig"]["insecure"], false);
@@ -145,13 +223,25 @@ fn argo_cd_gets_the_plugin_or_a_token() {
 
 #[test]
 fn a_cluster_profile_holds_no_credential() {
-    let world = world(json!({}), json!([{ "name": "p", "type": "ClusterProfile" }]));
-    assert_eq!(world.rendered(None)["spec"]["clusterManager"]["name"], "keyferry");
+    let world = world(
+        json!({}),
+        json!([{ "name": "p", "type": "ClusterProfile" }]),
+    );
+    assert_eq!(
+        world.rendered(None)["spec"]["clusterManager"]["name"],
+        "keyferry"
+    );
     let status = cluster_profile_status(&world.snapshot(), "prod", "7");
     assert_eq!(status["metadata"]["resourceVersion"], "7");
     let provider = &status["status"]["accessProviders"][0];
-    assert_eq!(provider["cluster"]["certificate-authority-data"], STANDARD.encode(CA));
-    assert_eq!(provider["cluster"]["extensions"][0]["extension"]["clusterName"], "tenant-a/apps");
+    assert_eq!(
+        provider["cluster"]["certificate-authority-data"],
+        STANDARD.encode(CA)
+    );
+    assert_eq!(
+        provider["cluster"]["extensions"][0]["extension"]["clusterName"],
+        "tenant-a/apps"
+    );
     assert!(!status.to_string().contains("token"));
 }
 
@@ -159,27 +249,55 @@ fn a_cluster_profile_holds_no_credential() {
 fn what_a_shape_cannot_carry_is_named_with_a_shape_that_can() {
     let flux = |spec: Value| {
         let world = world(spec, json!([{ "name": "flux", "type": "FluxConfigMap" }]));
-        express(DeliveryType::FluxConfigMap, &world.target).map_err(|gap| (gap.field, gap.to_string()))
+        express(DeliveryType::FluxConfigMap, &world.target)
+            .map_err(|gap| (gap.field, gap.to_string()))
     };
     assert!(flux(json!({})).is_ok());
     for (spec, field) in [
-        (json!({ "address": "https://rancher.example.com/k8s/clusters/c-1" }), Field::AddressPath),
-        (json!({ "proxyURL": "http://proxy.example.com:3128" }), Field::ProxyUrl),
-        (json!({ "tlsServerName": "kubernetes" }), Field::TlsServerName),
+        (
+            json!({ "address": "https://rancher.example.com/k8s/clusters/c-1" }),
+            Field::AddressPath,
+        ),
+        (
+            json!({ "proxyURL": "http://proxy.example.com:3128" }),
+            Field::ProxyUrl,
+        ),
+        (
+            json!({ "tlsServerName": "kubernetes" }),
+            Field::TlsServerName,
+        ),
         (json!({ "issuer": "Keyferry" }), Field::Issuer),
     ] {
         let (found, message) = flux(spec).unwrap_err();
         assert_eq!(found, field);
-        assert!(message.contains(field.as_str()) && message.contains("KubeConfigSecret"), "{message}");
+        assert!(
+            message.contains(field.as_str()) && message.contains("KubeConfigSecret"),
+            "{message}"
+        );
     }
     let profile = world(json!({ "tlsServerName": "kubernetes" }), json!([]));
-    assert_eq!(express(DeliveryType::ClusterProfile, &profile.target).unwrap_err().field, Field::TlsServerName);
+    assert_eq!(
+        express(DeliveryType::ClusterProfile, &profile.target)
+            .unwrap_err()
+            .field,
+        Field::TlsServerName
+    );
     assert!(express(DeliveryType::KubeConfigSecret, &profile.target).is_ok());
 }
 
 fn step(world: &World, object: Option<&Value>, now: i64) -> &'static str {
-    let form = render(&world.snapshot(), world.delivery(), None).unwrap().unwrap().form().clone();
-    match plan(found(object, &Uid::new("u").unwrap()), &form, world.delivery().holds_token(), false, at(now)) {
+    let form = render(&world.snapshot(), world.delivery(), None)
+        .unwrap()
+        .unwrap()
+        .form()
+        .clone();
+    match plan(
+        found(object, &Uid::new("u").unwrap()),
+        &form,
+        world.delivery().holds_token(),
+        false,
+        at(now),
+    ) {
         Step::Keep(_) => "keep",
         Step::Create => "create",
         Step::Replace(held) => {
@@ -197,31 +315,59 @@ fn an_object_is_written_when_it_is_due_changed_or_edited_and_not_else() {
     assert_eq!(step(&world_now, None, 0), "create");
     let stored = as_stored(world_now.rendered(Some("the.token.x")));
     assert_eq!(step(&world_now, Some(&stored), 499), "keep");
-    assert_eq!(step(&world_now, Some(&stored), 500), "replace", "its time has come");
+    assert_eq!(
+        step(&world_now, Some(&stored), 500),
+        "replace",
+        "its time has come"
+    );
     let moved = world(json!({ "address": "https://other.example.com" }), secret);
-    assert_eq!(step(&moved, Some(&stored), 0), "replace", "the target changed");
+    assert_eq!(
+        step(&moved, Some(&stored), 0),
+        "replace",
+        "the target changed"
+    );
     let mut edited = stored.clone();
     edited["data"]["value"] = json!(STANDARD.encode("something else"));
-    assert_eq!(step(&world_now, Some(&edited), 0), "replace", "somebody edited it");
+    assert_eq!(
+        step(&world_now, Some(&edited), 0),
+        "replace",
+        "somebody edited it"
+    );
     let mut further = stored.clone();
     further["data"]["more"] = json!("eA==");
-    assert_eq!(step(&world_now, Some(&further), 0), "replace", "somebody added to it");
+    assert_eq!(
+        step(&world_now, Some(&further), 0),
+        "replace",
+        "somebody added to it"
+    );
     for annotation in ["expires-at", "renew-at", "key-id", "token-id", "target"] {
         let mut edited = stored.clone();
-        edited["metadata"]["annotations"][format!("keyferry.dev/{annotation}")] = json!("9999-01-01T00:00:00Z");
-        assert_eq!(step(&world_now, Some(&edited), 0), "replace", "somebody edited {annotation}");
+        edited["metadata"]["annotations"][format!("keyferry.dev/{annotation}")] =
+            json!("9999-01-01T00:00:00Z");
+        assert_eq!(
+            step(&world_now, Some(&edited), 0),
+            "replace",
+            "somebody edited {annotation}"
+        );
     }
     let mut unlabelled = stored.clone();
     unlabelled["metadata"]["labels"] = json!({ "theirs": "x" });
     assert_eq!(step(&world_now, Some(&unlabelled), 0), "replace");
     let mut labelled = stored;
     labelled["metadata"]["labels"]["theirs"] = json!("x");
-    assert_eq!(step(&world_now, Some(&labelled), 0), "keep", "others may label it");
+    assert_eq!(
+        step(&world_now, Some(&labelled), 0),
+        "keep",
+        "others may label it"
+    );
 }
 
 #[test]
 fn objects_of_others_are_left_alone() {
-    let world = world(json!({}), json!([{ "name": "flux", "type": "FluxConfigMap" }]));
+    let world = world(
+        json!({}),
+        json!([{ "name": "flux", "type": "FluxConfigMap" }]),
+    );
     let ours = as_stored(world.rendered(None));
     assert_eq!(step(&world, Some(&ours), 0), "keep");
     let with = |path: &str, value: Value| {
@@ -235,34 +381,71 @@ fn objects_of_others_are_left_alone() {
         with("/metadata/ownerReferences/0/controller", json!(false)),
         with("/metadata/ownerReferences/0/kind", json!("Kustomization")),
         with("/metadata/managedFields", json!([{ "manager": "kubectl" }])),
-        with("/metadata/managedFields", json!([{ "manager": "keyferry", "subresource": "status" }])),
-        with("/metadata", json!({ "labels": { "app.kubernetes.io/managed-by": "keyferry" } })),
+        with(
+            "/metadata/managedFields",
+            json!([{ "manager": "keyferry", "subresource": "status" }]),
+        ),
+        with(
+            "/metadata",
+            json!({ "labels": { "app.kubernetes.io/managed-by": "keyferry" } }),
+        ),
     ] {
         assert_eq!(step(&world, Some(&foreign), 0), "leave", "{foreign}");
     }
     let mut immutable = ours.clone();
     immutable["immutable"] = json!(true);
-    assert_eq!(step(&world, Some(&immutable), 0), "keep", "a tenant cannot put our object out of reach");
+    assert_eq!(
+        step(&world, Some(&immutable), 0),
+        "keep",
+        "a tenant cannot put our object out of reach"
+    );
     let mut going = ours;
     going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     assert_eq!(step(&world, Some(&going), 0), "leave");
-    assert!(matches!(found(Some(&json!("text")), &Uid::new("u").unwrap()), Found::Foreign(_)));
+    assert!(matches!(
+        found(Some(&json!("text")), &Uid::new("u").unwrap()),
+        Found::Foreign(_)
+    ));
 }
 
 #[test]
 fn a_replacement_keeps_what_others_added_and_meets_only_that_object() {
-    let world = world(json!({}), json!([{ "name": "flux", "type": "FluxConfigMap" }]));
+    let world = world(
+        json!({}),
+        json!([{ "name": "flux", "type": "FluxConfigMap" }]),
+    );
     let mut held = as_stored(world.rendered(None));
     held["metadata"]["labels"]["theirs"] = json!("x");
     held["metadata"]["annotations"]["keyferry.dev/expires-at"] = json!("stale");
     held["metadata"]["finalizers"] = json!(["theirs"]);
-    let further = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "theirs", "uid": "other" });
-    held["metadata"]["ownerReferences"].as_array_mut().unwrap().push(further.clone());
-    let body = render(&world.snapshot(), world.delivery(), None).unwrap().unwrap().replacing("object-uid", "9", &held);
+    let further =
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "theirs", "uid": "other" });
+    held["metadata"]["ownerReferences"]
+        .as_array_mut()
+        .unwrap()
+        .push(further.clone());
+    let body = render(&world.snapshot(), world.delivery(), None)
+        .unwrap()
+        .unwrap()
+        .replacing("object-uid", "9", &held);
     let metadata = &body.value()["metadata"];
-    assert_eq!((metadata["uid"].as_str(), metadata["resourceVersion"].as_str()), (Some("object-uid"), Some("9")));
+    assert_eq!(
+        (
+            metadata["uid"].as_str(),
+            metadata["resourceVersion"].as_str()
+        ),
+        (Some("object-uid"), Some("9"))
+    );
     assert_eq!(metadata["labels"]["theirs"], "x");
-    assert_eq!((&metadata["finalizers"], &metadata["ownerReferences"][1]), (&json!(["theirs"]), &further));
+    assert_eq!(
+        (&metadata["finalizers"], &metadata["ownerReferences"][1]),
+        (&json!(["theirs"]), &further)
+    );
     assert_eq!(metadata["ownerReferences"].as_array().unwrap().len(), 2);
-    assert!(metadata["annotations"].get("keyferry.dev/expires-at").is_none(), "our own annotations are written anew");
+    assert!(
+        metadata["annotations"]
+            .get("keyferry.dev/expires-at")
+            .is_none(),
+        "our own annotations are written anew"
+    );
 }

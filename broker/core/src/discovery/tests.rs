@@ -31,7 +31,11 @@ fn a_hubs_document_is_read() {
     let metadata = with("unknown", json!({"a": [1]})).unwrap();
     assert_eq!(metadata.issuer(), ISSUER);
     assert_eq!(metadata.signing_algorithms(), [Rs256]);
-    let metadata = with("id_token_signing_alg_values_supported", json!(["RS256", "ML-DSA-44", "ES256", "none", "RS256"])).unwrap();
+    let metadata = with(
+        "id_token_signing_alg_values_supported",
+        json!(["RS256", "ML-DSA-44", "ES256", "none", "RS256"]),
+    )
+    .unwrap();
     assert_eq!(metadata.signing_algorithms(), [Es256, Rs256]);
 }
 
@@ -46,7 +50,11 @@ fn d1_to_d5_the_issuer_is_equal_byte_for_byte() {
         "https://hub.example.com ",
         "",
     ] {
-        assert_eq!(with("issuer", json!(issuer)), Err(DiscoveryError::IssuerMismatch), "{issuer}");
+        assert_eq!(
+            with("issuer", json!(issuer)),
+            Err(DiscoveryError::IssuerMismatch),
+            "{issuer}"
+        );
     }
     for value in [json!(null), json!([ISSUER]), json!(1)] {
         assert_eq!(with("issuer", value), Err(DiscoveryError::Member("issuer")));
@@ -57,7 +65,13 @@ fn d1_to_d5_the_issuer_is_equal_byte_for_byte() {
 #[test]
 fn d1_to_d5_a_jwks_uri_is_never_looked_at() {
     let good = with("unknown", json!(1)).unwrap();
-    for uri in ["http://a", "https://169.254.169.254/", "file:///etc/passwd", "keys", ""] {
+    for uri in [
+        "http://a",
+        "https://169.254.169.254/",
+        "file:///etc/passwd",
+        "keys",
+        "",
+    ] {
         assert_eq!(with("jwks_uri", json!(uri)), Ok(good.clone()), "{uri}");
     }
     assert_eq!(with("jwks_uri", json!("x".repeat(8192))), Ok(good));
@@ -66,11 +80,23 @@ fn d1_to_d5_a_jwks_uri_is_never_looked_at() {
 #[test]
 fn a_document_that_is_no_strict_json_is_refused() {
     let duplicate = format!(r#"{{"issuer":"{ISSUER}","issuer":"{ISSUER}"}}"#);
-    assert!(matches!(read(&duplicate), Err(DiscoveryError::Json(JsonError::DuplicateMember { .. }))));
-    assert!(matches!(read("<html></html>"), Err(DiscoveryError::Json(JsonError::Syntax { .. }))));
+    assert!(matches!(
+        read(&duplicate),
+        Err(DiscoveryError::Json(JsonError::DuplicateMember { .. }))
+    ));
+    assert!(matches!(
+        read("<html></html>"),
+        Err(DiscoveryError::Json(JsonError::Syntax { .. }))
+    ));
     assert!(matches!(read(""), Err(DiscoveryError::Json(_))));
-    let large = format!(r#"{{"issuer":"{ISSUER}"}}{}"#, " ".repeat(MAX_DISCOVERY_BYTES));
-    assert!(matches!(read(&large), Err(DiscoveryError::Json(JsonError::TooLarge { .. }))));
+    let large = format!(
+        r#"{{"issuer":"{ISSUER}"}}{}"#,
+        " ".repeat(MAX_DISCOVERY_BYTES)
+    );
+    assert!(matches!(
+        read(&large),
+        Err(DiscoveryError::Json(JsonError::TooLarge { .. }))
+    ));
     for value in [json!("RS256"), json!([1]), json!(null)] {
         let member = "id_token_signing_alg_values_supported";
         assert_eq!(with(member, value), Err(DiscoveryError::Member(member)));
@@ -89,7 +115,10 @@ fn ours_is_this_text() {
     );
     assert_eq!(std::str::from_utf8(&document).unwrap(), expected);
     assert!(document.len() < 1024);
-    assert!(url::Url::parse(super::NO_AUTHORIZATION_ENDPOINT).is_ok(), "strict clients read it as a URL");
+    assert!(
+        url::Url::parse(super::NO_AUTHORIZATION_ENDPOINT).is_ok(),
+        "strict clients read it as a URL"
+    );
 }
 
 proptest! {

@@ -6,7 +6,10 @@ use super::{ImportError, Imported, entry, field, insecure, optional, plain};
 use crate::json::{JsonLimits, read_object};
 
 const LABEL: &str = "/metadata/labels/argocd.argoproj.io~1secret-type";
-const LIMITS: JsonLimits = JsonLimits { bytes: super::MAX_IMPORT_BYTES, depth: 32 };
+const LIMITS: JsonLimits = JsonLimits {
+    bytes: super::MAX_IMPORT_BYTES,
+    depth: 32,
+};
 
 /// What stays behind.
 const CREDENTIALS: [(&str, &str); 5] = [
@@ -25,15 +28,29 @@ pub(super) fn is_cluster(secret: &Value) -> bool {
 pub(super) fn read(secret: &Value) -> Result<Imported, ImportError> {
     let text = |key: &str| -> Result<Option<String>, ImportError> {
         let bytes = entry(secret, key)?;
-        bytes.map(String::from_utf8).transpose().map_err(|_| field(format!("data.{key}"), "is not text"))
+        bytes
+            .map(String::from_utf8)
+            .transpose()
+            .map_err(|_| field(format!("data.{key}"), "is not text"))
     };
     let server = text("server")?.ok_or_else(|| field("data.server", "is missing"))?;
-    let mut imported = Imported { name: text("name")?.unwrap_or_default(), server, ..Imported::default() };
+    let mut imported = Imported {
+        name: text("name")?.unwrap_or_default(),
+        server,
+        ..Imported::default()
+    };
     let config = text("config")?.ok_or_else(|| field("data.config", "is missing"))?;
-    let config = read_object(config.as_bytes(), LIMITS).map_err(|error| field("data.config", error.to_string()))?;
+    let config = read_object(config.as_bytes(), LIMITS)
+        .map_err(|error| field("data.config", error.to_string()))?;
     imported.proxy_url = optional(&config, "proxyUrl", "config")?;
-    for member in config.keys().filter(|member| !["tlsClientConfig", "proxyUrl"].contains(&member.as_str())) {
-        let what = CREDENTIALS.iter().find(|(known, _)| known == member).map(|(_, what)| (*what).to_owned());
+    for member in config
+        .keys()
+        .filter(|member| !["tlsClientConfig", "proxyUrl"].contains(&member.as_str()))
+    {
+        let what = CREDENTIALS
+            .iter()
+            .find(|(known, _)| known == member)
+            .map(|(_, what)| (*what).to_owned());
         imported.dropped.push(what.unwrap_or_else(|| plain(member)));
     }
     let tls = match config.get("tlsClientConfig") {
@@ -47,7 +64,10 @@ pub(super) fn read(secret: &Value) -> Result<Imported, ImportError> {
     }
     imported.ca = optional(tls, "caData", "config.tlsClientConfig")?;
     imported.tls_server_name = optional(tls, "serverName", "config.tlsClientConfig")?;
-    for (member, what) in [("certData", "a client certificate"), ("keyData", "a client key")] {
+    for (member, what) in [
+        ("certData", "a client certificate"),
+        ("keyData", "a client key"),
+    ] {
         if tls.get(member).is_some_and(|value| !value.is_null()) {
             imported.dropped.push(what.to_owned());
         }

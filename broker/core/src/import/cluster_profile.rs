@@ -1,25 +1,59 @@
-//! A ClusterProfile of the cluster inventory (KEP-4322): `status.accessProviders[]`, earlier `status.credentialProviders[]`.
+//! A ClusterProfile of the cluster inventory (KEP-4322): `status.accessProviders[]`, earlier
+//! `status.credentialProviders[]`.
 
 use serde_json::Value;
 
 use super::{ImportError, Imported, cluster, field, plain, text_of};
 
 pub(super) fn read(profile: &Value, provider: Option<&str>) -> Result<Imported, ImportError> {
-    let list = |member: &str| profile.get("status").and_then(|status| status.get(member)).and_then(Value::as_array);
+    let list = |member: &str| {
+        profile
+            .get("status")
+            .and_then(|status| status.get(member))
+            .and_then(Value::as_array)
+    };
     let (path, providers) = match (list("accessProviders"), list("credentialProviders")) {
         (Some(providers), _) if !providers.is_empty() => ("status.accessProviders", providers),
         (_, Some(providers)) if !providers.is_empty() => ("status.credentialProviders", providers),
-        _ => return Err(field("status.accessProviders", "is empty: no cluster manager has said yet how the cluster is reached")),
+        _ => {
+            return Err(field(
+                "status.accessProviders",
+                "is empty: no cluster manager has said yet how the cluster is reached",
+            ));
+        }
     };
-    let wanted = |entry: &&Value| provider.is_none_or(|provider| text_of(entry, "name") == provider);
+    let wanted =
+        |entry: &&Value| provider.is_none_or(|provider| text_of(entry, "name") == provider);
     let mut found = providers.iter().filter(wanted);
-    let first = found.next().ok_or_else(|| field(path, "has no provider of this name; name another with --provider"))?;
+    let first = found.next().ok_or_else(|| {
+        field(
+            path,
+            "has no provider of this name; name another with --provider",
+        )
+    })?;
     if found.next().is_some() {
-        let names: Vec<String> = providers.iter().take(10).map(|entry| plain(text_of(entry, "name"))).collect();
-        return Err(field(path, format!("has several providers; choose one of {} with --provider", names.join(", "))));
+        let names: Vec<String> = providers
+            .iter()
+            .take(10)
+            .map(|entry| plain(text_of(entry, "name")))
+            .collect();
+        return Err(field(
+            path,
+            format!(
+                "has several providers; choose one of {} with --provider",
+                names.join(", ")
+            ),
+        ));
     }
-    let members = first.get("cluster").and_then(Value::as_object).ok_or_else(|| field(format!("{path}[].cluster"), "is missing"))?;
+    let members = first
+        .get("cluster")
+        .and_then(Value::as_object)
+        .ok_or_else(|| field(format!("{path}[].cluster"), "is missing"))?;
     let mut imported = cluster(members, &format!("{path}[].cluster"))?;
-    imported.name = profile.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    imported.name = profile
+        .pointer("/metadata/name")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
     Ok(imported)
 }

@@ -27,30 +27,67 @@ pub(super) fn read(document: &Value, context: Option<&str>) -> Result<Imported, 
     }
     let name = context.unwrap_or(text_of(document, "current-context"));
     if name.is_empty() {
-        return Err(field("current-context", "is not set; name a context with --context"));
+        return Err(field(
+            "current-context",
+            "is not set; name a context with --context",
+        ));
     }
-    let missing = |what: &str| field(what, "names nothing that is in the kubeconfig; name another context with --context");
-    let context = named(document, "contexts", name, "context")?.ok_or_else(|| missing("the context"))?;
-    let cluster_name = context.get("cluster").and_then(Value::as_str).unwrap_or_default();
-    let members = named(document, "clusters", cluster_name, "cluster")?.ok_or_else(|| missing("the context's cluster"))?;
+    let missing = |what: &str| {
+        field(
+            what,
+            "names nothing that is in the kubeconfig; name another context with --context",
+        )
+    };
+    let context =
+        named(document, "contexts", name, "context")?.ok_or_else(|| missing("the context"))?;
+    let cluster_name = context
+        .get("cluster")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let members = named(document, "clusters", cluster_name, "cluster")?
+        .ok_or_else(|| missing("the context's cluster"))?;
     let mut imported = cluster(members, "cluster")?;
     cluster_name.clone_into(&mut imported.name);
-    let user = context.get("user").and_then(Value::as_str).unwrap_or_default();
+    let user = context
+        .get("user")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     if let Some(user) = named(document, "users", user, "user")? {
         imported.dropped.extend(user.keys().map(|member| {
-            CREDENTIALS.iter().find(|(known, _)| known == member).map_or_else(|| plain(member), |(_, what)| (*what).to_owned())
+            CREDENTIALS
+                .iter()
+                .find(|(known, _)| known == member)
+                .map_or_else(|| plain(member), |(_, what)| (*what).to_owned())
         }));
     }
     Ok(imported)
 }
 
 /// The one entry of a list of named things.
-fn named<'a>(document: &'a Value, list: &str, name: &str, member: &str) -> Result<Option<&'a Map<String, Value>>, ImportError> {
-    let entries = document.get(list).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let mut found = entries.iter().filter(|entry| text_of(entry, "name") == name);
-    let first = found.next().and_then(|entry| entry.get(member)).and_then(Value::as_object);
+fn named<'a>(
+    document: &'a Value,
+    list: &str,
+    name: &str,
+    member: &str,
+) -> Result<Option<&'a Map<String, Value>>, ImportError> {
+    let entries = document
+        .get(list)
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let mut found = entries
+        .iter()
+        .filter(|entry| text_of(entry, "name") == name);
+    let first = found
+        .next()
+        .and_then(|entry| entry.get(member))
+        .and_then(Value::as_object);
     if found.next().is_some() {
-        return Err(field(list, "has two entries of the name that is meant, and readers differ in which one counts; remove one"));
+        return Err(field(
+            list,
+            "has two entries of the name that is meant, and readers differ in which one counts; \
+             remove one",
+        ));
     }
     Ok(first)
 }

@@ -47,19 +47,37 @@ impl Imported {
     ///
     /// # Errors
     /// [`ImportError`] names what a TargetCluster cannot be made of.
-    pub fn render(&mut self, name: Option<&str>, audience: &Audience, now: Timestamp) -> Result<String, ImportError> {
+    pub fn render(
+        &mut self,
+        name: Option<&str>,
+        audience: &Audience,
+        now: Timestamp,
+    ) -> Result<String, ImportError> {
         let name = name.unwrap_or(&self.name);
-        ObjectName::new(name).map_err(|error| field("the cluster's name", format!("{error}; give another with --name")))?;
-        let address = config::server_address(&self.server).map_err(|problem| field("server", problem))?;
-        let proxy_url = self.proxy_url.as_deref().map(config::proxy_address).transpose();
+        ObjectName::new(name).map_err(|error| {
+            field(
+                "the cluster's name",
+                format!("{error}; give another with --name"),
+            )
+        })?;
+        let address =
+            config::server_address(&self.server).map_err(|problem| field("server", problem))?;
+        let proxy_url = self
+            .proxy_url
+            .as_deref()
+            .map(config::proxy_address)
+            .transpose();
         let proxy_url = proxy_url.map_err(|problem| field("the proxy's URL", problem))?;
         let ca_bundle = match &self.ca {
             None => None,
             Some(data) => {
-                let pem = STANDARD.decode(data.trim_ascii()).map_err(|_| field("the CA certificates", "are not base64 of PEM"))?;
+                let pem = STANDARD
+                    .decode(data.trim_ascii())
+                    .map_err(|_| field("the CA certificates", "are not base64 of PEM"))?;
                 let bundle = CaBundle::from_pem(&pem, now).map_err(ImportError::Authority)?;
                 if bundle.ignored_blocks() > 0 {
-                    self.dropped.push("what stood beside the CA certificates".to_owned());
+                    self.dropped
+                        .push("what stood beside the CA certificates".to_owned());
                 }
                 Some(bundle.to_pem())
             }
@@ -76,7 +94,8 @@ impl Imported {
                 audience: audience.as_str(),
             },
         };
-        let text = serde_saphyr::to_string(&object).map_err(|_| ImportError::Mistakes("it cannot be written".to_owned()))?;
+        let text = serde_saphyr::to_string(&object)
+            .map_err(|_| ImportError::Mistakes("it cannot be written".to_owned()))?;
         // The order of a map is nobody's promise.
         self.dropped.sort();
         match config::read(&format!("{HEAD}{text}")) {

@@ -22,7 +22,10 @@ fn ca() -> &'static str {
     static PEM: LazyLock<String> = LazyLock::new(|| {
         let mut parameters = CertificateParams::new([]).unwrap();
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        parameters.self_signed(&KeyPair::generate().unwrap()).unwrap().pem()
+        parameters
+            .self_signed(&KeyPair::generate().unwrap())
+            .unwrap()
+            .pem()
     });
     &PEM
 }
@@ -49,43 +52,96 @@ fn secret(key: &str, content: &Value) -> Value {
 }
 
 /// The target as the reader of configurations reads it, and what was left out.
-fn imported(document: &Value, choice: Choice<'_>) -> Result<(TargetCluster, Vec<String>), ImportError> {
+fn imported(
+    document: &Value,
+    choice: Choice<'_>,
+) -> Result<(TargetCluster, Vec<String>), ImportError> {
     let mut imported = read(&document.to_string(), choice)?;
     let text = imported.render(None, &Audience::new("https://prod").unwrap(), now())?;
     assert!(!text.contains("secret"), "{text}");
-    let policy = config::read(&format!("{}{text}", super::render::HEAD)).unwrap().policy;
-    Ok((policy.targets.into_values().next().unwrap(), imported.dropped))
+    let policy = config::read(&format!("{}{text}", super::render::HEAD))
+        .unwrap()
+        .policy;
+    Ok((
+        policy.targets.into_values().next().unwrap(),
+        imported.dropped,
+    ))
 }
 
 fn whole(target: &TargetCluster) {
-    assert_eq!((target.name.as_str(), target.address.as_str()), ("prod", "https://prod.example.com:6443"));
+    assert_eq!(
+        (target.name.as_str(), target.address.as_str()),
+        ("prod", "https://prod.example.com:6443")
+    );
     assert_eq!(target.tls_server_name.as_deref(), Some("kubernetes"));
-    assert_eq!(target.proxy_url.as_deref(), Some("http://proxy.example.com:3128"));
-    assert!(matches!(&target.certificate, CertificateSource::Inline(pem) if pem.contains("BEGIN CERTIFICATE") && !pem.contains("KEY")));
+    assert_eq!(
+        target.proxy_url.as_deref(),
+        Some("http://proxy.example.com:3128")
+    );
+    assert!(
+        matches!(&target.certificate, CertificateSource::Inline(pem) if pem.contains("BEGIN CERTIFICATE") && !pem.contains("KEY"))
+    );
     assert!(target.allow.is_empty(), "nobody may use it");
 }
 
 #[test]
 fn a_kubeconfig_gives_its_cluster_and_keeps_its_user() {
     let user = json!({ "token": "secret", "client-key-data": "secret", "exec": { "command": "secret" }, "as": "secret" });
-    let (target, dropped) = imported(&kubeconfig(cluster(), user.clone()), Choice::default()).unwrap();
+    let (target, dropped) =
+        imported(&kubeconfig(cluster(), user.clone()), Choice::default()).unwrap();
     whole(&target);
-    for what in ["a bearer token", "a client key", "a command that gets credentials", "an impersonated user", "disable-compression"] {
+    for what in [
+        "a bearer token",
+        "a client key",
+        "a command that gets credentials",
+        "an impersonated user",
+        "disable-compression",
+    ] {
         assert!(dropped.iter().any(|it| it == what), "{what}: {dropped:?}");
     }
-    let choice = Choice { context: Some("two"), ..Choice::default() };
+    let choice = Choice {
+        context: Some("two"),
+        ..Choice::default()
+    };
     let (target, dropped) = imported(&kubeconfig(cluster(), user.clone()), choice).unwrap();
-    assert_eq!((target.name.as_str(), target.certificate, dropped.len()), ("other", CertificateSource::System, 0));
+    assert_eq!(
+        (target.name.as_str(), target.certificate, dropped.len()),
+        ("other", CertificateSource::System, 0)
+    );
     // In Secrets, under the keys of Flux and of Cluster API.
     for key in ["value", "value.yaml", "kubeconfig"] {
-        whole(&imported(&secret(key, &kubeconfig(cluster(), user.clone())), Choice::default()).unwrap().0);
+        whole(
+            &imported(
+                &secret(key, &kubeconfig(cluster(), user.clone())),
+                Choice::default(),
+            )
+            .unwrap()
+            .0,
+        );
     }
     let own_key = secret("mine", &kubeconfig(cluster(), user.clone()));
     assert!(imported(&own_key, Choice::default()).is_err());
-    whole(&imported(&own_key, Choice { key: Some("mine"), ..Choice::default() }).unwrap().0);
+    whole(
+        &imported(
+            &own_key,
+            Choice {
+                key: Some("mine"),
+                ..Choice::default()
+            },
+        )
+        .unwrap()
+        .0,
+    );
     let mut of_cluster_api = secret("value", &kubeconfig(cluster(), user));
     of_cluster_api["metadata"]["labels"] = json!({ "cluster.x-k8s.io/cluster-name": "workload-1" });
-    assert_eq!(imported(&of_cluster_api, Choice::default()).unwrap().0.name.as_str(), "workload-1");
+    assert_eq!(
+        imported(&of_cluster_api, Choice::default())
+            .unwrap()
+            .0
+            .name
+            .as_str(),
+        "workload-1"
+    );
 }
 
 #[test]
@@ -102,9 +158,19 @@ fn argo_cd_and_the_cluster_inventory_give_theirs() {
     whole(&target);
     assert_eq!(dropped.len(), 3, "{dropped:?}");
     argo["stringData"]["config"] = json!(config.to_string().replace("false", "true"));
-    assert!(imported(&argo, Choice::default()).unwrap_err().to_string().contains("config.tlsClientConfig.insecure is set"));
+    assert!(
+        imported(&argo, Choice::default())
+            .unwrap_err()
+            .to_string()
+            .contains("config.tlsClientConfig.insecure is set")
+    );
     argo["stringData"]["config"] = json!(r#"{"bearerToken":"a","bearerToken":"b"}"#);
-    assert!(imported(&argo, Choice::default()).unwrap_err().to_string().contains("one member name twice"));
+    assert!(
+        imported(&argo, Choice::default())
+            .unwrap_err()
+            .to_string()
+            .contains("one member name twice")
+    );
 
     for list in ["accessProviders", "credentialProviders"] {
         let mut profile = json!({
@@ -112,45 +178,95 @@ fn argo_cd_and_the_cluster_inventory_give_theirs() {
             "status": { list: [{ "name": "a", "cluster": cluster() }] },
         });
         whole(&imported(&profile, Choice::default()).unwrap().0);
-        profile["status"][list] =
-            json!([{ "name": "a", "cluster": cluster() }, { "name": "b", "cluster": { "server": "https://b.example" } }]);
-        assert!(imported(&profile, Choice::default()).unwrap_err().to_string().contains("choose one of a, b with --provider"));
-        let choice = Choice { provider: Some("b"), ..Choice::default() };
-        assert_eq!(imported(&profile, choice).unwrap().0.address, "https://b.example");
+        profile["status"][list] = json!([{ "name": "a", "cluster": cluster() }, { "name": "b", "cluster": { "server": "https://b.example" } }]);
+        assert!(
+            imported(&profile, Choice::default())
+                .unwrap_err()
+                .to_string()
+                .contains("choose one of a, b with --provider")
+        );
+        let choice = Choice {
+            provider: Some("b"),
+            ..Choice::default()
+        };
+        assert_eq!(
+            imported(&profile, choice).unwrap().0.address,
+            "https://b.example"
+        );
     }
 }
 
 #[test]
 fn what_would_weaken_a_target_is_refused_with_the_mend() {
     for (member, value, says) in [
-        ("insecure-skip-tls-verify", json!(true), "get the cluster's CA certificate"),
-        ("insecure-skip-tls-verify", json!("yes"), "get the cluster's CA certificate"),
-        ("server", json!("http://prod.example.com"), "not an https URL"),
-        ("server", json!("https://user:secret@prod.example.com"), "holds credentials"),
+        (
+            "insecure-skip-tls-verify",
+            json!(true),
+            "get the cluster's CA certificate",
+        ),
+        (
+            "insecure-skip-tls-verify",
+            json!("yes"),
+            "get the cluster's CA certificate",
+        ),
+        (
+            "server",
+            json!("http://prod.example.com"),
+            "not an https URL",
+        ),
+        (
+            "server",
+            json!("https://user:secret@prod.example.com"),
+            "holds credentials",
+        ),
         ("server", json!(1), "is not a text"),
         ("server", json!(null), "is missing"),
-        ("certificate-authority", json!("/etc/secret"), "names a file"),
+        (
+            "certificate-authority",
+            json!("/etc/secret"),
+            "names a file",
+        ),
         ("certificate-authority-data", json!("!"), "not base64"),
-        ("certificate-authority-data", json!(STANDARD.encode("secret")), "CA certificates"),
-        ("proxy-url", json!("http://user:secret@proxy"), "holds credentials"),
+        (
+            "certificate-authority-data",
+            json!(STANDARD.encode("secret")),
+            "CA certificates",
+        ),
+        (
+            "proxy-url",
+            json!("http://user:secret@proxy"),
+            "holds credentials",
+        ),
         ("tls-server-name", json!("*.secret"), "tlsServerName"),
     ] {
         let mut bad = cluster();
         bad[member] = value;
-        let error = imported(&kubeconfig(bad, json!({})), Choice::default()).unwrap_err().to_string();
-        assert!(error.contains(says) && !error.contains("user:secret"), "{member}: {error}");
+        let error = imported(&kubeconfig(bad, json!({})), Choice::default())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains(says) && !error.contains("user:secret"),
+            "{member}: {error}"
+        );
     }
     let named = |name: &str| {
         let mut document = kubeconfig(cluster(), json!({}));
         document["clusters"][0]["name"] = json!(name);
         document["contexts"][0]["context"]["cluster"] = json!(name);
-        imported(&document, Choice::default()).map(|(target, _)| target.name.to_string()).map_err(|error| error.to_string())
+        imported(&document, Choice::default())
+            .map(|(target, _)| target.name.to_string())
+            .map_err(|error| error.to_string())
     };
     assert!(named("admin@Prod").unwrap_err().contains("--name"));
     assert_eq!(named("prod-1").unwrap(), "prod-1");
     let mut twice = kubeconfig(cluster(), json!({}));
     twice["clusters"][1]["name"] = json!("prod");
-    assert!(imported(&twice, Choice::default()).unwrap_err().to_string().contains("two entries"));
+    assert!(
+        imported(&twice, Choice::default())
+            .unwrap_err()
+            .to_string()
+            .contains("two entries")
+    );
 }
 
 #[test]
@@ -176,7 +292,10 @@ fn hostile_input_is_refused_without_being_repeated() {
     }
     // A Secret in a Secret is no kubeconfig.
     let nested = secret("value", &secret("value", &kubeconfig(cluster(), json!({}))));
-    assert_eq!(read(&nested.to_string(), Choice::default()).unwrap_err(), ImportError::Kind);
+    assert_eq!(
+        read(&nested.to_string(), Choice::default()).unwrap_err(),
+        ImportError::Kind
+    );
 }
 
 proptest! {

@@ -2,7 +2,8 @@
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ECDSA_P521_SHA512_FIXED, EcdsaVerificationAlgorithm, ParsedPublicKey,
+    ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ECDSA_P521_SHA512_FIXED,
+    EcdsaVerificationAlgorithm, ParsedPublicKey,
 };
 use base64::Engine;
 use serde_json::{Map, Value};
@@ -53,7 +54,10 @@ impl PublicKey {
     /// Reads one entry of `keys` that holds no private member.
     pub(super) fn from_entry(entry: &Value) -> Result<PublicKey, RejectReason> {
         let members = entry.as_object().ok_or(RejectReason::NotAnObject)?;
-        let kid = members.get("kid").and_then(Value::as_str).filter(|kid| (1..=MAX_KID_BYTES).contains(&kid.len()));
+        let kid = members
+            .get("kid")
+            .and_then(Value::as_str)
+            .filter(|kid| (1..=MAX_KID_BYTES).contains(&kid.len()));
         let kid = kid.ok_or(RejectReason::Kid)?.to_owned();
         let kty = members.get("kty").and_then(Value::as_str);
         let read: fn(&Map<String, Value>) -> Result<KeyMaterial, RejectReason> = match kty {
@@ -64,7 +68,11 @@ impl PublicKey {
         check_purpose(members)?;
         let material = read(members)?;
         let algorithm = algorithm(members, &material)?;
-        Ok(PublicKey { kid, algorithm, material })
+        Ok(PublicKey {
+            kid,
+            algorithm,
+            material,
+        })
     }
 
     /// Reads one key that was printed by [`PublicKey::to_value`], as strictly as an upstream's.
@@ -80,14 +88,25 @@ impl PublicKey {
         serde_json::from_str(&self.to_json()).unwrap_or_default()
     }
 
-    /// The ES256 key of an uncompressed point of P-256 (SEC 1 section 2.3.3), under the `kid` that kube-apiserver would give it: base64url
-    /// of the SHA-256 of its SubjectPublicKeyInfo. Nothing if that is no point of the curve.
+    /// The ES256 key of an uncompressed point of P-256 (SEC 1 section 2.3.3), under the `kid` that
+    /// kube-apiserver would give it: base64url of the SHA-256 of its SubjectPublicKeyInfo. Nothing
+    /// if that is no point of the curve.
     pub fn es256(point: &[u8]) -> Option<PublicKey> {
         ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).ok()?;
-        let (x, y) = point.strip_prefix(&[4])?.split_at_checked(Curve::P256.coordinate_bytes())?;
+        let (x, y) = point
+            .strip_prefix(&[4])?
+            .split_at_checked(Curve::P256.coordinate_bytes())?;
         let kid = encode(digest(&SHA256, &[&P256_SPKI_HEAD, point].concat()).as_ref());
-        let material = KeyMaterial::Ec { curve: Curve::P256, x: x.to_vec(), y: y.to_vec() };
-        Some(PublicKey { kid, algorithm: SigningAlgorithm::Es256, material })
+        let material = KeyMaterial::Ec {
+            curve: Curve::P256,
+            x: x.to_vec(),
+            y: y.to_vec(),
+        };
+        Some(PublicKey {
+            kid,
+            algorithm: SigningAlgorithm::Es256,
+            material,
+        })
     }
 
     /// Its uncompressed point; empty for RSA.
@@ -103,7 +122,8 @@ impl PublicKey {
         &self.kid
     }
 
-    /// The one algorithm it verifies: as the upstream states it, else RS256 for RSA and the curve's own for EC.
+    /// The one algorithm it verifies: as the upstream states it, else RS256 for RSA and the curve's
+    /// own for EC.
     pub fn algorithm(&self) -> SigningAlgorithm {
         self.algorithm
     }
@@ -113,12 +133,22 @@ impl PublicKey {
         &self.material
     }
 
-    /// RFC 7638 thumbprint with SHA-256, base64url: names the numbers whatever their `kid`. For logs and metrics only.
+    /// RFC 7638 thumbprint with SHA-256, base64url: names the numbers whatever their `kid`. For
+    /// logs and metrics only.
     pub fn thumbprint(&self) -> String {
         let members = match &self.material {
-            KeyMaterial::Rsa { n } => format!(r#"{{"e":"{}","kty":"RSA","n":"{}"}}"#, encode(&F4), encode(n)),
+            KeyMaterial::Rsa { n } => format!(
+                r#"{{"e":"{}","kty":"RSA","n":"{}"}}"#,
+                encode(&F4),
+                encode(n)
+            ),
             KeyMaterial::Ec { curve, x, y } => {
-                format!(r#"{{"crv":"{}","kty":"EC","x":"{}","y":"{}"}}"#, curve.as_str(), encode(x), encode(y))
+                format!(
+                    r#"{{"crv":"{}","kty":"EC","x":"{}","y":"{}"}}"#,
+                    curve.as_str(),
+                    encode(x),
+                    encode(y)
+                )
             }
         };
         encode(digest(&SHA256, members.as_bytes()).as_ref())
@@ -127,18 +157,33 @@ impl PublicKey {
     /// The key as JSON: `kty`, `use`, `alg`, `kid`, then its numbers, always in this order.
     pub(super) fn to_json(&self) -> String {
         let (kty, numbers) = match &self.material {
-            KeyMaterial::Rsa { n } => ("RSA", format!(r#""n":"{}","e":"{}""#, encode(n), encode(&F4))),
-            KeyMaterial::Ec { curve, x, y } => ("EC", format!(r#""crv":"{}","x":"{}","y":"{}""#, curve.as_str(), encode(x), encode(y))),
+            KeyMaterial::Rsa { n } => (
+                "RSA",
+                format!(r#""n":"{}","e":"{}""#, encode(n), encode(&F4)),
+            ),
+            KeyMaterial::Ec { curve, x, y } => (
+                "EC",
+                format!(
+                    r#""crv":"{}","x":"{}","y":"{}""#,
+                    curve.as_str(),
+                    encode(x),
+                    encode(y)
+                ),
+            ),
         };
         let kid = Value::from(self.kid.as_str());
-        format!(r#"{{"kty":"{kty}","use":"sig","alg":"{}","kid":{kid},{numbers}}}"#, self.algorithm)
+        format!(
+            r#"{{"kty":"{kty}","use":"sig","alg":"{}","kid":{kid},{numbers}}}"#,
+            self.algorithm
+        )
     }
 }
 
-/// RFC 5480 section 2: a SubjectPublicKeyInfo of id-ecPublicKey on secp256r1, up to its 65 bytes of point.
+/// RFC 5480 section 2: a SubjectPublicKeyInfo of id-ecPublicKey on secp256r1, up to its 65 bytes of
+/// point.
 const P256_SPKI_HEAD: [u8; 26] = [
-    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01,
-    0x07, 0x03, 0x42, 0x00,
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
+    0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
 impl KeyMaterial {
@@ -189,10 +234,17 @@ fn check_purpose(members: &Map<String, Value>) -> Result<(), RejectReason> {
     if members.get("use").is_some_and(|value| value != "sig") {
         return Err(RejectReason::Use);
     }
-    let Some(operations) = members.get("key_ops") else { return Ok(()) };
+    let Some(operations) = members.get("key_ops") else {
+        return Ok(());
+    };
     let operations = operations.as_array().ok_or(RejectReason::Operations)?;
-    let verifies = operations.iter().all(Value::is_string) && operations.iter().any(|operation| operation == "verify");
-    if verifies { Ok(()) } else { Err(RejectReason::Operations) }
+    let verifies = operations.iter().all(Value::is_string)
+        && operations.iter().any(|operation| operation == "verify");
+    if verifies {
+        Ok(())
+    } else {
+        Err(RejectReason::Operations)
+    }
 }
 
 fn rsa(members: &Map<String, Value>) -> Result<KeyMaterial, RejectReason> {
@@ -211,19 +263,30 @@ fn ec(members: &Map<String, Value>) -> Result<KeyMaterial, RejectReason> {
     };
     let x = coordinate(members, "x", curve)?;
     let y = coordinate(members, "y", curve)?;
-    ParsedPublicKey::new(curve.verifier(), KeyMaterial::point(&x, &y)).map_err(|_| RejectReason::Point)?;
+    ParsedPublicKey::new(curve.verifier(), KeyMaterial::point(&x, &y))
+        .map_err(|_| RejectReason::Point)?;
     Ok(KeyMaterial::Ec { curve, x, y })
 }
 
-fn algorithm(members: &Map<String, Value>, material: &KeyMaterial) -> Result<SigningAlgorithm, RejectReason> {
+fn algorithm(
+    members: &Map<String, Value>,
+    material: &KeyMaterial,
+) -> Result<SigningAlgorithm, RejectReason> {
     use SigningAlgorithm::{Ps256, Ps384, Ps512, Rs256, Rs384, Rs512};
     let stated = match members.get("alg") {
         None => None,
-        Some(alg) => Some(alg.as_str().and_then(SigningAlgorithm::from_name).ok_or(RejectReason::Algorithm)?),
+        Some(alg) => Some(
+            alg.as_str()
+                .and_then(SigningAlgorithm::from_name)
+                .ok_or(RejectReason::Algorithm)?,
+        ),
     };
     match (material, stated) {
         (KeyMaterial::Rsa { .. }, None) => Ok(Rs256),
-        (KeyMaterial::Rsa { .. }, Some(stated @ (Rs256 | Rs384 | Rs512 | Ps256 | Ps384 | Ps512))) => Ok(stated),
+        (
+            KeyMaterial::Rsa { .. },
+            Some(stated @ (Rs256 | Rs384 | Rs512 | Ps256 | Ps384 | Ps512)),
+        ) => Ok(stated),
         (KeyMaterial::Ec { curve, .. }, None) => Ok(curve.algorithm()),
         (KeyMaterial::Ec { curve, .. }, Some(stated)) if stated == curve.algorithm() => Ok(stated),
         _ => Err(RejectReason::Algorithm),
@@ -233,17 +296,34 @@ fn algorithm(members: &Map<String, Value>, material: &KeyMaterial) -> Result<Sig
 /// RFC 7518 section 2, Base64urlUInt: as few bytes as the number needs.
 fn number(members: &Map<String, Value>, member: &'static str) -> Result<Vec<u8>, RejectReason> {
     let bytes = decode(members, member)?;
-    if bytes.first().is_some_and(|byte| *byte != 0) { Ok(bytes) } else { Err(RejectReason::Encoding(member)) }
+    if bytes.first().is_some_and(|byte| *byte != 0) {
+        Ok(bytes)
+    } else {
+        Err(RejectReason::Encoding(member))
+    }
 }
 
-fn coordinate(members: &Map<String, Value>, member: &'static str, curve: Curve) -> Result<Vec<u8>, RejectReason> {
+fn coordinate(
+    members: &Map<String, Value>,
+    member: &'static str,
+    curve: Curve,
+) -> Result<Vec<u8>, RejectReason> {
     let bytes = decode(members, member)?;
-    if bytes.len() == curve.coordinate_bytes() { Ok(bytes) } else { Err(RejectReason::Encoding(member)) }
+    if bytes.len() == curve.coordinate_bytes() {
+        Ok(bytes)
+    } else {
+        Err(RejectReason::Encoding(member))
+    }
 }
 
 fn decode(members: &Map<String, Value>, member: &'static str) -> Result<Vec<u8>, RejectReason> {
-    let text = members.get(member).and_then(Value::as_str).ok_or(RejectReason::Member(member))?;
-    BASE64URL.decode(text).map_err(|_| RejectReason::Encoding(member))
+    let text = members
+        .get(member)
+        .and_then(Value::as_str)
+        .ok_or(RejectReason::Member(member))?;
+    BASE64URL
+        .decode(text)
+        .map_err(|_| RejectReason::Encoding(member))
 }
 
 fn encode(bytes: &[u8]) -> String {

@@ -8,7 +8,8 @@ use crate::jwt::MAX_KID_BYTES;
 /// A key that is not given on, while the others are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RejectedKey {
-    /// Its `kid`, where that is a text of 1 to 1024 bytes. Written by the upstream: encode it before printing.
+    /// Its `kid`, where that is a text of 1 to 1024 bytes. Written by the upstream: encode it
+    /// before printing.
     pub kid: Option<String>,
     /// What is wrong with it.
     pub why: RejectReason,
@@ -17,7 +18,12 @@ pub struct RejectedKey {
 impl RejectedKey {
     pub(super) fn new(entry: &Value, why: RejectReason) -> RejectedKey {
         let kid = entry.get("kid").and_then(Value::as_str);
-        RejectedKey { kid: kid.filter(|kid| (1..=MAX_KID_BYTES).contains(&kid.len())).map(str::to_owned), why }
+        RejectedKey {
+            kid: kid
+                .filter(|kid| (1..=MAX_KID_BYTES).contains(&kid.len()))
+                .map(str::to_owned),
+            why,
+        }
     }
 }
 
@@ -27,7 +33,8 @@ pub enum RejectReason {
     /// The entry is no JSON object.
     #[error("is no JSON object")]
     NotAnObject,
-    /// `kty` is neither `RSA` nor `EC`. `AKP` and `OKP` make verifiers up to Kubernetes 1.37 drop the whole set.
+    /// `kty` is neither `RSA` nor `EC`. `AKP` and `OKP` make verifiers up to Kubernetes 1.37 drop
+    /// the whole set.
     #[error("has a kty other than RSA and EC")]
     KeyType,
     /// `kid` is absent, empty, no text or longer than 1024 bytes.
@@ -48,7 +55,8 @@ pub enum RejectReason {
     /// A member that makes the key is absent or no text.
     #[error("has no text {0}")]
     Member(&'static str),
-    /// A member is not in the one spelling of RFC 7518 section 2 (numbers) or 6.2.1 (coordinates, full width).
+    /// A member is not in the one spelling of RFC 7518 section 2 (numbers) or 6.2.1 (coordinates,
+    /// full width).
     #[error("has a {0} that is not canonically encoded")]
     Encoding(&'static str),
     /// The RSA key is too weak or too odd.

@@ -6,7 +6,8 @@ pub enum RsaFault {
     /// The modulus has too few or too many bits, or (in a key set) no whole number of bytes.
     #[error("has a modulus of {0} bits, where 2048 to 8192 are accepted")]
     Size(usize),
-    /// The public exponent is not 65537 (in a key set), or even, below 3 or above 32 bits (in a certificate).
+    /// The public exponent is not 65537 (in a key set), or even, below 3 or above 32 bits (in a
+    /// certificate).
     #[error("has a public exponent that is not accepted")]
     Exponent,
     /// The modulus is divisible by a small prime.
@@ -32,7 +33,8 @@ pub(crate) fn check_signing_key(modulus: &[u8], exponent: &[u8]) -> Result<(), R
     check_modulus(modulus)
 }
 
-/// Judges a CA's key, which others chose long ago: 2048 to 8192 bits, odd exponent from 3 to 32 bits. Leading zero bytes are DER's.
+/// Judges a CA's key, which others chose long ago: 2048 to 8192 bits, odd exponent from 3 to 32
+/// bits. Leading zero bytes are DER's.
 pub(crate) fn check_authority_key(modulus: &[u8], exponent: &[u8]) -> Result<(), RsaFault> {
     let bits = bits(modulus);
     if !(2048..=8192).contains(&bits) {
@@ -47,18 +49,27 @@ pub(crate) fn check_authority_key(modulus: &[u8], exponent: &[u8]) -> Result<(),
 }
 
 fn check_modulus(modulus: &[u8]) -> Result<(), RsaFault> {
-    if (2..752).filter(|number| is_prime(*number)).any(|prime| remainder(modulus, prime) == 0) {
+    if (2..752)
+        .filter(|number| is_prime(*number))
+        .any(|prime| remainder(modulus, prime) == 0)
+    {
         return Err(RsaFault::SmallFactor);
     }
-    if ROCA_PRIMES.iter().all(|prime| is_power_of_f4(remainder(modulus, *prime), *prime)) {
+    if ROCA_PRIMES
+        .iter()
+        .all(|prime| is_power_of_f4(remainder(modulus, *prime), *prime))
+    {
         return Err(RsaFault::Roca);
     }
     Ok(())
 }
 
-/// The primes modulo which the powers of 65537 are few. A broken modulus is such a power modulo each of them; any other one is so by
-/// a chance below 2^-27 (Nemec and others, "The Return of Coppersmith's Attack", 2017, section 3).
-const ROCA_PRIMES: [u32; 17] = [11, 13, 17, 19, 37, 53, 61, 71, 73, 79, 97, 103, 107, 109, 127, 151, 157];
+/// The primes modulo which the powers of 65537 are few. A broken modulus is such a power modulo
+/// each of them; any other one is so by a chance below 2^-27 (Nemec and others, "The Return of
+/// Coppersmith's Attack", 2017, section 3).
+const ROCA_PRIMES: [u32; 17] = [
+    11, 13, 17, 19, 37, 53, 61, 71, 73, 79, 97, 103, 107, 109, 127, 151, 157,
+];
 
 fn is_power_of_f4(residue: u32, prime: u32) -> bool {
     let mut power = 1;
@@ -70,16 +81,22 @@ fn is_power_of_f4(residue: u32, prime: u32) -> bool {
 }
 
 fn remainder(number: &[u8], divisor: u32) -> u32 {
-    number.iter().fold(0, |rest, byte| (rest * 256 + u32::from(*byte)) % divisor)
+    number
+        .iter()
+        .fold(0, |rest, byte| (rest * 256 + u32::from(*byte)) % divisor)
 }
 
 fn is_prime(number: u32) -> bool {
-    (2..number).take_while(|divisor| divisor * divisor <= number).all(|divisor| !number.is_multiple_of(divisor))
+    (2..number)
+        .take_while(|divisor| divisor * divisor <= number)
+        .all(|divisor| !number.is_multiple_of(divisor))
 }
 
 fn bits(modulus: &[u8]) -> usize {
     let modulus = strip_zeros(modulus);
-    modulus.first().map_or(0, |byte| modulus.len() * 8 - byte.leading_zeros() as usize)
+    modulus
+        .first()
+        .map_or(0, |byte| modulus.len() * 8 - byte.leading_zeros() as usize)
 }
 
 fn strip_zeros(number: &[u8]) -> &[u8] {

@@ -1,4 +1,5 @@
-//! Keys of the tests, made once for a test binary by josekit, and tokens signed with them byte by byte.
+//! Keys of the tests, made once for a test binary by josekit, and tokens signed with them byte by
+//! byte.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::LazyLock;
@@ -6,7 +7,9 @@ use std::sync::LazyLock;
 use base64::Engine;
 use josekit::jwk::Jwk;
 use josekit::jwk::alg::ec::EcCurve;
-use josekit::jws::{ES256, ES384, ES512, JwsSigner, JwsVerifier, PS256, PS384, PS512, RS256, RS384, RS512};
+use josekit::jws::{
+    ES256, ES384, ES512, JwsSigner, JwsVerifier, PS256, PS384, PS512, RS256, RS384, RS512,
+};
 use serde_json::{Value, json};
 
 use super::{KeySetLimits, PublicKeySet};
@@ -31,16 +34,24 @@ pub(crate) fn key(algorithm: SigningAlgorithm) -> TestKey {
         SigningAlgorithm::Es512 => &P521,
         _ => &RSA,
     };
-    TestKey { algorithm, private: Jwk::clone(private) }
+    TestKey {
+        algorithm,
+        private: Jwk::clone(private),
+    }
 }
 
 impl TestKey {
     /// Its entry in a key set, as kube-apiserver writes it.
     pub(crate) fn entry(&self) -> Value {
         let public = self.private.to_public_key().unwrap();
-        let mut entry = json!({"use": "sig", "kid": self.algorithm.as_str(), "alg": self.algorithm.as_str()});
+        let mut entry =
+            json!({"use": "sig", "kid": self.algorithm.as_str(), "alg": self.algorithm.as_str()});
         for member in ["kty", "n", "e", "crv", "x", "y"] {
-            if let Some(value) = public.parameter(member).cloned().or((member == "kty").then(|| public.key_type().into())) {
+            if let Some(value) = public
+                .parameter(member)
+                .cloned()
+                .or((member == "kty").then(|| public.key_type().into()))
+            {
                 entry[member] = value;
             }
         }
@@ -67,8 +78,12 @@ impl TestKey {
 
     /// Whether josekit, too, believes the token's signature.
     pub(crate) fn josekit_believes(&self, token: &str) -> bool {
-        let Some((input, signature)) = token.rsplit_once('.') else { return false };
-        let Ok(signature) = BASE64URL.decode(signature) else { return false };
+        let Some((input, signature)) = token.rsplit_once('.') else {
+            return false;
+        };
+        let Ok(signature) = BASE64URL.decode(signature) else {
+            return false;
+        };
         self.verifier().verify(input.as_bytes(), &signature).is_ok()
     }
 
@@ -106,7 +121,8 @@ impl TestKey {
 /// A set of entries that must all be usable.
 pub(crate) fn set(entries: impl IntoIterator<Item = Value>) -> PublicKeySet {
     let document = json!({"keys": entries.into_iter().collect::<Vec<_>>()}).to_string();
-    let (set, rejected) = PublicKeySet::from_upstream(document.as_bytes(), KeySetLimits::default()).unwrap();
+    let (set, rejected) =
+        PublicKeySet::from_upstream(document.as_bytes(), KeySetLimits::default()).unwrap();
     assert_eq!(rejected, []);
     set
 }

@@ -41,7 +41,9 @@ impl SigningAlgorithm {
 
     /// The algorithm of that exact name; names are case-sensitive (RFC 7515 section 4.1.1).
     pub fn from_name(name: &str) -> Option<SigningAlgorithm> {
-        SigningAlgorithm::ALL.into_iter().find(|algorithm| algorithm.as_str() == name)
+        SigningAlgorithm::ALL
+            .into_iter()
+            .find(|algorithm| algorithm.as_str() == name)
     }
 
     /// Its registered name.
@@ -73,10 +75,24 @@ mod tests {
     #[test]
     fn names_are_exact_and_sorted() {
         for algorithm in SigningAlgorithm::ALL {
-            assert_eq!(SigningAlgorithm::from_name(algorithm.as_str()), Some(algorithm));
+            assert_eq!(
+                SigningAlgorithm::from_name(algorithm.as_str()),
+                Some(algorithm)
+            );
         }
         assert!(SigningAlgorithm::ALL.is_sorted_by_key(|algorithm| algorithm.as_str()));
-        for name in ["", "none", "None", "rs256", "RS256 ", "HS256", "EdDSA", "ES256K", "ML-DSA-44", "RSA-OAEP"] {
+        for name in [
+            "",
+            "none",
+            "None",
+            "rs256",
+            "RS256 ",
+            "HS256",
+            "EdDSA",
+            "ES256K",
+            "ML-DSA-44",
+            "RSA-OAEP",
+        ] {
             assert_eq!(SigningAlgorithm::from_name(name), None, "{name}");
         }
     }

@@ -4,7 +4,9 @@ use base64::Engine;
 use proptest::prelude::{any, prop, proptest};
 use serde_json::json;
 
-use super::{BASE64URL, JwtError, MAX_JWT_BYTES, REFUSED_HEADER_MEMBERS, SigningAlgorithm, UnverifiedJwt};
+use super::{
+    BASE64URL, JwtError, MAX_JWT_BYTES, REFUSED_HEADER_MEMBERS, SigningAlgorithm, UnverifiedJwt,
+};
 use crate::json::JsonError;
 
 const HEADER: &str = r#"{"alg":"ES256","kid":"k"}"#;
@@ -39,39 +41,87 @@ fn a_plain_token_comes_apart() {
     assert_eq!(jwt.claims().get("sub"), Some(&json!("a")));
     assert_eq!(jwt.signature(), [0, 0, 0]);
     assert_eq!(jwt.encoded_signature(), "AAAA");
-    assert_eq!(format!("{}.AAAA", std::str::from_utf8(jwt.signing_input()).unwrap()), token);
+    assert_eq!(
+        format!("{}.AAAA", std::str::from_utf8(jwt.signing_input()).unwrap()),
+        token
+    );
     assert_eq!(format!("{jwt:?}"), "UnverifiedJwt { algorithm: Es256, .. }");
     for typ in ["JWT", "jwt", "Jwt"] {
         let header = json!({"alg": "RS256", "typ": typ}).to_string();
-        let jwt = UnverifiedJwt::parse(&format!("{}.{}.AAAA", encode(header), encode(CLAIMS))).unwrap();
+        let jwt =
+            UnverifiedJwt::parse(&format!("{}.{}.AAAA", encode(header), encode(CLAIMS))).unwrap();
         assert_eq!(jwt.kid(), None);
     }
 }
 
 #[test]
 fn j1_to_j5_only_the_algorithms_of_kube_apiserver() {
-    for alg in ["none", "NONE", "None", "nOnE", "HS256", "HS384", "HS512", "EdDSA", "ES256K", "ML-DSA-65", "rs256", "RS256\0", ""] {
+    for alg in [
+        "none",
+        "NONE",
+        "None",
+        "nOnE",
+        "HS256",
+        "HS384",
+        "HS512",
+        "EdDSA",
+        "ES256K",
+        "ML-DSA-65",
+        "rs256",
+        "RS256\0",
+        "",
+    ] {
         let header = json!({"alg": alg, "kid": "k"}).to_string();
-        assert_eq!(fault_of_header(&header), JwtError::AlgorithmRefused, "{alg}");
+        assert_eq!(
+            fault_of_header(&header),
+            JwtError::AlgorithmRefused,
+            "{alg}"
+        );
         let unsigned = format!("{}.{}.", encode(&header), encode(CLAIMS));
         assert_eq!(fault(&unsigned), JwtError::AlgorithmRefused, "{alg}");
     }
-    for header in [r#"{"alg":["RS256"]}"#, r#"{"alg":256}"#, r#"{"alg":null}"#, r#"{"alg":{"a":1}}"#] {
-        assert_eq!(fault_of_header(header), JwtError::AlgorithmRefused, "{header}");
+    for header in [
+        r#"{"alg":["RS256"]}"#,
+        r#"{"alg":256}"#,
+        r#"{"alg":null}"#,
+        r#"{"alg":{"a":1}}"#,
+    ] {
+        assert_eq!(
+            fault_of_header(header),
+            JwtError::AlgorithmRefused,
+            "{header}"
+        );
     }
-    assert_eq!(fault_of_header(r#"{"kid":"k"}"#), JwtError::AlgorithmMissing);
-    assert_eq!(fault_of_header(r#"{"Alg":"RS256"}"#), JwtError::AlgorithmMissing);
+    assert_eq!(
+        fault_of_header(r#"{"kid":"k"}"#),
+        JwtError::AlgorithmMissing
+    );
+    assert_eq!(
+        fault_of_header(r#"{"Alg":"RS256"}"#),
+        JwtError::AlgorithmMissing
+    );
 }
 
 #[test]
 fn j6_to_j17_no_header_that_chooses_a_key_or_changes_the_meaning() {
-    let values =
-        [json!(null), json!([]), json!(["exp"]), json!(["alg"]), json!(["b64"]), json!("DEF"), json!(false), json!({"kty": "RSA"})];
+    let values = [
+        json!(null),
+        json!([]),
+        json!(["exp"]),
+        json!(["alg"]),
+        json!(["b64"]),
+        json!("DEF"),
+        json!(false),
+        json!({"kty": "RSA"}),
+    ];
     for member in REFUSED_HEADER_MEMBERS {
         for value in &values {
             let mut header = json!({"alg": "RS256", "kid": "k"});
             header[member] = value.clone();
-            assert_eq!(fault_of_header(header.to_string()), JwtError::HeaderMemberRefused(member));
+            assert_eq!(
+                fault_of_header(header.to_string()),
+                JwtError::HeaderMemberRefused(member)
+            );
         }
     }
 }
@@ -80,14 +130,24 @@ fn j6_to_j17_no_header_that_chooses_a_key_or_changes_the_meaning() {
 fn j12_j13_a_kid_is_a_bounded_text() {
     for kid in ["../../dev/null", "' OR 1=1 --", "$(id)", "\u{202e}k", "k\n"] {
         let header = json!({"alg": "RS256", "kid": kid}).to_string();
-        let jwt = UnverifiedJwt::parse(&format!("{}.{}.AAAA", encode(header), encode(CLAIMS))).unwrap();
+        let jwt =
+            UnverifiedJwt::parse(&format!("{}.{}.AAAA", encode(header), encode(CLAIMS))).unwrap();
         assert_eq!(jwt.kid(), Some(kid), "a kid is only ever compared");
     }
-    assert_eq!(fault_of_header(r#"{"alg":"RS256","kid":""}"#), JwtError::KidEmpty);
+    assert_eq!(
+        fault_of_header(r#"{"alg":"RS256","kid":""}"#),
+        JwtError::KidEmpty
+    );
     for kid in ["1", "null", "[\"k\"]", "true"] {
-        assert_eq!(fault_of_header(format!(r#"{{"alg":"RS256","kid":{kid}}}"#)), JwtError::KidNotText);
+        assert_eq!(
+            fault_of_header(format!(r#"{{"alg":"RS256","kid":{kid}}}"#)),
+            JwtError::KidNotText
+        );
     }
-    assert_eq!(fault_of_header(json!({"alg": "RS256", "kid": "k".repeat(1025)}).to_string()), JwtError::KidTooLong);
+    assert_eq!(
+        fault_of_header(json!({"alg": "RS256", "kid": "k".repeat(1025)}).to_string()),
+        JwtError::KidTooLong
+    );
     let longest = json!({"alg": "RS256", "kid": "k".repeat(1024)}).to_string();
     assert!(UnverifiedJwt::parse(&format!("{}.{}.AAAA", encode(longest), encode(CLAIMS))).is_ok());
     let mebibyte = json!({"alg": "RS256", "kid": "k".repeat(1 << 20)}).to_string();
@@ -97,26 +157,55 @@ fn j12_j13_a_kid_is_a_bounded_text() {
 #[test]
 fn j18_to_j22_two_dots_and_no_other_serialisation() {
     assert_eq!(fault(""), JwtError::Empty);
-    for (compact, dots) in [("a", 0), ("a.b", 1), ("a.b.c.d", 3), ("a.b.c.d.e", 4), ("....", 4)] {
+    for (compact, dots) in [
+        ("a", 0),
+        ("a.b", 1),
+        ("a.b.c.d", 3),
+        ("a.b.c.d.e", 4),
+        ("....", 4),
+    ] {
         assert_eq!(fault(compact), JwtError::DotCount(dots), "{compact}");
     }
-    let jwe_header = encode(r#"{"alg":"PBES2-HS256+A128KW","enc":"A128GCM","p2c":2147483648,"zip":"DEF"}"#);
-    assert_eq!(fault(&format!("{jwe_header}.a.b.c.d")), JwtError::DotCount(4));
+    let jwe_header =
+        encode(r#"{"alg":"PBES2-HS256+A128KW","enc":"A128GCM","p2c":2147483648,"zip":"DEF"}"#);
+    assert_eq!(
+        fault(&format!("{jwe_header}.a.b.c.d")),
+        JwtError::DotCount(4)
+    );
     assert_eq!(fault(&format!("{}.", plain())), JwtError::DotCount(3));
     assert_eq!(fault(&format!(".{}", plain())), JwtError::DotCount(3));
-    assert_eq!(fault(r#"{"payload":"e30","signatures":[]}"#), JwtError::DotCount(0));
+    assert_eq!(
+        fault(r#"{"payload":"e30","signatures":[]}"#),
+        JwtError::DotCount(0)
+    );
     let detached = format!("{}..AAAA", encode(HEADER));
-    assert!(matches!(fault(&detached), JwtError::Claims(JsonError::Syntax { .. })));
-    assert!(matches!(fault("..AAAA"), JwtError::Header(JsonError::Syntax { .. })));
-    assert_eq!(fault(&format!("{}.{}.", encode(HEADER), encode(CLAIMS))), JwtError::SignatureMissing);
+    assert!(matches!(
+        fault(&detached),
+        JwtError::Claims(JsonError::Syntax { .. })
+    ));
+    assert!(matches!(
+        fault("..AAAA"),
+        JwtError::Header(JsonError::Syntax { .. })
+    ));
+    assert_eq!(
+        fault(&format!("{}.{}.", encode(HEADER), encode(CLAIMS))),
+        JwtError::SignatureMissing
+    );
     let dots = ".".repeat(MAX_JWT_BYTES);
     assert_eq!(fault(&dots), JwtError::DotCount(MAX_JWT_BYTES));
-    assert_eq!(fault(&format!("{dots}.")), JwtError::TooLong(MAX_JWT_BYTES + 1));
+    assert_eq!(
+        fault(&format!("{dots}.")),
+        JwtError::TooLong(MAX_JWT_BYTES + 1)
+    );
 }
 
 #[test]
 fn j23_to_j27_every_segment_has_one_spelling() {
-    let errors = [JwtError::HeaderEncoding, JwtError::ClaimsEncoding, JwtError::SignatureEncoding];
+    let errors = [
+        JwtError::HeaderEncoding,
+        JwtError::ClaimsEncoding,
+        JwtError::SignatureEncoding,
+    ];
     let token = plain();
     for (index, error) in errors.into_iter().enumerate() {
         let change = |edit: &dyn Fn(&str) -> String| {
@@ -124,23 +213,46 @@ fn j23_to_j27_every_segment_has_one_spelling() {
             segments[index] = edit(&segments[index]);
             segments.join(".")
         };
-        for junk in ["=", "==", "+", "/", " ", "\n", "\r\n", "\t", "\0", "?", "%3D", "\u{e9}", "\u{200b}"] {
-            assert_eq!(fault(&change(&|segment| format!("{segment}{junk}"))), error, "{junk:?} after");
-            assert_eq!(fault(&change(&|segment| format!("{junk}{segment}"))), error, "{junk:?} before");
+        for junk in [
+            "=", "==", "+", "/", " ", "\n", "\r\n", "\t", "\0", "?", "%3D", "\u{e9}", "\u{200b}",
+        ] {
+            assert_eq!(
+                fault(&change(&|segment| format!("{segment}{junk}"))),
+                error,
+                "{junk:?} after"
+            );
+            assert_eq!(
+                fault(&change(&|segment| format!("{junk}{segment}"))),
+                error,
+                "{junk:?} before"
+            );
             let middle = |segment: &str| format!("{}{junk}{}", &segment[..2], &segment[2..]);
             assert_eq!(fault(&change(&middle)), error, "{junk:?} inside");
         }
     }
     // One and two bytes left over: the last character has four and two unused bits.
-    for (unused, used) in [("AB", "AA"), ("AP", "AA"), ("AAB", "AAA"), ("AAD", "AAA"), ("A", "AA")] {
+    for (unused, used) in [
+        ("AB", "AA"),
+        ("AP", "AA"),
+        ("AAB", "AAA"),
+        ("AAD", "AAA"),
+        ("A", "AA"),
+    ] {
         let (input, _) = token.rsplit_once('.').unwrap();
-        assert_eq!(fault(&format!("{input}.{unused}")), JwtError::SignatureEncoding, "{unused}");
+        assert_eq!(
+            fault(&format!("{input}.{unused}")),
+            JwtError::SignatureEncoding,
+            "{unused}"
+        );
         assert!(UnverifiedJwt::parse(&format!("{input}.{used}")).is_ok());
     }
     let header = encode(r#"{"alg":"ES256", "kid":"k"}"#);
     assert!(header.ends_with('0'), "two bytes are left over: {header}");
     let respelt = format!("{}1", &header[..header.len() - 1]);
-    assert_eq!(fault(&format!("{respelt}.{}.AAAA", encode(CLAIMS))), JwtError::HeaderEncoding);
+    assert_eq!(
+        fault(&format!("{respelt}.{}.AAAA", encode(CLAIMS))),
+        JwtError::HeaderEncoding
+    );
 }
 
 #[test]
@@ -156,31 +268,74 @@ fn j28_to_j34_the_json_is_strict() {
         assert!(duplicate(fault_of_claims(claims)), "{claims}");
     }
     let header = r#"{"alg":"ES256","alg":"ES256"}"#;
-    assert!(matches!(fault_of_header(header), JwtError::Header(JsonError::DuplicateMember { .. })));
-    assert_eq!(fault_of_claims("\u{feff}{}"), JwtError::Claims(JsonError::ByteOrderMark));
-    assert_eq!(fault_of_header("\u{feff}{}"), JwtError::Header(JsonError::ByteOrderMark));
-    assert_eq!(fault_of_claims(b"{\"sub\":\"\xff\"}"), JwtError::Claims(JsonError::NotUtf8));
-    assert!(matches!(fault_of_claims(r#"{"sub":"\ud800"}"#), JwtError::Claims(JsonError::Syntax { .. })));
-    assert_eq!(fault_of_claims(format!("{{\"a\":{}", "[".repeat(5000))), JwtError::Claims(JsonError::TooDeep(32)));
-    assert_eq!(fault_of_claims("{}{}"), JwtError::Claims(JsonError::TrailingBytes));
-    assert_eq!(fault_of_claims("[]"), JwtError::Claims(JsonError::NotAnObject));
+    assert!(matches!(
+        fault_of_header(header),
+        JwtError::Header(JsonError::DuplicateMember { .. })
+    ));
+    assert_eq!(
+        fault_of_claims("\u{feff}{}"),
+        JwtError::Claims(JsonError::ByteOrderMark)
+    );
+    assert_eq!(
+        fault_of_header("\u{feff}{}"),
+        JwtError::Header(JsonError::ByteOrderMark)
+    );
+    assert_eq!(
+        fault_of_claims(b"{\"sub\":\"\xff\"}"),
+        JwtError::Claims(JsonError::NotUtf8)
+    );
+    assert!(matches!(
+        fault_of_claims(r#"{"sub":"\ud800"}"#),
+        JwtError::Claims(JsonError::Syntax { .. })
+    ));
+    assert_eq!(
+        fault_of_claims(format!("{{\"a\":{}", "[".repeat(5000))),
+        JwtError::Claims(JsonError::TooDeep(32))
+    );
+    assert_eq!(
+        fault_of_claims("{}{}"),
+        JwtError::Claims(JsonError::TrailingBytes)
+    );
+    assert_eq!(
+        fault_of_claims("[]"),
+        JwtError::Claims(JsonError::NotAnObject)
+    );
     let nested = plain();
-    assert!(matches!(fault_of_claims(nested), JwtError::Claims(JsonError::Syntax { .. })));
+    assert!(matches!(
+        fault_of_claims(nested),
+        JwtError::Claims(JsonError::Syntax { .. })
+    ));
 }
 
 #[test]
 fn j70_to_j72_a_token_for_another_purpose_is_refused() {
-    for typ in ["at+jwt", "application/at+jwt", "dpop+jwt", "logout+jwt", "JWT ", "", "JOSE"] {
-        assert_eq!(fault_of_header(json!({"alg": "RS256", "typ": typ}).to_string()), JwtError::TypeRefused, "{typ}");
+    for typ in [
+        "at+jwt",
+        "application/at+jwt",
+        "dpop+jwt",
+        "logout+jwt",
+        "JWT ",
+        "",
+        "JOSE",
+    ] {
+        assert_eq!(
+            fault_of_header(json!({"alg": "RS256", "typ": typ}).to_string()),
+            JwtError::TypeRefused,
+            "{typ}"
+        );
     }
     for typ in ["1", "null", "[\"JWT\"]"] {
-        assert_eq!(fault_of_header(format!(r#"{{"alg":"RS256","typ":{typ}}}"#)), JwtError::TypeRefused);
+        assert_eq!(
+            fault_of_header(format!(r#"{{"alg":"RS256","typ":{typ}}}"#)),
+            JwtError::TypeRefused
+        );
     }
 }
 
 #[test]
 fn h1_a_token_of_8193_bytes_is_not_looked_at() {
-    // 52 characters before the signature, so that the longest one is a whole number of base64 groups.
+    // 52 characters before the signature, so that the longest one is a whole number of base64
+    // groups.
     let fill = |length: usize| {
         let start = format!("{}.{}.", encode(HEADER), encode(r#"{"sub":"a" }"#));
         assert_eq!(start.len(), 52);
@@ -193,10 +348,17 @@ fn h1_a_token_of_8193_bytes_is_not_looked_at() {
 #[test]
 fn an_error_repeats_nothing_of_the_token() {
     let secret = "c2VjcmV0LXBhcnQ";
-    for token in [format!("{secret}.{secret}.{secret}"), format!("{}.{secret}.{secret}", encode(HEADER)), secret.to_owned()] {
+    for token in [
+        format!("{secret}.{secret}.{secret}"),
+        format!("{}.{secret}.{secret}", encode(HEADER)),
+        secret.to_owned(),
+    ] {
         let error = fault(&token);
         let shown = format!("{error} {error:?}");
-        assert!(!shown.contains(secret) && !shown.contains("secret-part"), "{shown}");
+        assert!(
+            !shown.contains(secret) && !shown.contains("secret-part"),
+            "{shown}"
+        );
     }
 }
 

@@ -43,11 +43,16 @@ struct Reading {
 }
 
 impl KeyBook {
-    /// The shared record was looked for and is not there. The first time, that means that nothing was ever published.
+    /// The shared record was looked for and is not there. The first time, that means that nothing
+    /// was ever published.
     pub fn adopt_none(&mut self, now: Moment) -> Vec<KeyEvent> {
         if self.read_at.replace(now).is_some() {
             let known = self.entries.values().any(|entry| entry.recorded);
-            return if known { vec![KeyEvent::RecordTampered("it is gone")] } else { Vec::new() };
+            return if known {
+                vec![KeyEvent::RecordTampered("it is gone")]
+            } else {
+                Vec::new()
+            };
         }
         self.knows_record = true;
         self.nothing_before = self.sequence == 0 && self.revoked.is_empty();
@@ -63,7 +68,8 @@ impl KeyBook {
         self.adopt_unbelievable("it cannot be read", now)
     }
 
-    /// A process that knows what the record said writes it anew. One that does not cannot tell what was revoked: it waits for another.
+    /// A process that knows what the record said writes it anew. One that does not cannot tell what
+    /// was revoked: it waits for another.
     fn adopt_unbelievable(&mut self, why: &'static str, now: Moment) -> Vec<KeyEvent> {
         if self.knows_record {
             self.read_at = Some(now);
@@ -95,7 +101,11 @@ impl KeyBook {
         let blank = self.nothing_before && self.entries.is_empty();
         for (kid, record) in &ledger.keys {
             if !self.is_revoked(&record.key) {
-                let found = Reading { before, blank, origin };
+                let found = Reading {
+                    before,
+                    blank,
+                    origin,
+                };
                 self.adopt_key(kid, record, found, now, &mut events);
             }
         }
@@ -108,35 +118,62 @@ impl KeyBook {
 
     fn adopt_revocations(&mut self, ledger: &KeyLedger, events: &mut Vec<KeyEvent>) {
         for (kid, revocation) in &ledger.revoked {
-            if self.revoked.insert(kid.clone(), revocation.clone()).is_none() {
+            if self
+                .revoked
+                .insert(kid.clone(), revocation.clone())
+                .is_none()
+            {
                 events.push(KeyEvent::Revoked(kid.clone()));
             }
         }
-        let revoked: Vec<String> =
-            self.entries.iter().filter(|(_, entry)| self.is_revoked(&entry.record.key)).map(|(kid, _)| kid.clone()).collect();
+        let revoked: Vec<String> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| self.is_revoked(&entry.record.key))
+            .map(|(kid, _)| kid.clone())
+            .collect();
         for kid in revoked {
             self.entries.remove(&kid);
         }
-        let revoked: BTreeMap<_, _> = std::mem::take(&mut self.listed).into_iter().filter(|(_, key)| !self.is_revoked(key)).collect();
+        let revoked: BTreeMap<_, _> = std::mem::take(&mut self.listed)
+            .into_iter()
+            .filter(|(_, key)| !self.is_revoked(key))
+            .collect();
         self.listed = revoked;
     }
 
-    fn adopt_key(&mut self, kid: &str, stored: &KeyRecord, found: Reading, now: Moment, events: &mut Vec<KeyEvent>) {
-        if self.retired.get(kid).is_some_and(|retired| stored.confirmed_at <= *retired) {
+    fn adopt_key(
+        &mut self,
+        kid: &str,
+        stored: &KeyRecord,
+        found: Reading,
+        now: Moment,
+        events: &mut Vec<KeyEvent>,
+    ) {
+        if self
+            .retired
+            .get(kid)
+            .is_some_and(|retired| stored.confirmed_at <= *retired)
+        {
             // This process has retired it and not yet written that.
             return;
         }
         match self.entries.get(kid) {
             Some(own) if own.record.key != stored.key && own.recorded => {
-                events.push(KeyEvent::RecordTampered("it holds other bytes under a known kid"));
+                events.push(KeyEvent::RecordTampered(
+                    "it holds other bytes under a known kid",
+                ));
             }
-            // What this process alone saw, or had in its directory, gives way to what all replicas agreed on.
+            // What this process alone saw, or had in its directory, gives way to what all replicas
+            // agreed on.
             Some(own) if own.record.key != stored.key => {
                 events.push(KeyEvent::Replaced(kid.to_owned()));
                 self.entries.remove(kid);
                 self.insert_stored(kid, stored, found, now, events);
             }
-            Some(own) if own.recorded || found.origin == Origin::StateDirectory => self.merge(kid, stored, now, events),
+            Some(own) if own.recorded || found.origin == Origin::StateDirectory => {
+                self.merge(kid, stored, now, events)
+            }
             _ => self.insert_stored(kid, stored, found, now, events),
         }
     }
@@ -144,7 +181,9 @@ impl KeyBook {
     /// Takes in what other replicas know of a key that is recorded already.
     fn merge(&mut self, kid: &str, stored: &KeyRecord, now: Moment, events: &mut Vec<KeyEvent>) {
         let listed = self.is_listed(kid, now);
-        let Some(own) = self.entries.get_mut(kid) else { return };
+        let Some(own) = self.entries.get_mut(kid) else {
+            return;
+        };
         let confirmed_at = stored.confirmed_at.min(now.wall);
         if confirmed_at > own.record.confirmed_at {
             // Another replica has seen it since.
@@ -157,39 +196,72 @@ impl KeyBook {
         own.record.signed_since = earliest(own.record.signed_since, stored.signed_since);
         own.record.signed_until = own.record.signed_until.max(stored.signed_until);
         if apart(own.record.published_at, stored.published_at) > SKEW {
-            events.push(KeyEvent::RecordTampered("it gives a key another time of publication"));
+            events.push(KeyEvent::RecordTampered(
+                "it gives a key another time of publication",
+            ));
         }
-        // The later time wins, so that replicas whose clocks differ agree. How old the key is here is counted here.
+        // The later time wins, so that replicas whose clocks differ agree. How old the key is here
+        // is counted here.
         if stored.published_at <= now.wall.saturating_add(SKEW).unwrap_or(now.wall) {
             own.record.published_at = own.record.published_at.max(stored.published_at);
         }
     }
 
     /// A key that the record holds and this process did not have, or did not know to be recorded.
-    fn insert_stored(&mut self, kid: &str, stored: &KeyRecord, found: Reading, now: Moment, events: &mut Vec<KeyEvent>) {
+    fn insert_stored(
+        &mut self,
+        kid: &str,
+        stored: &KeyRecord,
+        found: Reading,
+        now: Moment,
+        events: &mut Vec<KeyEvent>,
+    ) {
         let sealed = found.origin == Origin::Sealed;
-        // A replica may have published it before this process saw it, but not before this process last saw it missing.
-        let not_before = found.before.filter(|_| sealed).map_or(Timestamp::MIN, |read| read.wall);
-        let dated_back = found.before.is_some() && stored.published_at < not_before && apart(stored.published_at, not_before) > SKEW;
-        let dated_on = stored.published_at > now.wall && apart(stored.published_at, now.wall) > SKEW;
+        // A replica may have published it before this process saw it, but not before this process
+        // last saw it missing.
+        let not_before = found
+            .before
+            .filter(|_| sealed)
+            .map_or(Timestamp::MIN, |read| read.wall);
+        let dated_back = found.before.is_some()
+            && stored.published_at < not_before
+            && apart(stored.published_at, not_before) > SKEW;
+        let dated_on =
+            stored.published_at > now.wall && apart(stored.published_at, now.wall) > SKEW;
         let impossible = dated_back || dated_on;
         if impossible {
-            events.push(KeyEvent::RecordTampered("it gives a new key a time of publication that cannot be"));
+            events.push(KeyEvent::RecordTampered(
+                "it gives a new key a time of publication that cannot be",
+            ));
         }
-        let published_at = if impossible { now.wall } else { stored.published_at };
+        let published_at = if impossible {
+            now.wall
+        } else {
+            stored.published_at
+        };
         let own = self.entries.remove(kid);
-        // Or a replica was faster with the first set of all, which this process had in hand too, or nothing yet.
+        // Or a replica was faster with the first set of all, which this process had in hand too, or
+        // nothing yet.
         let beaten = self.nothing_before && own.as_ref().is_some_and(|own| own.record.first);
-        let first = stored.first && (found.before.is_none() || beaten || found.blank) && !impossible;
-        let age = Duration::try_from(now.wall.duration_since(published_at.max(not_before))).unwrap_or_default();
+        let first =
+            stored.first && (found.before.is_none() || beaten || found.blank) && !impossible;
+        let age = Duration::try_from(now.wall.duration_since(published_at.max(not_before)))
+            .unwrap_or_default();
         let confirmed = self.listed.get(kid) == Some(&stored.key);
         let confirmed_at = stored.confirmed_at.min(now.wall);
         let record = KeyRecord {
             published_at,
             first,
-            confirmed_at: own.as_ref().map_or(confirmed_at, |own| own.record.confirmed_at.max(confirmed_at)),
-            signed_since: earliest(stored.signed_since, own.as_ref().and_then(|own| own.record.signed_since)),
-            signed_until: stored.signed_until.max(own.as_ref().and_then(|own| own.record.signed_until)),
+            confirmed_at: own.as_ref().map_or(confirmed_at, |own| {
+                own.record.confirmed_at.max(confirmed_at)
+            }),
+            signed_since: earliest(
+                stored.signed_since,
+                own.as_ref().and_then(|own| own.record.signed_since),
+            ),
+            signed_until: stored
+                .signed_until
+                .max(own.as_ref().and_then(|own| own.record.signed_until)),
             withdrawn_at: stored.withdrawn_at.filter(|_| !self.is_listed(kid, now)),
             key: stored.key.clone(),
         };
@@ -217,7 +289,9 @@ impl KeyBook {
         let gone: Vec<String> = self
             .entries
             .iter()
-            .filter(|(kid, entry)| entry.recorded && !ledger.keys.contains_key(*kid) && !self.is_listed(kid, now))
+            .filter(|(kid, entry)| {
+                entry.recorded && !ledger.keys.contains_key(*kid) && !self.is_listed(kid, now)
+            })
             .map(|(kid, _)| kid.clone())
             .collect();
         for kid in gone {

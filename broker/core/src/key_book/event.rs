@@ -15,7 +15,8 @@ pub enum KeyEvent {
     RevokedListed(String),
     /// An endpoint of the hub lists other bytes under a known kid. They are not published.
     Replaced(String),
-    /// The shared record has no valid seal, names another issuer, or contradicts what this process saw. It is written anew.
+    /// The shared record has no valid seal, names another issuer, or contradicts what this process
+    /// saw. It is written anew.
     RecordTampered(&'static str),
     /// The shared record is older than one that was seen before. It is written anew.
     RecordRolledBack,

@@ -7,10 +7,12 @@ use super::{Candidate, KeyBook, KeyEvent};
 use crate::jwks::{PublicKey, PublicKeySet};
 use crate::moment::Moment;
 
-/// How long an endpoint must have listed a new key before it is published unasked: one that flashes up once is not.
+/// How long an endpoint must have listed a new key before it is published unasked: one that flashes
+/// up once is not.
 const CANDIDACY: Duration = Duration::from_secs(10);
 
-/// How long complete readings must lack a key before it is withdrawn: behind a load balancer each may reach another apiserver.
+/// How long complete readings must lack a key before it is withdrawn: behind a load balancer each
+/// may reach another apiserver.
 pub(super) const ABSENCE: Duration = Duration::from_secs(60);
 
 /// One look at every endpoint of the hub.
@@ -41,13 +43,23 @@ impl KeyBook {
             return events;
         }
         // The candidates of an endpoint that gave no answer wait for it to speak again.
-        let heard = |endpoint: &String| reading.answered.iter().any(|(answered, _)| answered == endpoint);
-        candidates.extend(std::mem::take(&mut self.candidates).into_iter().filter(|((endpoint, _), _)| !heard(endpoint)));
+        let heard = |endpoint: &String| {
+            reading
+                .answered
+                .iter()
+                .any(|(answered, _)| answered == endpoint)
+        };
+        candidates.extend(
+            std::mem::take(&mut self.candidates)
+                .into_iter()
+                .filter(|((endpoint, _), _)| !heard(endpoint)),
+        );
         self.candidates = candidates;
         self.listed = listed;
         self.listed_at = now.mono;
         self.publish_candidates(first_set, &heard, now, &mut events);
-        // Never down to nothing: as long as no key that the hub lists is published, the others stay.
+        // Never down to nothing: as long as no key that the hub lists is published, the others
+        // stay.
         let replaced = self.listed.keys().any(|kid| self.entries.contains_key(kid));
         if leads && reading.silent == 0 && replaced {
             self.withdraw(now, &mut events);
@@ -55,7 +67,8 @@ impl KeyBook {
         events
     }
 
-    /// The hub has just signed a token for us with `kid`. If it also lists the key, the key is published at once.
+    /// The hub has just signed a token for us with `kid`. If it also lists the key, the key is
+    /// published at once.
     pub fn vouch(&mut self, kid: &str, now: Moment) -> Vec<KeyEvent> {
         match self.listed.get(kid) {
             Some(key) if !self.entries.contains_key(kid) && !self.is_revoked(key) => {
@@ -66,12 +79,21 @@ impl KeyBook {
         }
     }
 
-    fn is_acceptable(&self, key: &PublicKey, listed: &BTreeMap<String, PublicKey>, events: &mut Vec<KeyEvent>) -> bool {
+    fn is_acceptable(
+        &self,
+        key: &PublicKey,
+        listed: &BTreeMap<String, PublicKey>,
+        events: &mut Vec<KeyEvent>,
+    ) -> bool {
         if self.is_revoked(key) {
             events.push(KeyEvent::RevokedListed(key.kid().to_owned()));
             return false;
         }
-        let pinned = self.entries.get(key.kid()).map(|entry| &entry.record.key).or_else(|| listed.get(key.kid()));
+        let pinned = self
+            .entries
+            .get(key.kid())
+            .map(|entry| &entry.record.key)
+            .or_else(|| listed.get(key.kid()));
         let replaced = pinned.is_some_and(|pinned| pinned != key);
         if replaced {
             events.push(KeyEvent::Replaced(key.kid().to_owned()));
@@ -79,7 +101,13 @@ impl KeyBook {
         !replaced
     }
 
-    fn confirm_or_note(&mut self, endpoint: &str, key: &PublicKey, candidates: &mut BTreeMap<(String, String), Candidate>, now: Moment) {
+    fn confirm_or_note(
+        &mut self,
+        endpoint: &str,
+        key: &PublicKey,
+        candidates: &mut BTreeMap<(String, String), Candidate>,
+        now: Moment,
+    ) {
         if let Some(entry) = self.entries.get_mut(key.kid()) {
             entry.confirmed = true;
             entry.record.confirmed_at = now.wall;
@@ -88,34 +116,64 @@ impl KeyBook {
             return;
         }
         let place = (endpoint.to_owned(), key.kid().to_owned());
-        let before = self.candidates.get(&place).filter(|before| before.key == *key);
+        let before = self
+            .candidates
+            .get(&place)
+            .filter(|before| before.key == *key);
         let since = before.map_or(now.mono, |before| before.since);
-        candidates.insert(place, Candidate { key: key.clone(), since });
+        candidates.insert(
+            place,
+            Candidate {
+                key: key.clone(),
+                since,
+            },
+        );
     }
 
     /// The first set is published whole: there is nothing older that it could be told from.
-    fn publish_candidates(&mut self, first_set: bool, heard: &impl Fn(&String) -> bool, now: Moment, events: &mut Vec<KeyEvent>) {
+    fn publish_candidates(
+        &mut self,
+        first_set: bool,
+        heard: &impl Fn(&String) -> bool,
+        now: Moment,
+        events: &mut Vec<KeyEvent>,
+    ) {
         // A second sight is needed: time alone ripens nothing.
         let ripe = |((endpoint, _), candidate): &(&(String, String), &Candidate)| {
             first_set || heard(endpoint) && now.mono.saturating_sub(candidate.since) >= CANDIDACY
         };
-        let keys: BTreeMap<String, PublicKey> =
-            self.candidates.iter().filter(ripe).map(|((_, kid), candidate)| (kid.clone(), candidate.key.clone())).collect();
+        let keys: BTreeMap<String, PublicKey> = self
+            .candidates
+            .iter()
+            .filter(ripe)
+            .map(|((_, kid), candidate)| (kid.clone(), candidate.key.clone()))
+            .collect();
         for (kid, key) in keys {
             self.insert(key, first_set, now);
             events.push(KeyEvent::Published(kid));
         }
     }
 
-    /// Every endpoint answered, so what none lists is withdrawn, and what nobody needs any more is retired.
+    /// Every endpoint answered, so what none lists is withdrawn, and what nobody needs any more is
+    /// retired.
     fn withdraw(&mut self, now: Moment, events: &mut Vec<KeyEvent>) {
-        let gone: BTreeSet<String> = self.entries.keys().filter(|kid| !self.listed.contains_key(*kid)).cloned().collect();
+        let gone: BTreeSet<String> = self
+            .entries
+            .keys()
+            .filter(|kid| !self.listed.contains_key(*kid))
+            .cloned()
+            .collect();
         for kid in gone {
-            let Some(entry) = self.entries.get_mut(&kid) else { continue };
+            let Some(entry) = self.entries.get_mut(&kid) else {
+                continue;
+            };
             let missing_since = *entry.missing_since.get_or_insert(now.mono);
             // Another replica may have seen it since.
-            let unseen = Duration::try_from(now.wall.duration_since(entry.record.confirmed_at)).unwrap_or_default();
-            if entry.record.withdrawn_at.is_none() && now.mono.saturating_sub(missing_since).min(unseen) < ABSENCE {
+            let unseen = Duration::try_from(now.wall.duration_since(entry.record.confirmed_at))
+                .unwrap_or_default();
+            if entry.record.withdrawn_at.is_none()
+                && now.mono.saturating_sub(missing_since).min(unseen) < ABSENCE
+            {
                 continue;
             }
             if entry.record.withdrawn_at.is_none() {

@@ -15,29 +15,54 @@ const SETTLE: Duration = Duration::from_secs(120);
 const START: i64 = 1_800_000_000;
 
 fn at(seconds: u64) -> Moment {
-    Moment { wall: Timestamp::from_second(START + i64::try_from(seconds).unwrap()).unwrap(), mono: Duration::from_secs(seconds) }
+    Moment {
+        wall: Timestamp::from_second(START + i64::try_from(seconds).unwrap()).unwrap(),
+        mono: Duration::from_secs(seconds),
+    }
 }
 
 fn key(algorithm: SigningAlgorithm) -> PublicKey {
-    test_keys::key(algorithm).set().keys().next().unwrap().clone()
+    test_keys::key(algorithm)
+        .set()
+        .keys()
+        .next()
+        .unwrap()
+        .clone()
 }
 
 fn reading(sets: &[&[SigningAlgorithm]]) -> Reading {
-    let set = |algorithms: &[SigningAlgorithm]| PublicKeySet::from_keys(algorithms.iter().map(|algorithm| key(*algorithm))).unwrap();
-    Reading { answered: sets.iter().enumerate().map(|(index, algorithms)| (index.to_string(), set(algorithms))).collect(), silent: 0 }
+    let set = |algorithms: &[SigningAlgorithm]| {
+        PublicKeySet::from_keys(algorithms.iter().map(|algorithm| key(*algorithm))).unwrap()
+    };
+    Reading {
+        answered: sets
+            .iter()
+            .enumerate()
+            .map(|(index, algorithms)| (index.to_string(), set(algorithms)))
+            .collect(),
+        silent: 0,
+    }
 }
 
 fn book(shared: bool) -> KeyBook {
-    KeyBook::new(Issuer::new("https://hub.example.test").unwrap(), SETTLE, shared)
+    KeyBook::new(
+        Issuer::new("https://hub.example.test").unwrap(),
+        SETTLE,
+        shared,
+    )
 }
 
 fn kids(book: &KeyBook, now: Moment) -> Vec<String> {
-    book.served(now).map(|set| set.kids().map(str::to_owned).collect()).unwrap_or_default()
+    book.served(now)
+        .map(|set| set.kids().map(str::to_owned).collect())
+        .unwrap_or_default()
 }
 
 /// Writes what the book wants written, as a store that never fails.
 fn store(book: &mut KeyBook, stored: &mut Option<KeyLedger>, now: Moment) -> bool {
-    let Some(draft) = book.draft(stored.as_ref(), now) else { return false };
+    let Some(draft) = book.draft(stored.as_ref(), now) else {
+        return false;
+    };
     book.written(&draft, now);
     *stored = Some(draft.ledger().clone());
     true
@@ -59,13 +84,23 @@ fn the_first_set_is_settled_once_it_is_recorded() {
     book.adopt_none(at(0));
     assert_eq!(
         book.observe(&reading(&[&[Rs256, Es256]]), true, at(0)),
-        vec![KeyEvent::Published("ES256".to_owned()), KeyEvent::Published("RS256".to_owned())]
+        vec![
+            KeyEvent::Published("ES256".to_owned()),
+            KeyEvent::Published("RS256".to_owned())
+        ]
     );
-    assert_eq!(book.settling("RS256", at(0)), Settling::After(SETTLE), "no other replica can know it yet");
+    assert_eq!(
+        book.settling("RS256", at(0)),
+        Settling::After(SETTLE),
+        "no other replica can know it yet"
+    );
     let mut stored = None;
     assert!(store(&mut book, &mut stored, at(1)));
     assert_eq!(book.settling("RS256", at(1)), Settling::Settled);
-    assert!(!store(&mut book, &mut stored, at(2)), "nothing new is nothing to write");
+    assert!(
+        !store(&mut book, &mut stored, at(2)),
+        "nothing new is nothing to write"
+    );
     assert_eq!(book.settling("nobody", at(1)), Settling::Unpublished);
 }
 
@@ -84,12 +119,28 @@ fn a_new_key_settles_after_it_was_recorded_and_no_jump_of_the_wall_clock_hastens
     let both = reading(&[&[Rs256, Es256]]);
     assert_eq!(book.observe(&both, true, at(100)), vec![], "seen once");
     assert_eq!(kids(&book, at(100)), ["RS256"]);
-    assert_eq!(book.observe(&both, true, at(115)), vec![KeyEvent::Published("ES256".to_owned())]);
-    assert_eq!(book.settling("ES256", at(500)), Settling::After(SETTLE), "not recorded");
+    assert_eq!(
+        book.observe(&both, true, at(115)),
+        vec![KeyEvent::Published("ES256".to_owned())]
+    );
+    assert_eq!(
+        book.settling("ES256", at(500)),
+        Settling::After(SETTLE),
+        "not recorded"
+    );
     store(&mut book, &mut stored, at(120));
-    assert_eq!(book.settling("ES256", at(120 + 119)), Settling::After(Duration::from_secs(1)));
-    let jumped = Moment { wall: at(100_000).wall, mono: Duration::from_secs(130) };
-    assert_eq!(book.settling("ES256", jumped), Settling::After(Duration::from_secs(110)));
+    assert_eq!(
+        book.settling("ES256", at(120 + 119)),
+        Settling::After(Duration::from_secs(1))
+    );
+    let jumped = Moment {
+        wall: at(100_000).wall,
+        mono: Duration::from_secs(130),
+    };
+    assert_eq!(
+        book.settling("ES256", jumped),
+        Settling::After(Duration::from_secs(110))
+    );
     assert_eq!(book.settling("ES256", at(240)), Settling::Settled);
 }
 
@@ -98,7 +149,10 @@ fn a_token_that_the_hub_signed_vouches_for_a_key_that_it_lists() {
     let (mut book, _) = settled_world();
     assert_eq!(book.vouch("ES256", at(10)), vec![], "not listed");
     book.observe(&reading(&[&[Rs256, Es256]]), true, at(10));
-    assert_eq!(book.vouch("ES256", at(10)), vec![KeyEvent::Published("ES256".to_owned())]);
+    assert_eq!(
+        book.vouch("ES256", at(10)),
+        vec![KeyEvent::Published("ES256".to_owned())]
+    );
     assert_eq!(book.vouch("ES256", at(11)), vec![]);
 }
 
@@ -106,7 +160,11 @@ fn a_token_that_the_hub_signed_vouches_for_a_key_that_it_lists() {
 fn a_key_that_flashes_up_once_is_never_published() {
     let (mut book, _) = settled_world();
     for round in 0_u64..20 {
-        let flash: &[SigningAlgorithm] = if round % 2 == 0 { &[Rs256, Es256] } else { &[Rs256] };
+        let flash: &[SigningAlgorithm] = if round % 2 == 0 {
+            &[Rs256, Es256]
+        } else {
+            &[Rs256]
+        };
         let mut reading = reading(&[flash, &[Rs256]]);
         // The other endpoint comes and goes: that must not keep the candidate alive.
         if round % 3 == 0 {
@@ -133,21 +191,45 @@ fn a_withdrawn_key_is_held_while_a_token_lives_and_not_longer() {
     let (mut book, mut stored) = settled_world();
     book.signed("RS256", at(100).wall, at(4000).wall);
     let without = reading(&[&[Es256]]);
-    assert_eq!(book.observe(&without, false, at(100)), vec![], "who does not lead withdraws nothing");
-    assert_eq!(book.observe(&without, true, at(115)), vec![KeyEvent::Published("ES256".to_owned())]);
-    assert_eq!(book.observe(&without, true, at(174)), vec![], "it may be another apiserver that answers next time");
-    assert_eq!(book.observe(&without, true, at(175)), vec![KeyEvent::Withdrawn("RS256".to_owned())]);
+    assert_eq!(
+        book.observe(&without, false, at(100)),
+        vec![],
+        "who does not lead withdraws nothing"
+    );
+    assert_eq!(
+        book.observe(&without, true, at(115)),
+        vec![KeyEvent::Published("ES256".to_owned())]
+    );
+    assert_eq!(
+        book.observe(&without, true, at(174)),
+        vec![],
+        "it may be another apiserver that answers next time"
+    );
+    assert_eq!(
+        book.observe(&without, true, at(175)),
+        vec![KeyEvent::Withdrawn("RS256".to_owned())]
+    );
     store(&mut book, &mut stored, at(176));
     assert_eq!(kids(&book, at(3999)), ["ES256", "RS256"]);
     assert_eq!(kids(&book, at(4000)), ["ES256"]);
-    assert_eq!(book.observe(&without, true, at(4001)), vec![KeyEvent::Retired("RS256".to_owned())]);
+    assert_eq!(
+        book.observe(&without, true, at(4001)),
+        vec![KeyEvent::Retired("RS256".to_owned())]
+    );
 
     let (mut unused, _) = settled_world();
-    assert_eq!(unused.observe(&without, true, at(100)), vec![], "not as long as there is no other");
+    assert_eq!(
+        unused.observe(&without, true, at(100)),
+        vec![],
+        "not as long as there is no other"
+    );
     assert_eq!(kids(&unused, at(100)), ["RS256"]);
     unused.observe(&without, true, at(115));
     let events = unused.observe(&without, true, at(175));
-    assert!(events.contains(&KeyEvent::Retired("RS256".to_owned())), "nobody needs it: {events:?}");
+    assert!(
+        events.contains(&KeyEvent::Retired("RS256".to_owned())),
+        "nobody needs it: {events:?}"
+    );
 }
 
 #[test]
@@ -159,7 +241,10 @@ fn behind_a_load_balancer_nothing_flaps() {
         let lagging = round % 4 != 0;
         let answer: &[SigningAlgorithm] = if lagging { &[Rs256] } else { &[Rs256, Es256] };
         let reading = Reading {
-            answered: vec![("the one address".to_owned(), PublicKeySet::from_keys(answer.iter().map(|one| key(*one))).unwrap())],
+            answered: vec![(
+                "the one address".to_owned(),
+                PublicKeySet::from_keys(answer.iter().map(|one| key(*one))).unwrap(),
+            )],
             silent: 0,
         };
         assert_eq!(book.observe(&reading, true, at(115 + 15 * round)), vec![]);
@@ -172,9 +257,26 @@ fn a_silent_endpoint_withdraws_nothing() {
     let mut partial = reading(&[&[Es256]]);
     partial.silent = 1;
     book.observe(&partial, true, at(100));
-    assert_eq!(book.observe(&partial, true, at(115)), vec![KeyEvent::Published("ES256".to_owned())]);
-    assert_eq!(book.observe(&Reading { answered: Vec::new(), silent: 2 }, true, at(130)), vec![]);
-    assert_eq!(kids(&book, at(100_000)), ["ES256", "RS256"], "the last good set of a running process has no age limit");
+    assert_eq!(
+        book.observe(&partial, true, at(115)),
+        vec![KeyEvent::Published("ES256".to_owned())]
+    );
+    assert_eq!(
+        book.observe(
+            &Reading {
+                answered: Vec::new(),
+                silent: 2
+            },
+            true,
+            at(130)
+        ),
+        vec![]
+    );
+    assert_eq!(
+        kids(&book, at(100_000)),
+        ["ES256", "RS256"],
+        "the last good set of a running process has no age limit"
+    );
 }
 
 #[test]
@@ -183,11 +285,15 @@ fn other_bytes_under_a_known_kid_are_not_published() {
     let mut entry = test_keys::key(Es256).entry();
     entry["kid"] = "RS256".into();
     let bytes = serde_json::to_vec(&serde_json::json!({ "keys": [entry] })).unwrap();
-    let (rogue, _) = PublicKeySet::from_upstream(&bytes, crate::jwks::KeySetLimits::default()).unwrap();
+    let (rogue, _) =
+        PublicKeySet::from_upstream(&bytes, crate::jwks::KeySetLimits::default()).unwrap();
     let mut both = reading(&[&[Rs256]]);
     both.answered.push(("rogue".to_owned(), rogue));
     let before = book.served(at(10)).unwrap().to_bytes();
-    assert_eq!(book.observe(&both, true, at(10)), vec![KeyEvent::Replaced("RS256".to_owned())]);
+    assert_eq!(
+        book.observe(&both, true, at(10)),
+        vec![KeyEvent::Replaced("RS256".to_owned())]
+    );
     assert_eq!(book.served(at(10)).unwrap().to_bytes(), before);
 }
 
@@ -199,9 +305,22 @@ fn another_replica_adopts_what_the_record_says() {
     other.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(50));
     assert!(other.is_current(at(80)) && !other.is_current(at(81)));
     assert_eq!(kids(&other, at(50)), ["RS256"]);
-    assert_eq!((other.unconfirmed(at(50)), other.authenticating(at(50)).len()), (1, 0), "the hub did not show it to this process");
+    assert_eq!(
+        (
+            other.unconfirmed(at(50)),
+            other.authenticating(at(50)).len()
+        ),
+        (1, 0),
+        "the hub did not show it to this process"
+    );
     other.observe(&reading(&[&[Rs256]]), false, at(51));
-    assert_eq!((other.unconfirmed(at(51)), other.authenticating(at(51)).len()), (0, 1));
+    assert_eq!(
+        (
+            other.unconfirmed(at(51)),
+            other.authenticating(at(51)).len()
+        ),
+        (0, 1)
+    );
     assert_eq!(other.settling("RS256", at(51)), Settling::Settled);
     assert_eq!(other.draft(stored.as_ref(), at(52)), None);
 }
@@ -224,14 +343,23 @@ fn what_a_replica_publishes_reaches_the_others_and_settles_by_its_write() {
     one.observe(&reading(&[&[Rs256, Es256]]), true, at(60));
     one.vouch("ES256", at(60));
     store(&mut one, &mut stored, at(60));
-    assert_eq!(two.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(68)), vec![KeyEvent::Published("ES256".to_owned())]);
-    assert_eq!(two.settling("ES256", at(68)), Settling::After(SETTLE - Duration::from_secs(8)));
+    assert_eq!(
+        two.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(68)),
+        vec![KeyEvent::Published("ES256".to_owned())]
+    );
+    assert_eq!(
+        two.settling("ES256", at(68)),
+        Settling::After(SETTLE - Duration::from_secs(8))
+    );
     // The leader withdraws and retires; the other follows.
     one.observe(&reading(&[&[Es256]]), true, at(240));
     one.observe(&reading(&[&[Es256]]), true, at(300));
     store(&mut one, &mut stored, at(300));
     two.observe(&reading(&[&[Es256]]), false, at(301));
-    assert_eq!(two.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(302)), vec![KeyEvent::Retired("RS256".to_owned())]);
+    assert_eq!(
+        two.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(302)),
+        vec![KeyEvent::Retired("RS256".to_owned())]
+    );
     assert_eq!(kids(&two, at(302)), ["ES256"]);
 }
 
@@ -240,17 +368,29 @@ fn a_revoked_key_goes_at_once_and_never_comes_back() {
     let (mut book, stored) = settled_world();
     let before = stored.clone().unwrap();
     let revoked = before.with_revoked("RS256", at(10).wall).unwrap();
-    assert_eq!(book.adopt(&revoked, Origin::Sealed, at(11)), vec![KeyEvent::Revoked("RS256".to_owned())]);
+    assert_eq!(
+        book.adopt(&revoked, Origin::Sealed, at(11)),
+        vec![KeyEvent::Revoked("RS256".to_owned())]
+    );
     assert_eq!(book.settling("RS256", at(11)), Settling::Revoked);
-    assert!(book.served(at(11)).unwrap().is_empty(), "an empty set, by hand alone");
+    assert!(
+        book.served(at(11)).unwrap().is_empty(),
+        "an empty set, by hand alone"
+    );
     for round in 0..5 {
         let events = book.observe(&reading(&[&[Rs256]]), true, at(20 + 15 * round));
         assert_eq!(events, vec![KeyEvent::RevokedListed("RS256".to_owned())]);
     }
-    assert_eq!(book.adopt(&before, Origin::Sealed, at(200)), vec![KeyEvent::RecordRolledBack], "a record from before");
+    assert_eq!(
+        book.adopt(&before, Origin::Sealed, at(200)),
+        vec![KeyEvent::RecordRolledBack],
+        "a record from before"
+    );
     assert!(book.served(at(200)).unwrap().is_empty());
     let again = book.draft(Some(&before), at(201)).unwrap();
-    assert!(again.ledger().revoked.contains_key("RS256") && again.ledger().sequence > revoked.sequence);
+    assert!(
+        again.ledger().revoked.contains_key("RS256") && again.ledger().sequence > revoked.sequence
+    );
 }
 
 #[test]
@@ -264,18 +404,31 @@ fn a_forged_record_changes_nothing_but_raises_the_alarm() {
     record.key = key(Es256);
     rogue.keys.insert("ES256".to_owned(), record);
     rogue.sequence += 1;
-    assert!(matches!(book.adopt(&rogue, Origin::Unsealed, at(20)).as_slice(), [KeyEvent::RecordTampered(_)]));
+    assert!(matches!(
+        book.adopt(&rogue, Origin::Unsealed, at(20)).as_slice(),
+        [KeyEvent::RecordTampered(_)]
+    ));
     assert_eq!(bytes(&book), before);
-    assert!(book.draft(Some(&rogue), at(20)).is_some(), "it is written anew");
+    assert!(
+        book.draft(Some(&rogue), at(20)).is_some(),
+        "it is written anew"
+    );
 
     let mut dated_back = good.clone();
-    dated_back.keys.get_mut("RS256").unwrap().published_at = Timestamp::from_second(START - 3600).unwrap();
-    assert!(matches!(book.adopt(&dated_back, Origin::Sealed, at(20)).as_slice(), [KeyEvent::RecordTampered(_)]));
+    dated_back.keys.get_mut("RS256").unwrap().published_at =
+        Timestamp::from_second(START - 3600).unwrap();
+    assert!(matches!(
+        book.adopt(&dated_back, Origin::Sealed, at(20)).as_slice(),
+        [KeyEvent::RecordTampered(_)]
+    ));
     assert!(book.draft(Some(&dated_back), at(20)).is_some());
 
     let mut elsewhere = good;
     elsewhere.issuer = Issuer::new("https://other.example.test").unwrap();
-    assert!(matches!(book.adopt(&elsewhere, Origin::Sealed, at(20)).as_slice(), [KeyEvent::RecordTampered(_)]));
+    assert!(matches!(
+        book.adopt(&elsewhere, Origin::Sealed, at(20)).as_slice(),
+        [KeyEvent::RecordTampered(_)]
+    ));
     assert_eq!(bytes(&book), before);
 }
 
@@ -291,14 +444,22 @@ fn a_new_key_cannot_have_been_published_before_it_was_last_seen_missing() {
     record.keys.insert("ES384".to_owned(), early);
     record.sequence += 1;
     let events = book.adopt(&record, Origin::Sealed, at(110));
-    assert!(events.iter().any(|event| matches!(event, KeyEvent::RecordTampered(_))), "{events:?}");
+    assert!(
+        events
+            .iter()
+            .any(|event| matches!(event, KeyEvent::RecordTampered(_))),
+        "{events:?}"
+    );
     assert_eq!(book.settling("ES384", at(110)), Settling::After(SETTLE));
 }
 
 #[test]
 fn a_deleted_record_is_written_anew_and_unsettles_nothing() {
     let (mut book, _) = settled_world();
-    assert_eq!(book.adopt_none(at(50)), vec![KeyEvent::RecordTampered("it is gone")]);
+    assert_eq!(
+        book.adopt_none(at(50)),
+        vec![KeyEvent::RecordTampered("it is gone")]
+    );
     assert_eq!(book.settling("RS256", at(50)), Settling::Settled);
     let mut stored = None;
     assert!(store(&mut book, &mut stored, at(51)));
@@ -309,7 +470,11 @@ fn a_deleted_record_is_written_anew_and_unsettles_nothing() {
 fn alone_the_state_directory_tells_what_was() {
     let mut one = book(false);
     one.observe(&reading(&[&[Rs256]]), true, at(0));
-    assert_eq!(one.settling("RS256", at(0)), Settling::Settled, "nobody published before");
+    assert_eq!(
+        one.settling("RS256", at(0)),
+        Settling::Settled,
+        "nobody published before"
+    );
     one.observe(&reading(&[&[Rs256, Es256]]), true, at(500));
     one.vouch("ES256", at(500));
     let state = one.draft(None, at(510)).unwrap().ledger().clone();
@@ -317,7 +482,10 @@ fn alone_the_state_directory_tells_what_was() {
     next.adopt(&state, Origin::StateDirectory, at(520));
     next.observe(&reading(&[&[Rs256, Es256]]), true, at(521));
     assert_eq!(next.settling("RS256", at(521)), Settling::Settled);
-    assert_eq!(next.settling("ES256", at(521)), Settling::After(Duration::from_secs(99)));
+    assert_eq!(
+        next.settling("ES256", at(521)),
+        Settling::After(Duration::from_secs(99))
+    );
 }
 
 #[test]
@@ -329,11 +497,20 @@ fn what_was_retired_is_not_brought_back_by_the_record() {
     assert_eq!(kids(&book, at(175)), ["ES256"]);
     // The record still holds it, and is read before it is written.
     let events = book.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(180));
-    assert_eq!((events, kids(&book, at(180))), (vec![], vec!["ES256".to_owned()]));
+    assert_eq!(
+        (events, kids(&book, at(180))),
+        (vec![], vec!["ES256".to_owned()])
+    );
     assert!(store(&mut book, &mut stored, at(181)));
     assert!(!stored.as_ref().unwrap().keys.contains_key("RS256"));
-    assert_eq!(book.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(190)), vec![]);
-    assert!(!store(&mut book, &mut stored, at(191)), "and that is the end of it");
+    assert_eq!(
+        book.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(190)),
+        vec![]
+    );
+    assert!(
+        !store(&mut book, &mut stored, at(191)),
+        "and that is the end of it"
+    );
 }
 
 #[test]
@@ -350,9 +527,17 @@ fn a_held_key_is_held_for_its_tokens_and_no_longer_however_often_the_record_is_w
         book.adopt(stored.as_ref().unwrap(), Origin::Sealed, now);
     }
     let stored = stored.unwrap();
-    assert_eq!(stored.keys["RS256"].signed_until, Some(at(4600).wall), "rounded up once");
+    assert_eq!(
+        stored.keys["RS256"].signed_until,
+        Some(at(4600).wall),
+        "rounded up once"
+    );
     assert_eq!(stored.keys["RS256"].signed_since, Some(at(100).wall));
-    assert_eq!(stored.keys["ES256"].signed_since, Some(at(200).wall), "the first token counts, in whatever replica it was seen");
+    assert_eq!(
+        stored.keys["ES256"].signed_since,
+        Some(at(200).wall),
+        "the first token counts, in whatever replica it was seen"
+    );
     assert_eq!(kids(&book, at(4600)), ["ES256"]);
 }
 
@@ -360,7 +545,10 @@ fn a_held_key_is_held_for_its_tokens_and_no_longer_however_often_the_record_is_w
 fn replicas_whose_clocks_differ_agree_in_the_end() {
     let (mut ahead, mut stored) = settled_world();
     // 20 s behind, on its own clock.
-    let behind = |seconds: u64| Moment { wall: at(seconds - 20).wall, mono: at(seconds).mono };
+    let behind = |seconds: u64| Moment {
+        wall: at(seconds - 20).wall,
+        mono: at(seconds).mono,
+    };
     let mut other = book(true);
     other.adopt(stored.as_ref().unwrap(), Origin::Sealed, behind(50));
     other.observe(&reading(&[&[Rs256]]), false, behind(50));
@@ -393,9 +581,16 @@ fn nothing_of_the_hub_is_served_before_it_is_known_what_was_revoked() {
     let mut fresh = book(true);
     fresh.observe(&reading(&[&[Rs256, Es256]]), false, at(50));
     assert_eq!(fresh.served(at(50)), None);
-    assert!(matches!(fresh.adopt(&revoked, Origin::Unsealed, at(51)).as_slice(), [KeyEvent::RecordTampered(_)]));
+    assert!(matches!(
+        fresh.adopt(&revoked, Origin::Unsealed, at(51)).as_slice(),
+        [KeyEvent::RecordTampered(_)]
+    ));
     assert_eq!(
-        (fresh.served(at(51)), fresh.is_current(at(51)), fresh.draft(None, at(51))),
+        (
+            fresh.served(at(51)),
+            fresh.is_current(at(51)),
+            fresh.draft(None, at(51))
+        ),
         (None, false, None),
         "nor from what is not believed"
     );
@@ -415,14 +610,25 @@ fn a_state_directory_is_no_word_to_other_replicas() {
     book.adopt(&rogue, Origin::StateDirectory, at(50));
     book.adopt(stored.as_ref().unwrap(), Origin::Sealed, at(51));
     book.observe(&reading(&[&[Rs256]]), true, at(52));
-    assert!(book.draft(stored.as_ref(), at(53)).is_none_or(|draft| !draft.ledger().keys.contains_key("ES384")));
-    assert_eq!(kids(&book, at(50 + 86_400)), ["RS256"], "not even a confirmation in the future keeps it");
+    assert!(
+        book.draft(stored.as_ref(), at(53))
+            .is_none_or(|draft| !draft.ledger().keys.contains_key("ES384"))
+    );
+    assert_eq!(
+        kids(&book, at(50 + 86_400)),
+        ["RS256"],
+        "not even a confirmation in the future keeps it"
+    );
 }
 
 #[test]
 fn after_a_revocation_no_set_is_the_first_one() {
     let (mut book, stored) = settled_world();
-    book.adopt(&stored.unwrap().with_revoked("RS256", at(10).wall).unwrap(), Origin::Sealed, at(11));
+    book.adopt(
+        &stored.unwrap().with_revoked("RS256", at(10).wall).unwrap(),
+        Origin::Sealed,
+        at(11),
+    );
     book.observe(&reading(&[&[Es256]]), true, at(20));
     store(&mut book, &mut None, at(21));
     assert!(matches!(book.settling("ES256", at(21)), Settling::After(_)));

@@ -46,7 +46,11 @@ impl KeyBook {
         let mut ledger = KeyLedger::empty(self.issuer.clone());
         ledger.revoked.clone_from(&self.revoked);
         // What lay in a directory alone, and the hub has not shown, is not for other replicas.
-        for (kid, entry) in self.entries.iter().filter(|(_, entry)| entry.recorded || entry.confirmed) {
+        for (kid, entry) in self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.recorded || entry.confirmed)
+        {
             let mut record = entry.record.clone();
             if !entry.recorded {
                 record.published_at = now.wall;
@@ -56,14 +60,22 @@ impl KeyBook {
         if !self.knows_record || ledger.keys.is_empty() && ledger.revoked.is_empty() {
             return None;
         }
-        let seen = stored.map_or(0, |stored| stored.sequence).max(self.sequence);
+        let seen = stored
+            .map_or(0, |stored| stored.sequence)
+            .max(self.sequence);
         match stored {
-            Some(stored) if stored.sequence >= self.sequence && is_worth_keeping(stored, &ledger) => None,
+            Some(stored)
+                if stored.sequence >= self.sequence && is_worth_keeping(stored, &ledger) =>
+            {
+                None
+            }
             _ => {
                 for (kid, record) in &mut ledger.keys {
                     let written = stored.and_then(|stored| stored.keys.get(kid)?.signed_until);
                     if record.signed_until > written {
-                        record.signed_until = record.signed_until.and_then(|until| until.saturating_add(SIGNED_STEP).ok());
+                        record.signed_until = record
+                            .signed_until
+                            .and_then(|until| until.saturating_add(SIGNED_STEP).ok());
                     }
                 }
                 ledger.sequence = seen.saturating_add(1);
@@ -76,9 +88,12 @@ impl KeyBook {
     pub fn written(&mut self, draft: &Draft, now: Moment) {
         self.sequence = self.sequence.max(draft.ledger.sequence);
         self.read_at = Some(now);
-        self.retired.retain(|kid, _| draft.ledger.keys.contains_key(kid));
+        self.retired
+            .retain(|kid, _| draft.ledger.keys.contains_key(kid));
         for (kid, record) in &draft.ledger.keys {
-            let Some(entry) = self.entries.get_mut(kid) else { continue };
+            let Some(entry) = self.entries.get_mut(kid) else {
+                continue;
+            };
             if !entry.recorded && entry.record.key == record.key {
                 entry.recorded = true;
                 entry.restored = false;
@@ -92,18 +107,29 @@ impl KeyBook {
 /// The start of the ten minutes that hold `time`, so many steps later.
 fn coarse(time: Timestamp, steps: i64) -> Timestamp {
     let step = i64::try_from(SIGNED_STEP.as_secs()).unwrap_or(i64::MAX);
-    Timestamp::from_second((time.as_second().div_euclid(step).saturating_add(steps)).saturating_mul(step)).unwrap_or(time)
+    Timestamp::from_second(
+        (time.as_second().div_euclid(step).saturating_add(steps)).saturating_mul(step),
+    )
+    .unwrap_or(time)
 }
 
 fn is_worth_keeping(stored: &KeyLedger, wanted: &KeyLedger) -> bool {
-    let same_keys = stored.revoked == wanted.revoked && stored.issuer == wanted.issuer && stored.keys.keys().eq(wanted.keys.keys());
+    let same_keys = stored.revoked == wanted.revoked
+        && stored.issuer == wanted.issuer
+        && stored.keys.keys().eq(wanted.keys.keys());
     same_keys
-        && stored.keys.iter().zip(&wanted.keys).all(|((_, stored), (_, wanted))| {
-            let newer = Duration::try_from(wanted.confirmed_at.duration_since(stored.confirmed_at)).unwrap_or_default();
-            stored.key == wanted.key
-                && stored.published_at == wanted.published_at
-                && stored.withdrawn_at == wanted.withdrawn_at
-                && newer < CONFIRMATION_STEP
-                && stored.signed_until >= wanted.signed_until
-        })
+        && stored
+            .keys
+            .iter()
+            .zip(&wanted.keys)
+            .all(|((_, stored), (_, wanted))| {
+                let newer =
+                    Duration::try_from(wanted.confirmed_at.duration_since(stored.confirmed_at))
+                        .unwrap_or_default();
+                stored.key == wanted.key
+                    && stored.published_at == wanted.published_at
+                    && stored.withdrawn_at == wanted.withdrawn_at
+                    && newer < CONFIRMATION_STEP
+                    && stored.signed_until >= wanted.signed_until
+            })
 }

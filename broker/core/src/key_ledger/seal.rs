@@ -23,7 +23,11 @@ impl SealKey {
     /// # Errors
     /// [`SealKeyError`] for any other number of bytes.
     pub fn new(bytes: &Zeroizing<Vec<u8>>) -> Result<SealKey, SealKeyError> {
-        if bytes.len() == 32 { Ok(SealKey(hmac::Key::new(hmac::HMAC_SHA256, bytes))) } else { Err(SealKeyError) }
+        if bytes.len() == 32 {
+            Ok(SealKey(hmac::Key::new(hmac::HMAC_SHA256, bytes)))
+        } else {
+            Err(SealKeyError)
+        }
     }
 
     /// The seal of these bytes, base64url.
@@ -36,7 +40,9 @@ impl SealKey {
 
     /// Whether `seal` is the seal of these bytes.
     pub fn is_seal_of(&self, seal: &str, bytes: &[u8]) -> bool {
-        let Ok(tag) = BASE64URL.decode(seal) else { return false };
+        let Ok(tag) = BASE64URL.decode(seal) else {
+            return false;
+        };
         hmac::verify(&self.0, &[PURPOSE, bytes].concat(), &tag).is_ok()
     }
 }

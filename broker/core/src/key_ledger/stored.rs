@@ -77,8 +77,8 @@ impl KeyLedger {
     /// The record as bytes, as [`KeyLedger::from_bytes`] reads them.
     ///
     /// # Errors
-    /// [`LedgerError`]: it cannot be written so that it could be read. Such bytes must never take the place of a record: what was revoked
-    /// would be forgotten.
+    /// [`LedgerError`]: it cannot be written so that it could be read. Such bytes must never take
+    /// the place of a record: what was revoked would be forgotten.
     pub fn to_bytes(&self) -> Result<Vec<u8>, LedgerError> {
         let key = |record: &KeyRecord| StoredKey {
             jwk: record.key.to_value(),
@@ -109,13 +109,25 @@ impl KeyLedger {
     /// # Errors
     /// [`LedgerError`] says why it is used for nothing.
     pub fn from_bytes(bytes: &[u8]) -> Result<KeyLedger, LedgerError> {
-        let object = json::read_object(bytes, JsonLimits { bytes: MAX_LEDGER_BYTES, depth: MAX_JSON_DEPTH }).map_err(LedgerError::Json)?;
+        let object = json::read_object(
+            bytes,
+            JsonLimits {
+                bytes: MAX_LEDGER_BYTES,
+                depth: MAX_JSON_DEPTH,
+            },
+        )
+        .map_err(LedgerError::Json)?;
         if object.get("version").and_then(Value::as_u64) != Some(VERSION) {
             return Err(LedgerError::Version);
         }
-        let stored: Stored = serde_json::from_value(Value::Object(object)).map_err(|_| LedgerError::Shape)?;
+        let stored: Stored =
+            serde_json::from_value(Value::Object(object)).map_err(|_| LedgerError::Shape)?;
         let issuer = Issuer::new(stored.issuer).map_err(|_| LedgerError::Issuer)?;
-        let (entries, mut keys, mut revoked) = (stored.keys.len() + stored.revoked.len(), BTreeMap::new(), BTreeMap::new());
+        let (entries, mut keys, mut revoked) = (
+            stored.keys.len() + stored.revoked.len(),
+            BTreeMap::new(),
+            BTreeMap::new(),
+        );
         for stored in stored.keys {
             let key = PublicKey::from_value(&stored.jwk).map_err(|_| LedgerError::Key)?;
             let record = KeyRecord {
@@ -130,17 +142,30 @@ impl KeyLedger {
             keys.insert(record.key.kid().to_owned(), record);
         }
         for stored in stored.revoked {
-            revoked.insert(stored.kid, Revocation { thumbprint: stored.thumbprint, at: stored.at });
+            revoked.insert(
+                stored.kid,
+                Revocation {
+                    thumbprint: stored.thumbprint,
+                    at: stored.at,
+                },
+            );
         }
-        let twice = keys.len() + revoked.len() != entries || keys.keys().any(|kid| revoked.contains_key(kid));
+        let twice = keys.len() + revoked.len() != entries
+            || keys.keys().any(|kid| revoked.contains_key(kid));
         if twice || entries > MAX_ENTRIES {
             return Err(LedgerError::Entries);
         }
-        Ok(KeyLedger { issuer, sequence: stored.sequence, keys, revoked })
+        Ok(KeyLedger {
+            issuer,
+            sequence: stored.sequence,
+            keys,
+            revoked,
+        })
     }
 }
 
-/// Only bytes that are a record. A record that grew beyond what is read would lock out every replica.
+/// Only bytes that are a record. A record that grew beyond what is read would lock out every
+/// replica.
 fn checked(bytes: Vec<u8>) -> Result<Vec<u8>, LedgerError> {
     KeyLedger::from_bytes(&bytes).map(|_| bytes)
 }
@@ -151,13 +176,21 @@ mod tests {
 
     #[test]
     fn a_failure_is_never_written() {
-        for bytes in
-            [Vec::new(), b"{}".to_vec(), b"null".to_vec(), br#"{"version":1,"issuer":"","sequence":0,"keys":[],"revoked":[]}"#.to_vec()]
-        {
+        for bytes in [
+            Vec::new(),
+            b"{}".to_vec(),
+            b"null".to_vec(),
+            br#"{"version":1,"issuer":"","sequence":0,"keys":[],"revoked":[]}"#.to_vec(),
+        ] {
             assert!(checked(bytes).is_err());
         }
         let empty = br#"{"version":1,"issuer":"https://hub.example.com","sequence":0,"keys":[],"revoked":[]}"#.to_vec();
         assert_eq!(checked(empty.clone()), Ok(empty));
-        assert_eq!(checked(Vec::new()).err().map(|error| matches!(error, LedgerError::Json(_))), Some(true));
+        assert_eq!(
+            checked(Vec::new())
+                .err()
+                .map(|error| matches!(error, LedgerError::Json(_))),
+            Some(true)
+        );
     }
 }

@@ -16,8 +16,16 @@ fn at(second: i64) -> Timestamp {
 fn ledger() -> KeyLedger {
     let mut ledger = KeyLedger::empty(Issuer::new("https://hub.example.test").unwrap());
     ledger.sequence = 7;
-    for (algorithm, withdrawn_at) in [(SigningAlgorithm::Rs256, None), (SigningAlgorithm::Es256, Some(at(30)))] {
-        let key = test_keys::key(algorithm).set().keys().next().unwrap().clone();
+    for (algorithm, withdrawn_at) in [
+        (SigningAlgorithm::Rs256, None),
+        (SigningAlgorithm::Es256, Some(at(30))),
+    ] {
+        let key = test_keys::key(algorithm)
+            .set()
+            .keys()
+            .next()
+            .unwrap()
+            .clone();
         let record = KeyRecord {
             key,
             published_at: at(10),
@@ -35,37 +43,67 @@ fn ledger() -> KeyLedger {
 #[test]
 fn a_record_is_read_as_it_was_written() {
     let ledger = ledger().with_revoked("ES256", at(50)).unwrap();
-    assert_eq!((ledger.sequence, ledger.keys.len(), ledger.revoked.len()), (8, 1, 1));
-    assert_eq!(KeyLedger::from_bytes(&ledger.to_bytes().unwrap()), Ok(ledger.clone()));
+    assert_eq!(
+        (ledger.sequence, ledger.keys.len(), ledger.revoked.len()),
+        (8, 1, 1)
+    );
+    assert_eq!(
+        KeyLedger::from_bytes(&ledger.to_bytes().unwrap()),
+        Ok(ledger.clone())
+    );
     assert!(ledger.with_revoked("nobody", at(60)).is_none());
-    assert_eq!(ledger.with_revoked("ES256", at(60)).unwrap().revoked["ES256"].at, at(50), "the first revocation stands");
+    assert_eq!(
+        ledger.with_revoked("ES256", at(60)).unwrap().revoked["ES256"].at,
+        at(50),
+        "the first revocation stands"
+    );
 }
 
 #[test]
 fn what_is_no_record_is_not_read() {
     let good = String::from_utf8(ledger().to_bytes().unwrap()).unwrap();
     let cases = [
-        (good.replace("\"version\":1", "\"version\":2"), LedgerError::Version),
+        (
+            good.replace("\"version\":1", "\"version\":2"),
+            LedgerError::Version,
+        ),
         (good.replace("\"first\"", "\"last\""), LedgerError::Shape),
-        (good.replace("https://hub", "http://hub"), LedgerError::Issuer),
+        (
+            good.replace("https://hub", "http://hub"),
+            LedgerError::Issuer,
+        ),
         (good.replace("P-256", "P-384"), LedgerError::Key),
-        (good.replace("\"kid\":\"ES256\"", "\"kid\":\"RS256\""), LedgerError::Entries),
+        (
+            good.replace("\"kid\":\"ES256\"", "\"kid\":\"RS256\""),
+            LedgerError::Entries,
+        ),
     ];
     for (text, expected) in cases {
         assert_ne!(text, good);
         assert_eq!(KeyLedger::from_bytes(text.as_bytes()), Err(expected));
     }
     let private = good.replacen("\"use\":\"sig\"", "\"use\":\"sig\",\"d\":\"AA\"", 1);
-    assert_eq!(KeyLedger::from_bytes(private.as_bytes()), Err(LedgerError::Key), "a private member");
+    assert_eq!(
+        KeyLedger::from_bytes(private.as_bytes()),
+        Err(LedgerError::Key),
+        "a private member"
+    );
 }
 
 #[test]
 fn a_seal_holds_for_these_bytes_and_this_key() {
-    let (one, other) = (SealKey::new(&Zeroizing::new(vec![1; 32])).unwrap(), SealKey::new(&Zeroizing::new(vec![2; 32])).unwrap());
+    let (one, other) = (
+        SealKey::new(&Zeroizing::new(vec![1; 32])).unwrap(),
+        SealKey::new(&Zeroizing::new(vec![2; 32])).unwrap(),
+    );
     let bytes = ledger().to_bytes().unwrap();
     let seal = one.seal(&bytes);
     assert!(one.is_seal_of(&seal, &bytes));
-    assert!(!other.is_seal_of(&seal, &bytes) && !one.is_seal_of(&seal, b"{}") && !one.is_seal_of("", &bytes));
+    assert!(
+        !other.is_seal_of(&seal, &bytes)
+            && !one.is_seal_of(&seal, b"{}")
+            && !one.is_seal_of("", &bytes)
+    );
     assert!(SealKey::new(&Zeroizing::new(vec![1; 31])).is_err());
     assert_eq!(format!("{one:?}"), "SealKey(..)");
 }

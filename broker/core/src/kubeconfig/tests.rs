@@ -17,13 +17,27 @@ fn target(fields: &str) -> TargetCluster {
         discovery: {{tls: {{certFile: a, keyFile: b}}}}\napi: {{tls: {{certFile: a, keyFile: b}}}}\n---\n\
         apiVersion: keyferry.dev/v1alpha1\nkind: TargetCluster\nmetadata: {{name: prod}}\nspec:\n  audience: prod\n{fields}"
     );
-    config::read(&text).unwrap().policy.targets.into_values().next().unwrap()
+    config::read(&text)
+        .unwrap()
+        .policy
+        .targets
+        .into_values()
+        .next()
+        .unwrap()
 }
 
 fn rendered(target: &TargetCluster, ca_pem: Option<&str>, access: &str, token: &str) -> String {
     let access = AccessName::parse(access).unwrap();
     let token = SecretString::from(token);
-    render(&KubeconfigParts { target, ca_pem, access: &access, token: &token }).unwrap().expose_secret().to_owned()
+    render(&KubeconfigParts {
+        target,
+        ca_pem,
+        access: &access,
+        token: &token,
+    })
+    .unwrap()
+    .expose_secret()
+    .to_owned()
 }
 
 fn parsed(text: &str) -> Value {
@@ -33,7 +47,8 @@ fn parsed(text: &str) -> Value {
 #[test]
 fn it_reads_back_to_what_was_meant() {
     let target = target(
-        "  address: https://prod.example.com:6443/k8s\n  tlsServerName: kubernetes.default\n  proxyURL: socks5://proxy.example.com:1080\n",
+        "  address: https://prod.example.com:6443/k8s\n  tlsServerName: \
+         kubernetes.default\n  proxyURL: socks5://proxy.example.com:1080\n",
     );
     let pem = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n".repeat(200);
     let text = rendered(&target, Some(&pem), "tenant-a/prod", TOKEN);
@@ -51,19 +66,35 @@ fn it_reads_back_to_what_was_meant() {
         "current-context": "tenant-a/prod@prod",
     });
     assert_eq!(parsed(&text), expected, "{text}");
-    assert!(text.lines().all(|line| !line.ends_with(['|', '>', '-'])), "every value stands on one line, whole:\n{text}");
-    assert_eq!(text.matches(TOKEN).count(), 1, "the token stands where it belongs and nowhere else");
+    assert!(
+        text.lines().all(|line| !line.ends_with(['|', '>', '-'])),
+        "every value stands on one line, whole:\n{text}"
+    );
+    assert_eq!(
+        text.matches(TOKEN).count(),
+        1,
+        "the token stands where it belongs and nowhere else"
+    );
 }
 
 #[test]
 fn what_is_not_there_is_left_out() {
-    let text = rendered(&target("  address: https://prod.example.com\n"), None, "tenant-a/prod", TOKEN);
-    assert_eq!(parsed(&text)["clusters"][0]["cluster"], json!({"server": "https://prod.example.com"}));
+    let text = rendered(
+        &target("  address: https://prod.example.com\n"),
+        None,
+        "tenant-a/prod",
+        TOKEN,
+    );
+    assert_eq!(
+        parsed(&text)["clusters"][0]["cluster"],
+        json!({"server": "https://prod.example.com"})
+    );
 }
 
 #[test]
 fn nothing_in_it_runs_a_program_names_a_file_or_skips_a_check() {
-    let target = target("  address: https://prod.example.com\n  tlsServerName: a\n  proxyURL: http://b\n");
+    let target =
+        target("  address: https://prod.example.com\n  tlsServerName: a\n  proxyURL: http://b\n");
     let text = rendered(&target, Some("pem"), "tenant-a/prod", TOKEN);
     let mut keys = Vec::new();
     collect_keys(&parsed(&text), &mut keys);
@@ -106,39 +137,92 @@ fn collect_keys(value: &Value, keys: &mut Vec<String>) {
 
 #[test]
 fn hostile_but_valid_values_stay_texts() {
-    for name in ["true", "null", "yes", "on", "n", "5", "0755", "1e3", "0x1f", "1.5", "2001-01-01", "0b1", "0o7", "1.2"] {
+    for name in [
+        "true",
+        "null",
+        "yes",
+        "on",
+        "n",
+        "5",
+        "0755",
+        "1e3",
+        "0x1f",
+        "1.5",
+        "2001-01-01",
+        "0b1",
+        "0o7",
+        "1.2",
+    ] {
         let text = rendered(
-            &target("  address: https://a\n  tlsServerName: NAME\n".replace("NAME", &format!("'{name}'")).as_str()),
+            &target(
+                "  address: https://a\n  tlsServerName: NAME\n"
+                    .replace("NAME", &format!("'{name}'"))
+                    .as_str(),
+            ),
             None,
             "true/null",
             name,
         );
         let document = parsed(&text);
-        assert_eq!(document["clusters"][0]["cluster"]["tls-server-name"], json!(name), "{text}");
+        assert_eq!(
+            document["clusters"][0]["cluster"]["tls-server-name"],
+            json!(name),
+            "{text}"
+        );
         assert_eq!(document["users"][0]["user"]["token"], json!(name), "{text}");
         // A reader of YAML 1.1, as kubectl is, takes some words without quotes for other types.
-        let line = text.lines().find(|line| line.trim_start().starts_with("token:")).unwrap();
-        assert!(line.ends_with(['"', '\'']) || name.contains('-') || name.matches('.').count() > 1, "{line} needs quotes");
+        let line = text
+            .lines()
+            .find(|line| line.trim_start().starts_with("token:"))
+            .unwrap();
+        assert!(
+            line.ends_with(['"', '\'']) || name.contains('-') || name.matches('.').count() > 1,
+            "{line} needs quotes"
+        );
     }
     for token in [
-        "a: b", "a #b", "- a", "{a}", "[a]", "&a", "*a", "!a", "|", ">", "%a", "@a", "`a", "\"a\"", "'a'", "a\nb: c", " a ", "", "\u{7f}",
-        "a\u{85}b", "---", "...",
+        "a: b", "a #b", "- a", "{a}", "[a]", "&a", "*a", "!a", "|", ">", "%a", "@a", "`a", "\"a\"",
+        "'a'", "a\nb: c", " a ", "", "\u{7f}", "a\u{85}b", "---", "...",
     ] {
-        let text = rendered(&target("  address: https://a\n"), None, "tenant-a/prod", token);
-        assert_eq!(parsed(&text)["users"][0]["user"]["token"], json!(token), "{text}");
-        assert_eq!(parsed(&text)["current-context"], json!("tenant-a/prod@prod"), "{text}");
+        let text = rendered(
+            &target("  address: https://a\n"),
+            None,
+            "tenant-a/prod",
+            token,
+        );
+        assert_eq!(
+            parsed(&text)["users"][0]["user"]["token"],
+            json!(token),
+            "{text}"
+        );
+        assert_eq!(
+            parsed(&text)["current-context"],
+            json!("tenant-a/prod@prod"),
+            "{text}"
+        );
     }
-    for path in ["/a&b=c;d", "/!a", "/a*b|c", "/(a)", "/~a", "/a:b,c$d", "/'a'"] {
-        let target = TargetCluster { address: format!("https://a{path}"), ..target("  address: https://a\n") };
+    for path in [
+        "/a&b=c;d", "/!a", "/a*b|c", "/(a)", "/~a", "/a:b,c$d", "/'a'",
+    ] {
+        let target = TargetCluster {
+            address: format!("https://a{path}"),
+            ..target("  address: https://a\n")
+        };
         let text = rendered(&target, None, "tenant-a/prod", TOKEN);
-        assert_eq!(parsed(&text)["clusters"][0]["cluster"]["server"], json!(target.address), "{text}");
+        assert_eq!(
+            parsed(&text)["clusters"][0]["cluster"]["server"],
+            json!(target.address),
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn contexts_of_different_accesses_merge_without_hiding_each_other() {
     let target = target("  address: https://a\n");
-    let name = |access: &str| parsed(&rendered(&target, None, access, TOKEN))["contexts"][0]["name"].clone();
+    let name = |access: &str| {
+        parsed(&rendered(&target, None, access, TOKEN))["contexts"][0]["name"].clone()
+    };
     assert_ne!(name("tenant-a/prod"), name("tenant-b/prod"));
     assert_ne!(name("tenant-a/prod"), name("tenant-a/prod-2"));
 }
@@ -147,8 +231,16 @@ fn contexts_of_different_accesses_merge_without_hiding_each_other() {
 fn the_document_does_not_print() {
     let access = AccessName::parse("tenant-a/prod").unwrap();
     let token = SecretString::from(TOKEN);
-    let document =
-        render(&KubeconfigParts { target: &target("  address: https://a\n"), ca_pem: None, access: &access, token: &token }).unwrap();
+    let document = render(&KubeconfigParts {
+        target: &target("  address: https://a\n"),
+        ca_pem: None,
+        access: &access,
+        token: &token,
+    })
+    .unwrap();
     let printed = format!("{document:?}{document:#?}{token:?}");
-    assert!(!printed.contains("claims") && !printed.contains("server"), "{printed}");
+    assert!(
+        !printed.contains("claims") && !printed.contains("server"),
+        "{printed}"
+    );
 }

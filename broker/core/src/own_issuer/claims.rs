@@ -23,10 +23,12 @@ pub struct ClaimsOfToken<'a> {
     pub id: [u8; 16],
 }
 
-/// Header and claims, encoded and joined (RFC 7515 section 5.1): what is signed. The issuer and the one audience are the binding's.
+/// Header and claims, encoded and joined (RFC 7515 section 5.1): what is signed. The issuer and the
+/// one audience are the binding's.
 pub fn signing_input(binding: &Binding, kid: &str, token: &ClaimsOfToken<'_>) -> String {
     let issued_at = token.issued_at.as_second();
-    let expires_at = issued_at.saturating_add(i64::try_from(token.lifetime.as_secs()).unwrap_or(i64::MAX));
+    let expires_at =
+        issued_at.saturating_add(i64::try_from(token.lifetime.as_secs()).unwrap_or(i64::MAX));
     let account = &token.identity.account;
     let header = json!({ "alg": "ES256", "kid": kid });
     let claims = json!({
@@ -42,7 +44,11 @@ pub fn signing_input(binding: &Binding, kid: &str, token: &ClaimsOfToken<'_>) ->
         "nbf": issued_at,
         "sub": account.username(),
     });
-    format!("{}.{}", BASE64URL.encode(header.to_string()), BASE64URL.encode(claims.to_string()))
+    format!(
+        "{}.{}",
+        BASE64URL.encode(header.to_string()),
+        BASE64URL.encode(claims.to_string())
+    )
 }
 
 /// RFC 9562 version 4.
@@ -51,5 +57,12 @@ fn uuid(mut bytes: [u8; 16]) -> String {
     bytes[8] = bytes[8] & 0x3f | 0x80;
     let hex = format!("{:032x}", u128::from_be_bytes(bytes));
     let part = |range: std::ops::Range<usize>| hex.get(range).unwrap_or_default();
-    format!("{}-{}-{}-{}-{}", part(0..8), part(8..12), part(12..16), part(16..20), part(20..32))
+    format!(
+        "{}-{}-{}-{}-{}",
+        part(0..8),
+        part(8..12),
+        part(12..16),
+        part(16..20),
+        part(20..32)
+    )
 }

@@ -24,7 +24,8 @@ impl PrivateKey {
     /// # Errors
     /// [`KeyFault`] for anything but a key on P-256.
     pub fn from_pkcs8(pkcs8: Zeroizing<Vec<u8>>) -> Result<PrivateKey, KeyFault> {
-        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &pkcs8).map_err(|_| KeyFault)?;
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &pkcs8)
+            .map_err(|_| KeyFault)?;
         let public = PublicKey::es256(pair.public_key().as_ref()).ok_or(KeyFault)?;
         Ok(PrivateKey { pkcs8, public })
     }
@@ -34,7 +35,8 @@ impl PrivateKey {
         &self.public
     }
 
-    /// base64url of the SHA-256 of the public half's SubjectPublicKeyInfo, as kube-apiserver names its keys.
+    /// base64url of the SHA-256 of the public half's SubjectPublicKeyInfo, as kube-apiserver names
+    /// its keys.
     pub fn kid(&self) -> &str {
         self.public.kid()
     }
@@ -47,6 +49,8 @@ impl PrivateKey {
 
 impl fmt::Debug for PrivateKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PrivateKey").field("kid", &self.kid()).finish_non_exhaustive()
+        f.debug_struct("PrivateKey")
+            .field("kid", &self.kid())
+            .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,5 @@
-//! A key set as it is stored: what it is for, the key that signs, the one that will, and those that did.
+//! A key set as it is stored: what it is for, the key that signs, the one that will, and those that
+//! did.
 
 use jiff::Timestamp;
 
@@ -70,14 +71,22 @@ pub struct KeySet {
 }
 
 impl KeySet {
-    /// A target's first set. Nothing was signed before it, but it is not used before it has settled: a set made in the place of one that
-    /// was deleted looks the same, and verifiers may hold a copy of that one.
+    /// A target's first set. Nothing was signed before it, but it is not used before it has
+    /// settled: a set made in the place of one that was deleted looks the same, and verifiers may
+    /// hold a copy of that one.
     pub fn first(binding: Binding, current: PrivateKey, next: PrivateKey, now: Moment) -> KeySet {
         let published_at = whole_seconds(now.wall);
         KeySet {
             binding,
-            current: CurrentKey { key: current, published_at, signs_since: published_at },
-            next: NextKey { key: next, published_at },
+            current: CurrentKey {
+                key: current,
+                published_at,
+                signs_since: published_at,
+            },
+            next: NextKey {
+                key: next,
+                published_at,
+            },
             previous: Vec::new(),
             handled_rotation: None,
         }
@@ -85,14 +94,26 @@ impl KeySet {
 
     /// Every public key with the time at which it is over, where that is known already.
     pub fn public_keys(&self) -> impl Iterator<Item = (&PublicKey, Option<Timestamp>)> {
-        let living = [self.current.key.public(), self.next.key.public()].into_iter().map(|key| (key, None));
-        living.chain(self.previous.iter().map(|previous| (&previous.key, Some(previous.published_until))))
+        let living = [self.current.key.public(), self.next.key.public()]
+            .into_iter()
+            .map(|key| (key, None));
+        living.chain(
+            self.previous
+                .iter()
+                .map(|previous| (&previous.key, Some(previous.published_until))),
+        )
     }
 
-    /// The set after a change: what `seen` says is missing comes back, what it says is over goes, and a promotion moves each key on by
-    /// one place, the freshly made one coming in as the next.
+    /// The set after a change: what `seen` says is missing comes back, what it says is over goes,
+    /// and a promotion moves each key on by one place, the freshly made one coming in as the next.
     pub fn changed(self, change: ReadyChange, seen: &Sightings, now: Moment) -> KeySet {
-        let KeySet { binding, current, next, mut previous, handled_rotation } = self;
+        let KeySet {
+            binding,
+            current,
+            next,
+            mut previous,
+            handled_rotation,
+        } = self;
         previous.retain(|key| !seen.is_over(key.key.kid(), now));
         for missing in seen.missing(now) {
             if previous.len() < MAX_PREVIOUS {
@@ -103,16 +124,32 @@ impl KeySet {
             ReadyChange::Promote { fresh, asked_for } => {
                 let published_until = whole_seconds(seen.kept_from(now));
                 let now = whole_seconds(seen.latest(now));
-                previous.push(PreviousKey { key: current.key.public().clone(), published_until });
+                previous.push(PreviousKey {
+                    key: current.key.public().clone(),
+                    published_until,
+                });
                 KeySet {
                     binding,
-                    current: CurrentKey { key: next.key, published_at: next.published_at, signs_since: now },
-                    next: NextKey { key: fresh, published_at: now },
+                    current: CurrentKey {
+                        key: next.key,
+                        published_at: next.published_at,
+                        signs_since: now,
+                    },
+                    next: NextKey {
+                        key: fresh,
+                        published_at: now,
+                    },
                     previous,
                     handled_rotation: asked_for.or(handled_rotation),
                 }
             }
-            ReadyChange::Tidy => KeySet { binding, current, next, previous, handled_rotation },
+            ReadyChange::Tidy => KeySet {
+                binding,
+                current,
+                next,
+                previous,
+                handled_rotation,
+            },
         }
     }
 }

@@ -27,20 +27,42 @@ pub enum Change {
     Tidy,
 }
 
-/// What is to be done now. `asked_for` is the request by hand that stands at the stored set, if any.
+/// What is to be done now. `asked_for` is the request by hand that stands at the stored set, if
+/// any.
 ///
-/// A replica promotes only a key that it has published itself for the whole time, whatever the stored times say.
-pub fn due(set: &KeySet, seen: &Sightings, asked_for: Option<&str>, policy: &RotationPolicy, now: Moment) -> Option<Change> {
+/// A replica promotes only a key that it has published itself for the whole time, whatever the
+/// stored times say.
+pub fn due(
+    set: &KeySet,
+    seen: &Sightings,
+    asked_for: Option<&str>,
+    policy: &RotationPolicy,
+    now: Moment,
+) -> Option<Change> {
     let by_hand = asked_for.is_some() && asked_for != set.handled_rotation.as_deref();
     let at = set.current.signs_since;
-    let by_schedule = now.wall >= at.saturating_add(policy.every).unwrap_or(jiff::Timestamp::MAX)
+    let by_schedule = now.wall
+        >= at
+            .saturating_add(policy.every)
+            .unwrap_or(jiff::Timestamp::MAX)
         || now.wall.saturating_add(AHEAD).is_ok_and(|limit| at > limit);
-    let room = set.previous.iter().filter(|key| !seen.is_over(key.key.kid(), now)).count() + seen.missing(now).count() < MAX_PREVIOUS;
-    let observed = seen.published_for(set.next.key.kid(), now).is_some_and(|span| span >= policy.settles_after);
+    let room = set
+        .previous
+        .iter()
+        .filter(|key| !seen.is_over(key.key.kid(), now))
+        .count()
+        + seen.missing(now).count()
+        < MAX_PREVIOUS;
+    let observed = seen
+        .published_for(set.next.key.kid(), now)
+        .is_some_and(|span| span >= policy.settles_after);
     if (by_hand || by_schedule) && room && observed {
         return Some(Change::Promote);
     }
-    let over = set.previous.iter().any(|key| seen.is_over(key.key.kid(), now));
+    let over = set
+        .previous
+        .iter()
+        .any(|key| seen.is_over(key.key.kid(), now));
     let missing = set.previous.len() < MAX_PREVIOUS && seen.missing(now).next().is_some();
     (over || missing).then_some(Change::Tidy)
 }

@@ -1,7 +1,8 @@
 //! What one replica has seen of one key set, by the clock that never goes back.
 //!
-//! Stored times are another replica's word, or that of whoever edited the Secret. They are believed once, for the keys that a replica
-//! finds at its start. From then on it goes by what it has published itself.
+//! Stored times are another replica's word, or that of whoever edited the Secret. They are believed
+//! once, for the keys that a replica finds at its start. From then on it goes by what it has
+//! published itself.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,17 +14,20 @@ use super::key_set::{KeySet, PreviousKey};
 use crate::jwks::{JwksError, PublicKey, PublicKeySet};
 use crate::moment::Moment;
 
-/// Keys published for one issuer at most, those that went missing included. Verifiers take at least a hundred.
+/// Keys published for one issuer at most, those that went missing included. Verifiers take at least
+/// a hundred.
 pub const MAX_PUBLISHED: usize = 64;
 
-/// A superseded key that another replica took out this long before its end was taken out at its end: clocks differ.
+/// A superseded key that another replica took out this long before its end was taken out at its
+/// end: clocks differ.
 const EARLY: Duration = Duration::from_secs(120);
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Sightings {
     origin: Option<String>,
-    /// Both clocks at the first reading: a replica that starts with a wrong clock does not get to read.
+    /// Both clocks at the first reading: a replica that starts with a wrong clock does not get to
+    /// read.
     anchor: Option<Moment>,
     keys: BTreeMap<String, Sighting>,
 }
@@ -33,7 +37,8 @@ struct Sighting {
     key: PublicKey,
     first_seen: Duration,
     settled_from: Duration,
-    /// When it is over, for a key that is superseded or missing. Both clocks must say so: one of them may have jumped.
+    /// When it is over, for a key that is superseded or missing. Both clocks must say so: one of
+    /// them may have jumped.
     end: Option<End>,
     missing: bool,
 }
@@ -47,7 +52,10 @@ struct End {
 impl End {
     /// The end at a stored time, seen from `earliest`, where `now` is the same moment.
     fn at(wall: Timestamp, earliest: Timestamp, now: Moment) -> End {
-        End { wall, mono: now.mono.saturating_add(span(earliest, wall)) }
+        End {
+            wall,
+            mono: now.mono.saturating_add(span(earliest, wall)),
+        }
     }
 
     fn passed(self, now: Moment) -> bool {
@@ -56,10 +64,11 @@ impl End {
 }
 
 impl Sightings {
-    /// Takes a reading in. `origin` names the stored object, so that one that was deleted and made anew is known as another.
+    /// Takes a reading in. `origin` names the stored object, so that one that was deleted and made
+    /// anew is known as another.
     ///
-    /// A key that is gone from the same object before its time is held: it may have signed. A key that went with its object is not:
-    /// deleting the object is how a stolen key is revoked.
+    /// A key that is gone from the same object before its time is held: it may have signed. A key
+    /// that went with its object is not: deleting the object is how a stolen key is revoked.
     pub fn note(&mut self, set: &KeySet, origin: &str, settles_after: Duration, now: Moment) {
         let first = self.origin.is_none();
         self.anchor.get_or_insert(now);
@@ -70,16 +79,27 @@ impl Sightings {
             let before = keys.remove(key.kid());
             let end = published_until.map(|until| match &before {
                 Some(Sighting { end: Some(end), .. }) if end.wall >= until => *end,
-                // This replica has seen it sign until now, whatever the clock of the one that superseded it said.
-                Some(Sighting { end: None, .. }) => End::at(until.max(kept_from_now), earliest, now),
+                // This replica has seen it sign until now, whatever the clock of the one that
+                // superseded it said.
+                Some(Sighting { end: None, .. }) => {
+                    End::at(until.max(kept_from_now), earliest, now)
+                }
                 _ => End::at(until, earliest, now),
             });
             let seen = match before {
-                Some(before) => Sighting { end, missing: false, ..before },
+                Some(before) => Sighting {
+                    end,
+                    missing: false,
+                    ..before
+                },
                 None => Sighting {
                     key: key.clone(),
                     first_seen: now.mono,
-                    settled_from: now.mono.saturating_add(if first { still_to_wait(set, key, settles_after, now) } else { settles_after }),
+                    settled_from: now.mono.saturating_add(if first {
+                        still_to_wait(set, key, settles_after, now)
+                    } else {
+                        settles_after
+                    }),
                     end,
                     missing: false,
                 },
@@ -100,12 +120,22 @@ impl Sightings {
             if retired || over || self.keys.len() >= MAX_PUBLISHED {
                 continue;
             }
-            let end = seen.end.unwrap_or_else(|| End::at(self.kept_from(now), self.earliest(now), now));
-            self.keys.insert(kid, Sighting { end: Some(end), missing: true, ..seen });
+            let end = seen
+                .end
+                .unwrap_or_else(|| End::at(self.kept_from(now), self.earliest(now), now));
+            self.keys.insert(
+                kid,
+                Sighting {
+                    end: Some(end),
+                    missing: true,
+                    ..seen
+                },
+            );
         }
     }
 
-    /// The later of the wall clock and of what it would say if it had never been set: what is written must not be too early.
+    /// The later of the wall clock and of what it would say if it had never been set: what is
+    /// written must not be too early.
     pub fn latest(&self, now: Moment) -> Timestamp {
         self.unset(now).max(now.wall)
     }
@@ -116,29 +146,43 @@ impl Sightings {
     }
 
     fn unset(&self, now: Moment) -> Timestamp {
-        let unset = self.anchor.and_then(|anchor| anchor.wall.saturating_add(now.mono.saturating_sub(anchor.mono)).ok());
+        let unset = self.anchor.and_then(|anchor| {
+            anchor
+                .wall
+                .saturating_add(now.mono.saturating_sub(anchor.mono))
+                .ok()
+        });
         unset.unwrap_or(now.wall)
     }
 
     /// The end of a key that may have signed a moment ago.
     pub fn kept_from(&self, now: Moment) -> Timestamp {
-        self.latest(now).saturating_add(KEPT).unwrap_or(Timestamp::MAX)
+        self.latest(now)
+            .saturating_add(KEPT)
+            .unwrap_or(Timestamp::MAX)
     }
 
-    /// Whether this replica may sign with the key: it has been published for long enough, by what this replica has seen or, for a key
-    /// that it found at its start, by what was stored then.
+    /// Whether this replica may sign with the key: it has been published for long enough, by what
+    /// this replica has seen or, for a key that it found at its start, by what was stored then.
     pub fn is_settled(&self, kid: &str, now: Moment) -> bool {
-        self.keys.get(kid).is_some_and(|seen| now.mono >= seen.settled_from)
+        self.keys
+            .get(kid)
+            .is_some_and(|seen| now.mono >= seen.settled_from)
     }
 
     /// How long this replica itself has published the key.
     pub fn published_for(&self, kid: &str, now: Moment) -> Option<Duration> {
-        self.keys.get(kid).map(|seen| now.mono.saturating_sub(seen.first_seen))
+        self.keys
+            .get(kid)
+            .map(|seen| now.mono.saturating_sub(seen.first_seen))
     }
 
     /// Whether the last token that the key can have signed is over, by both clocks.
     pub fn is_over(&self, kid: &str, now: Moment) -> bool {
-        self.keys.get(kid).and_then(|seen| seen.end).is_some_and(|end| end.passed(now))
+        self.keys
+            .get(kid)
+            .and_then(|seen| seen.end)
+            .is_some_and(|end| end.passed(now))
     }
 
     /// The keys that were taken out of the stored set before their time.
@@ -147,7 +191,10 @@ impl Sightings {
         missing.filter_map(move |seen| {
             let end = seen.end.filter(|end| !end.passed(now))?;
             let published_until = Timestamp::from_second(end.wall.as_second()).unwrap_or(end.wall);
-            Some(PreviousKey { key: seen.key.clone(), published_until })
+            Some(PreviousKey {
+                key: seen.key.clone(),
+                published_until,
+            })
         })
     }
 
@@ -162,10 +209,15 @@ impl Sightings {
 
 /// How much of the time a key found at the start has still to wait, by its stored time.
 fn still_to_wait(set: &KeySet, key: &PublicKey, settles_after: Duration, now: Moment) -> Duration {
-    let published_at = [(set.current.key.kid(), set.current.published_at), (set.next.key.kid(), set.next.published_at)]
-        .into_iter()
-        .find_map(|(kid, at)| (kid == key.kid()).then_some(at));
-    let Some(at) = published_at else { return settles_after };
+    let published_at = [
+        (set.current.key.kid(), set.current.published_at),
+        (set.next.key.kid(), set.next.published_at),
+    ]
+    .into_iter()
+    .find_map(|(kid, at)| (kid == key.kid()).then_some(at));
+    let Some(at) = published_at else {
+        return settles_after;
+    };
     let settled_at = at.saturating_add(settles_after).unwrap_or(Timestamp::MAX);
     span(now.wall, settled_at).min(settles_after)
 }

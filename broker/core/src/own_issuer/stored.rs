@@ -1,4 +1,5 @@
-//! The stored form of a key set: versioned JSON, read strictly. Whoever can read it can sign; whoever can write it can be the signer.
+//! The stored form of a key set: versioned JSON, read strictly. Whoever can read it can sign;
+//! whoever can write it can be the signer.
 
 use std::fmt::Write;
 
@@ -20,7 +21,10 @@ use crate::name::ObjectName;
 pub const MAX_STORED_BYTES: usize = 32 * 1024;
 
 const VERSION: u64 = 1;
-const LIMITS: JsonLimits = JsonLimits { bytes: MAX_STORED_BYTES, depth: 4 };
+const LIMITS: JsonLimits = JsonLimits {
+    bytes: MAX_STORED_BYTES,
+    depth: 4,
+};
 /// The longest text by which a rotation is asked for.
 const MAX_REQUEST_BYTES: usize = 256;
 
@@ -50,7 +54,12 @@ pub enum StoredFault {
 /// [`StoredFault`] names the first rule that it breaks.
 pub fn read(bytes: &[u8]) -> Result<KeySet, StoredFault> {
     let mut members = Members(read_object(bytes, LIMITS).map_err(StoredFault::Json)?);
-    if members.0.remove("version").and_then(|version| version.as_u64()) != Some(VERSION) {
+    if members
+        .0
+        .remove("version")
+        .and_then(|version| version.as_u64())
+        != Some(VERSION)
+    {
         return Err(StoredFault::Version);
     }
     let wrong = StoredFault::Member;
@@ -68,7 +77,10 @@ pub fn read(bytes: &[u8]) -> Result<KeySet, StoredFault> {
             published_at: current.time("publishedAt")?,
             signs_since: current.time("signsSince")?,
         },
-        next: NextKey { key: next.private_key()?, published_at: next.time("publishedAt")? },
+        next: NextKey {
+            key: next.private_key()?,
+            published_at: next.time("publishedAt")?,
+        },
         previous: members.previous()?,
         handled_rotation: members.request()?,
     };
@@ -117,39 +129,61 @@ impl Members {
     }
 
     fn time(&mut self, member: &'static str) -> Result<Timestamp, StoredFault> {
-        let time: Timestamp = self.text(member)?.parse().map_err(|_| StoredFault::Member(member))?;
-        if time.subsec_nanosecond() == 0 && time >= Timestamp::UNIX_EPOCH { Ok(time) } else { Err(StoredFault::Member(member)) }
+        let time: Timestamp = self
+            .text(member)?
+            .parse()
+            .map_err(|_| StoredFault::Member(member))?;
+        if time.subsec_nanosecond() == 0 && time >= Timestamp::UNIX_EPOCH {
+            Ok(time)
+        } else {
+            Err(StoredFault::Member(member))
+        }
     }
 
     fn bytes(&mut self, member: &'static str) -> Result<Zeroizing<Vec<u8>>, StoredFault> {
         let text = Zeroizing::new(self.text(member)?);
-        let bytes = BASE64URL.decode(text.as_bytes()).map_err(|_| StoredFault::Member(member))?;
+        let bytes = BASE64URL
+            .decode(text.as_bytes())
+            .map_err(|_| StoredFault::Member(member))?;
         Ok(Zeroizing::new(bytes))
     }
 
     /// The key, which must be the one that its `kid` says.
     fn private_key(&mut self) -> Result<PrivateKey, StoredFault> {
         let kid = self.text("kid")?;
-        let key = PrivateKey::from_pkcs8(self.bytes("privateKey")?).map_err(|_| StoredFault::Member("privateKey"))?;
-        if key.kid() == kid { Ok(key) } else { Err(StoredFault::Member("kid")) }
+        let key = PrivateKey::from_pkcs8(self.bytes("privateKey")?)
+            .map_err(|_| StoredFault::Member("privateKey"))?;
+        if key.kid() == kid {
+            Ok(key)
+        } else {
+            Err(StoredFault::Member("kid"))
+        }
     }
 
     fn previous(&mut self) -> Result<Vec<PreviousKey>, StoredFault> {
-        let Some(Value::Array(items)) = self.0.remove("previous") else { return Err(StoredFault::Member("previous")) };
+        let Some(Value::Array(items)) = self.0.remove("previous") else {
+            return Err(StoredFault::Member("previous"));
+        };
         if items.len() > MAX_PREVIOUS {
             return Err(StoredFault::Member("previous"));
         }
         let read = |item| {
-            let Value::Object(members) = item else { return Err(StoredFault::Member("previous")) };
+            let Value::Object(members) = item else {
+                return Err(StoredFault::Member("previous"));
+            };
             let mut members = Members(members);
             let kid = members.text("kid")?;
-            let key = PublicKey::es256(&members.bytes("publicKey")?).ok_or(StoredFault::Member("publicKey"))?;
+            let key = PublicKey::es256(&members.bytes("publicKey")?)
+                .ok_or(StoredFault::Member("publicKey"))?;
             if key.kid() != kid {
                 return Err(StoredFault::Member("kid"));
             }
             let published_until = members.time("publishedUntil")?;
             members.end()?;
-            Ok(PreviousKey { key, published_until })
+            Ok(PreviousKey {
+                key,
+                published_until,
+            })
         };
         items.into_iter().map(read).collect()
     }
@@ -159,11 +193,19 @@ impl Members {
             return Ok(None);
         }
         let text = self.text("handledRotation")?;
-        if text.len() <= MAX_REQUEST_BYTES { Ok(Some(text)) } else { Err(StoredFault::Member("handledRotation")) }
+        if text.len() <= MAX_REQUEST_BYTES {
+            Ok(Some(text))
+        } else {
+            Err(StoredFault::Member("handledRotation"))
+        }
     }
 
     fn end(self) -> Result<(), StoredFault> {
-        if self.0.is_empty() { Ok(()) } else { Err(StoredFault::Unknown) }
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(StoredFault::Unknown)
+        }
     }
 }
 
@@ -171,7 +213,13 @@ impl Members {
 pub fn write(set: &KeySet) -> Zeroizing<String> {
     // Room for all of it: a text that grows leaves copies of the keys behind.
     let mut text = Zeroizing::new(String::with_capacity(MAX_STORED_BYTES));
-    let KeySet { binding, current, next, previous, handled_rotation } = set;
+    let KeySet {
+        binding,
+        current,
+        next,
+        previous,
+        handled_rotation,
+    } = set;
     // Writing to a String cannot fail.
     let _ = write!(
         text,
@@ -181,13 +229,32 @@ pub fn write(set: &KeySet) -> Zeroizing<String> {
         quoted(binding.audience.as_str()),
     );
     private(&mut text, &current.key);
-    let _ = write!(text, r#","publishedAt":"{}","signsSince":"{}"}},"next":{{"#, current.published_at, current.signs_since);
+    let _ = write!(
+        text,
+        r#","publishedAt":"{}","signsSince":"{}"}},"next":{{"#,
+        current.published_at, current.signs_since
+    );
     private(&mut text, &next.key);
-    let _ = write!(text, r#","publishedAt":"{}"}},"previous":["#, next.published_at);
-    for (index, PreviousKey { key, published_until }) in previous.iter().enumerate() {
+    let _ = write!(
+        text,
+        r#","publishedAt":"{}"}},"previous":["#,
+        next.published_at
+    );
+    for (
+        index,
+        PreviousKey {
+            key,
+            published_until,
+        },
+    ) in previous.iter().enumerate()
+    {
         let comma = if index > 0 { "," } else { "" };
         let point = BASE64URL.encode(key.point());
-        let _ = write!(text, r#"{comma}{{"kid":{},"publicKey":"{point}","publishedUntil":"{published_until}"}}"#, quoted(key.kid()));
+        let _ = write!(
+            text,
+            r#"{comma}{{"kid":{},"publicKey":"{point}","publishedUntil":"{published_until}"}}"#,
+            quoted(key.kid())
+        );
     }
     text.push(']');
     if let Some(request) = handled_rotation {

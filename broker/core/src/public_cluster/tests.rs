@@ -8,7 +8,10 @@ use super::{ClaimedCluster, OtherCluster, PublicCluster};
 use crate::name::ObjectName;
 
 fn pem(bytes: &[u8]) -> String {
-    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", STANDARD.encode(bytes))
+    format!(
+        "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
+        STANDARD.encode(bytes)
+    )
 }
 
 fn target() -> PublicCluster {
@@ -34,11 +37,35 @@ fn claimed() -> ClaimedCluster {
 #[test]
 fn the_target_itself_is_let_through() {
     assert_eq!(target().is_what(&claimed()), Ok(()));
-    assert_eq!(target().is_what(&ClaimedCluster { server: "https://prod.example.com:6443/k8s/".to_owned(), ..claimed() }), Ok(()));
-    let fewer = ClaimedCluster { certificate_authority_data: STANDARD.encode(pem(b"new").replace('\n', "\r\n")), ..claimed() };
-    assert_eq!(target().is_what(&fewer), Ok(()), "one CA of two is less trust, not more");
-    let plain = PublicCluster { certificate_authority_data: None, tls_server_name: None, proxy_url: None, ..target() };
-    assert_eq!(plain.is_what(&ClaimedCluster { server: plain.server.clone(), ..ClaimedCluster::default() }), Ok(()));
+    assert_eq!(
+        target().is_what(&ClaimedCluster {
+            server: "https://prod.example.com:6443/k8s/".to_owned(),
+            ..claimed()
+        }),
+        Ok(())
+    );
+    let fewer = ClaimedCluster {
+        certificate_authority_data: STANDARD.encode(pem(b"new").replace('\n', "\r\n")),
+        ..claimed()
+    };
+    assert_eq!(
+        target().is_what(&fewer),
+        Ok(()),
+        "one CA of two is less trust, not more"
+    );
+    let plain = PublicCluster {
+        certificate_authority_data: None,
+        tls_server_name: None,
+        proxy_url: None,
+        ..target()
+    };
+    assert_eq!(
+        plain.is_what(&ClaimedCluster {
+            server: plain.server.clone(),
+            ..ClaimedCluster::default()
+        }),
+        Ok(())
+    );
 }
 
 #[test]
@@ -55,19 +82,50 @@ fn whatever_else_could_get_the_token_is_refused() {
         "https://prod.example.com:6443/k8s//",
         "HTTPS://prod.example.com:6443/k8s",
     ] {
-        assert_eq!(is(&|it| it.server = server.to_owned()), OtherCluster::Server, "{server}");
+        assert_eq!(
+            is(&|it| it.server = server.to_owned()),
+            OtherCluster::Server,
+            "{server}"
+        );
     }
-    assert_eq!(is(&|it| it.tls_server_name = String::new()), OtherCluster::TlsServerName);
-    assert_eq!(is(&|it| it.tls_server_name = "evil".to_owned()), OtherCluster::TlsServerName);
+    assert_eq!(
+        is(&|it| it.tls_server_name = String::new()),
+        OtherCluster::TlsServerName
+    );
+    assert_eq!(
+        is(&|it| it.tls_server_name = "evil".to_owned()),
+        OtherCluster::TlsServerName
+    );
     assert_eq!(is(&|it| it.proxy_url = String::new()), OtherCluster::Proxy);
-    assert_eq!(is(&|it| it.proxy_url = "http://evil.example:3128".to_owned()), OtherCluster::Proxy);
-    assert_eq!(is(&|it| it.insecure_skip_tls_verify = true), OtherCluster::Insecure);
-    assert_eq!(is(&|it| it.certificate_authority_data = String::new()), OtherCluster::AuthorityMissing);
+    assert_eq!(
+        is(&|it| it.proxy_url = "http://evil.example:3128".to_owned()),
+        OtherCluster::Proxy
+    );
+    assert_eq!(
+        is(&|it| it.insecure_skip_tls_verify = true),
+        OtherCluster::Insecure
+    );
+    assert_eq!(
+        is(&|it| it.certificate_authority_data = String::new()),
+        OtherCluster::AuthorityMissing
+    );
     let with = |text: String| STANDARD.encode(text);
-    assert_eq!(is(&|it| it.certificate_authority_data = with(pem(b"evil"))), OtherCluster::AuthorityOther);
-    assert_eq!(is(&|it| it.certificate_authority_data = with(pem(b"old") + &pem(b"evil"))), OtherCluster::AuthorityOther);
-    let system = PublicCluster { certificate_authority_data: None, ..target() };
-    assert_eq!(system.is_what(&claimed()).unwrap_err(), OtherCluster::AuthorityOther);
+    assert_eq!(
+        is(&|it| it.certificate_authority_data = with(pem(b"evil"))),
+        OtherCluster::AuthorityOther
+    );
+    assert_eq!(
+        is(&|it| it.certificate_authority_data = with(pem(b"old") + &pem(b"evil"))),
+        OtherCluster::AuthorityOther
+    );
+    let system = PublicCluster {
+        certificate_authority_data: None,
+        ..target()
+    };
+    assert_eq!(
+        system.is_what(&claimed()).unwrap_err(),
+        OtherCluster::AuthorityOther
+    );
 }
 
 #[test]
@@ -75,7 +133,10 @@ fn a_bundle_that_readers_could_read_differently_is_refused() {
     let (good, evil) = (pem(b"old"), pem(b"evil"));
     for text in [
         format!("comment\n{good}"),
-        format!("{good}{}", evil.replace("BEGIN CERTIFICATE", "BEGIN TRUSTED CERTIFICATE")),
+        format!(
+            "{good}{}",
+            evil.replace("BEGIN CERTIFICATE", "BEGIN TRUSTED CERTIFICATE")
+        ),
         format!("{good}{}", evil.replace('\n', " \n")),
         format!("{good}{}", evil.replace("-----BEGIN", " -----BEGIN")),
         good.replace("-----END CERTIFICATE-----\n", ""),
@@ -83,12 +144,26 @@ fn a_bundle_that_readers_could_read_differently_is_refused() {
         good.replace("CERTIFICATE-----\n", "CERTIFICATE-----\nX: y\n\n"),
         good.replace("CERTIFICATE", "X509 CERTIFICATE"),
     ] {
-        let other = ClaimedCluster { certificate_authority_data: STANDARD.encode(&text), ..claimed() };
-        assert_eq!(target().is_what(&other).unwrap_err(), OtherCluster::AuthorityForm, "{text}");
+        let other = ClaimedCluster {
+            certificate_authority_data: STANDARD.encode(&text),
+            ..claimed()
+        };
+        assert_eq!(
+            target().is_what(&other).unwrap_err(),
+            OtherCluster::AuthorityForm,
+            "{text}"
+        );
     }
     for data in ["%", "AAAA", "LS0t"] {
-        let other = ClaimedCluster { certificate_authority_data: data.to_owned(), ..claimed() };
-        assert_eq!(target().is_what(&other).unwrap_err(), OtherCluster::AuthorityForm, "{data}");
+        let other = ClaimedCluster {
+            certificate_authority_data: data.to_owned(),
+            ..claimed()
+        };
+        assert_eq!(
+            target().is_what(&other).unwrap_err(),
+            OtherCluster::AuthorityForm,
+            "{data}"
+        );
     }
 }
 
@@ -96,17 +171,50 @@ fn a_bundle_that_readers_could_read_differently_is_refused() {
 fn what_a_server_sends_follows_the_rules_of_a_target() {
     assert_eq!(target().checked(), Ok(target()));
     let wrong: [(&str, PublicCluster); 5] = [
-        ("server", PublicCluster { server: "http://prod.example.com".to_owned(), ..target() }),
-        ("server", PublicCluster { server: "https://u:p@prod.example.com".to_owned(), ..target() }),
-        ("tls-server-name", PublicCluster { tls_server_name: Some("*".to_owned()), ..target() }),
-        ("proxy-url", PublicCluster { proxy_url: Some("http://u:p@proxy:1".to_owned()), ..target() }),
-        ("certificate-authority-data", PublicCluster { certificate_authority_data: Some("AAAA".to_owned()), ..target() }),
+        (
+            "server",
+            PublicCluster {
+                server: "http://prod.example.com".to_owned(),
+                ..target()
+            },
+        ),
+        (
+            "server",
+            PublicCluster {
+                server: "https://u:p@prod.example.com".to_owned(),
+                ..target()
+            },
+        ),
+        (
+            "tls-server-name",
+            PublicCluster {
+                tls_server_name: Some("*".to_owned()),
+                ..target()
+            },
+        ),
+        (
+            "proxy-url",
+            PublicCluster {
+                proxy_url: Some("http://u:p@proxy:1".to_owned()),
+                ..target()
+            },
+        ),
+        (
+            "certificate-authority-data",
+            PublicCluster {
+                certificate_authority_data: Some("AAAA".to_owned()),
+                ..target()
+            },
+        ),
     ];
     for (member, cluster) in wrong {
         assert_eq!(cluster.checked().unwrap_err().0, member);
     }
     let json = serde_json::to_string(&target()).unwrap();
-    assert_eq!(serde_json::from_str::<PublicCluster>(&json).unwrap(), target());
+    assert_eq!(
+        serde_json::from_str::<PublicCluster>(&json).unwrap(),
+        target()
+    );
 }
 
 proptest! {

@@ -39,7 +39,10 @@ fn what_josekit_signs_is_believed_and_read() {
         let jwt = UnverifiedJwt::parse(&token).unwrap();
         let verified = verify(&jwt, &key.set()).unwrap();
         assert_eq!(verified.kid(), algorithm.as_str());
-        assert_eq!(verified.claims().unwrap().identity.account.username(), "system:serviceaccount:tenant-a:reconciler");
+        assert_eq!(
+            verified.claims().unwrap().identity.account.username(),
+            "system:serviceaccount:tenant-a:reconciler"
+        );
         assert!(key.josekit_believes(&token), "{algorithm}");
     }
 }
@@ -47,7 +50,9 @@ fn what_josekit_signs_is_believed_and_read() {
 #[test]
 fn what_jsonwebtoken_signs_is_believed() {
     for algorithm in SigningAlgorithm::ALL {
-        let Some(library) = super::library_algorithm(algorithm) else { continue };
+        let Some(library) = super::library_algorithm(algorithm) else {
+            continue;
+        };
         let key = key(algorithm);
         let mut header = jsonwebtoken::Header::new(library);
         header.kid = Some(algorithm.as_str().into());
@@ -73,8 +78,18 @@ fn what_jsonwebtoken_is_lenient_about_is_refused_here() {
 
 fn encoding_key(key: &TestKey) -> EncodingKey {
     match key.private.key_type() {
-        "RSA" => EncodingKey::from_rsa_pem(&RsaKeyPair::from_jwk(&key.private).unwrap().to_pem_private_key()).unwrap(),
-        _ => EncodingKey::from_ec_pem(&EcKeyPair::from_jwk(&key.private).unwrap().to_pem_private_key()).unwrap(),
+        "RSA" => EncodingKey::from_rsa_pem(
+            &RsaKeyPair::from_jwk(&key.private)
+                .unwrap()
+                .to_pem_private_key(),
+        )
+        .unwrap(),
+        _ => EncodingKey::from_ec_pem(
+            &EcKeyPair::from_jwk(&key.private)
+                .unwrap()
+                .to_pem_private_key(),
+        )
+        .unwrap(),
     }
 }
 
@@ -84,21 +99,41 @@ fn j12_j13_the_kid_chooses_the_key() {
     let two = set([signer.entry(), key(SigningAlgorithm::Rs256).entry()]);
     let body = claims().to_string();
     let signed = |header: Value| signer.sign(header.to_string().as_bytes(), body.as_bytes());
-    assert_eq!(verdict(&signed(json!({"alg": "ES256"})), &two), Err(VerifyError::NoKid));
-    assert_eq!(verdict(&signed(json!({"alg": "ES256"})), &signer.set()), Err(VerifyError::NoKid), "even with one key");
+    assert_eq!(
+        verdict(&signed(json!({"alg": "ES256"})), &two),
+        Err(VerifyError::NoKid)
+    );
+    assert_eq!(
+        verdict(&signed(json!({"alg": "ES256"})), &signer.set()),
+        Err(VerifyError::NoKid),
+        "even with one key"
+    );
     for kid in ["es256", "ES256 ", "../../dev/null", "\0"] {
-        assert_eq!(verdict(&signed(json!({"alg": "ES256", "kid": kid})), &two), Err(VerifyError::UnknownKid), "{kid:?}");
+        assert_eq!(
+            verdict(&signed(json!({"alg": "ES256", "kid": kid})), &two),
+            Err(VerifyError::UnknownKid),
+            "{kid:?}"
+        );
     }
-    assert_eq!(verdict(&signed(json!({"alg": "ES256", "kid": "RS256"})), &two), Err(VerifyError::AlgorithmMismatch));
+    assert_eq!(
+        verdict(&signed(json!({"alg": "ES256", "kid": "RS256"})), &two),
+        Err(VerifyError::AlgorithmMismatch)
+    );
 }
 
 #[test]
 fn j49_a_key_of_another_issuer_is_another_key() {
-    let stranger = TestKey { algorithm: SigningAlgorithm::Es256, private: Jwk::generate_ec_key(EcCurve::P256).unwrap() };
+    let stranger = TestKey {
+        algorithm: SigningAlgorithm::Es256,
+        private: Jwk::generate_ec_key(EcCurve::P256).unwrap(),
+    };
     let token = stranger.token(&claims());
     assert!(stranger.josekit_believes(&token));
     assert_eq!(verdict(&token, &stranger.set()), Ok(()));
-    assert_eq!(verdict(&token, &key(SigningAlgorithm::Es256).set()), Err(VerifyError::BadSignature));
+    assert_eq!(
+        verdict(&token, &key(SigningAlgorithm::Es256).set()),
+        Err(VerifyError::BadSignature)
+    );
 }
 
 #[test]
@@ -107,24 +142,47 @@ fn j62_to_j66_a_key_verifies_its_own_algorithm_only() {
         for used in SigningAlgorithm::ALL {
             let mut entry = key(stated).entry();
             entry["kid"] = json!(used.as_str());
-            let expected = if stated == used { Ok(()) } else { Err(VerifyError::AlgorithmMismatch) };
-            assert_eq!(verdict(&key(used).token(&claims()), &set([entry])), expected, "key of {stated}, token of {used}");
+            let expected = if stated == used {
+                Ok(())
+            } else {
+                Err(VerifyError::AlgorithmMismatch)
+            };
+            assert_eq!(
+                verdict(&key(used).token(&claims()), &set([entry])),
+                expected,
+                "key of {stated}, token of {used}"
+            );
         }
     }
-    // The header tells a lie that fits the key: the signature was made with another padding or hash.
+    // The header tells a lie that fits the key: the signature was made with another padding or
+    // hash.
     let rs256 = key(SigningAlgorithm::Rs256);
     let header = br#"{"alg":"RS256","kid":"RS256"}"#;
-    for used in [SigningAlgorithm::Ps256, SigningAlgorithm::Rs384, SigningAlgorithm::Rs512] {
+    for used in [
+        SigningAlgorithm::Ps256,
+        SigningAlgorithm::Rs384,
+        SigningAlgorithm::Rs512,
+    ] {
         let token = key(used).sign(header, claims().to_string().as_bytes());
-        assert_eq!(verdict(&token, &rs256.set()), Err(VerifyError::BadSignature), "{used}");
+        assert_eq!(
+            verdict(&token, &rs256.set()),
+            Err(VerifyError::BadSignature),
+            "{used}"
+        );
     }
 }
 
 #[test]
 fn j62_to_j66_an_ecdsa_signature_has_one_form() {
     let orders = [
-        (SigningAlgorithm::Es256, "ffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551"),
-        (SigningAlgorithm::Es384, "ffffffffffffffffffffffffffffffffffffffffffffffffc7634d81f4372ddf581a0db248b0a77aecec196accc52973"),
+        (
+            SigningAlgorithm::Es256,
+            "ffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551",
+        ),
+        (
+            SigningAlgorithm::Es384,
+            "ffffffffffffffffffffffffffffffffffffffffffffffffc7634d81f4372ddf581a0db248b0a77aecec196accc52973",
+        ),
         (
             SigningAlgorithm::Es512,
             concat!(
@@ -137,8 +195,11 @@ fn j62_to_j66_an_ecdsa_signature_has_one_form() {
         let key = key(algorithm);
         let token = key.token(&claims());
         let good = signature_of(&token);
-        let order: Vec<u8> =
-            order.as_bytes().chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect();
+        let order: Vec<u8> = order
+            .as_bytes()
+            .chunks(2)
+            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+            .collect();
         let half = good.len() / 2;
         assert_eq!(order.len(), half);
         let (r, s) = good.split_at(half);
@@ -163,7 +224,11 @@ fn j62_to_j66_an_ecdsa_signature_has_one_form() {
             vec![0xff; 554],
         ];
         for forgery in forgeries {
-            assert_eq!(verdict(&with_signature(&token, &forgery), &key.set()), Err(VerifyError::BadSignature), "{algorithm} {forgery:?}");
+            assert_eq!(
+                verdict(&with_signature(&token, &forgery), &key.set()),
+                Err(VerifyError::BadSignature),
+                "{algorithm} {forgery:?}"
+            );
         }
     }
 }
@@ -180,7 +245,11 @@ fn der(r: &[u8], s: &[u8]) -> Vec<u8> {
     };
     let body = [integer(r), integer(s)].concat();
     let length = u8::try_from(body.len()).unwrap();
-    let head = if length < 0x80 { vec![0x30, length] } else { vec![0x30, 0x81, length] };
+    let head = if length < 0x80 {
+        vec![0x30, length]
+    } else {
+        vec![0x30, 0x81, length]
+    };
     [head, body].concat()
 }
 
@@ -190,8 +259,18 @@ fn j62_to_j66_an_rsa_signature_is_as_long_as_the_modulus() {
     let token = key.token(&claims());
     let good = signature_of(&token);
     assert_eq!(verdict(&token, &key.set()), Ok(()));
-    for forgery in [vec![0; 256], vec![0xff; 256], [&[0][..], &good].concat(), [&good[..], &[0]].concat(), good[1..].to_vec(), vec![1]] {
-        assert_eq!(verdict(&with_signature(&token, forgery), &key.set()), Err(VerifyError::BadSignature));
+    for forgery in [
+        vec![0; 256],
+        vec![0xff; 256],
+        [&[0][..], &good].concat(),
+        [&good[..], &[0]].concat(),
+        good[1..].to_vec(),
+        vec![1],
+    ] {
+        assert_eq!(
+            verdict(&with_signature(&token, forgery), &key.set()),
+            Err(VerifyError::BadSignature)
+        );
     }
 }
 
@@ -200,24 +279,39 @@ fn j67_to_j69_a_key_for_another_purpose_verifies_nothing() {
     let signer = key(SigningAlgorithm::Rs256);
     let other = key(SigningAlgorithm::Es256).entry();
     let token = signer.token(&claims());
-    for (member, value) in [("use", json!("enc")), ("key_ops", json!(["sign"])), ("alg", json!("RSA-OAEP"))] {
+    for (member, value) in [
+        ("use", json!("enc")),
+        ("key_ops", json!(["sign"])),
+        ("alg", json!("RSA-OAEP")),
+    ] {
         let mut entry = signer.entry();
         entry[member] = value;
         let document = json!({"keys": [entry, other.clone()]}).to_string();
-        let (keys, rejected) = PublicKeySet::from_upstream(document.as_bytes(), KeySetLimits::default()).unwrap();
+        let (keys, rejected) =
+            PublicKeySet::from_upstream(document.as_bytes(), KeySetLimits::default()).unwrap();
         assert_eq!(rejected.len(), 1);
-        assert_eq!(verdict(&token, &keys), Err(VerifyError::UnknownKid), "{member}");
+        assert_eq!(
+            verdict(&token, &keys),
+            Err(VerifyError::UnknownKid),
+            "{member}"
+        );
     }
 }
 
 fn accepted(token: &[u8], keys: &PublicKeySet) -> bool {
-    let Ok(token) = std::str::from_utf8(token) else { return false };
+    let Ok(token) = std::str::from_utf8(token) else {
+        return false;
+    };
     UnverifiedJwt::parse(token).is_ok_and(|jwt| verify(&jwt, keys).is_ok())
 }
 
 #[test]
 fn j75_any_one_bit_changed_anywhere_is_refused() {
-    for algorithm in [SigningAlgorithm::Es256, SigningAlgorithm::Rs256, SigningAlgorithm::Ps256] {
+    for algorithm in [
+        SigningAlgorithm::Es256,
+        SigningAlgorithm::Rs256,
+        SigningAlgorithm::Ps256,
+    ] {
         let key = key(algorithm);
         let keys = key.set();
         let mut token = key.token(&claims()).into_bytes();
@@ -225,7 +319,10 @@ fn j75_any_one_bit_changed_anywhere_is_refused() {
         for position in 0..token.len() {
             for bit in 0..8 {
                 token[position] ^= 1 << bit;
-                assert!(!accepted(&token, &keys), "{algorithm}: bit {bit} of byte {position}");
+                assert!(
+                    !accepted(&token, &keys),
+                    "{algorithm}: bit {bit} of byte {position}"
+                );
                 token[position] ^= 1 << bit;
             }
         }
@@ -250,7 +347,10 @@ fn j75_any_byte_changed_in_a_p521_token_is_refused() {
     }
 }
 
-fn check(change: impl FnOnce(&mut ServiceAccountClaims), seconds_later: i64) -> Result<(), ClaimsError> {
+fn check(
+    change: impl FnOnce(&mut ServiceAccountClaims),
+    seconds_later: i64,
+) -> Result<(), ClaimsError> {
     check_for(change, seconds_later, None)
 }
 
@@ -263,7 +363,15 @@ fn check_for(
     change(&mut claims);
     let issuer = Issuer::new("https://hub.example.com").unwrap();
     let audience = Audience::new("keyferry.dev").unwrap();
-    check_claims(&claims, &Expected { issuer: &issuer, audience: &audience, now: at(seconds_later), longest_life })
+    check_claims(
+        &claims,
+        &Expected {
+            issuer: &issuer,
+            audience: &audience,
+            now: at(seconds_later),
+            longest_life,
+        },
+    )
 }
 
 fn at(seconds_later: i64) -> Timestamp {
@@ -274,38 +382,96 @@ fn at(seconds_later: i64) -> Timestamp {
 fn j38_to_j44_times_hold() {
     assert_eq!(check(|_| {}, 0), Ok(()));
     assert_eq!(check(|_| {}, 3599), Ok(()));
-    assert_eq!(check(|_| {}, 3600), Err(ClaimsError::Expired), "exp gets no leeway");
+    assert_eq!(
+        check(|_| {}, 3600),
+        Err(ClaimsError::Expired),
+        "exp gets no leeway"
+    );
     assert_eq!(check(|_| {}, 3601), Err(ClaimsError::Expired));
     assert_eq!(check(|_| {}, -30), Ok(()));
     assert_eq!(check(|_| {}, -31), Err(ClaimsError::NotYetValid));
-    assert_eq!(check(|claims| claims.not_before = None, -31), Err(ClaimsError::IssuedInFuture));
-    assert_eq!(check(|claims| claims.not_before = Some(at(31)), 0), Err(ClaimsError::NotYetValid));
-    assert_eq!(check(|claims| claims.issued_at = at(31), 0), Err(ClaimsError::IssuedInFuture));
-    assert_eq!(check(|claims| claims.issued_at = at(3601), 0), Err(ClaimsError::EndsBeforeItBegins));
-    assert_eq!(check(|claims| claims.issued_at = at(3600), 0), Err(ClaimsError::EndsBeforeItBegins));
+    assert_eq!(
+        check(|claims| claims.not_before = None, -31),
+        Err(ClaimsError::IssuedInFuture)
+    );
+    assert_eq!(
+        check(|claims| claims.not_before = Some(at(31)), 0),
+        Err(ClaimsError::NotYetValid)
+    );
+    assert_eq!(
+        check(|claims| claims.issued_at = at(31), 0),
+        Err(ClaimsError::IssuedInFuture)
+    );
+    assert_eq!(
+        check(|claims| claims.issued_at = at(3601), 0),
+        Err(ClaimsError::EndsBeforeItBegins)
+    );
+    assert_eq!(
+        check(|claims| claims.issued_at = at(3600), 0),
+        Err(ClaimsError::EndsBeforeItBegins)
+    );
     let hour = SignedDuration::from_hours(1);
     assert_eq!(check_for(|_| {}, 0, Some(hour)), Ok(()));
-    assert_eq!(check_for(|claims| claims.expires_at = at(3601), 0, Some(hour)), Err(ClaimsError::LivesTooLong));
+    assert_eq!(
+        check_for(|claims| claims.expires_at = at(3601), 0, Some(hour)),
+        Err(ClaimsError::LivesTooLong)
+    );
     let ends = (Timestamp::MIN, Timestamp::MAX);
-    assert_eq!(check(|claims| (claims.issued_at, claims.expires_at) = ends, 0), Ok(()));
+    assert_eq!(
+        check(|claims| (claims.issued_at, claims.expires_at) = ends, 0),
+        Ok(())
+    );
 }
 
 #[test]
 fn j45_to_j49_the_issuer_is_equal_byte_for_byte() {
-    for issuer in ["https://hub.example.com/", "https://HUB.example.com", "https://other.example.com", "", "https://hub.example.com\0"] {
-        assert_eq!(check(|claims| claims.issuer = issuer.into(), 0), Err(ClaimsError::WrongIssuer), "{issuer:?}");
+    for issuer in [
+        "https://hub.example.com/",
+        "https://HUB.example.com",
+        "https://other.example.com",
+        "",
+        "https://hub.example.com\0",
+    ] {
+        assert_eq!(
+            check(|claims| claims.issuer = issuer.into(), 0),
+            Err(ClaimsError::WrongIssuer),
+            "{issuer:?}"
+        );
     }
 }
 
 #[test]
 fn j50_to_j54_and_j74_the_audience_is_ours_alone() {
-    for audiences in [&[][..], &["Keyferry.dev"], &["keyferry"], &["keyferry.dev.example.com"], &["https://target-1"], &["a", "b"]] {
-        let change = |claims: &mut ServiceAccountClaims| claims.audiences = audiences.iter().map(|text| (*text).to_owned()).collect();
-        assert_eq!(check(change, 0), Err(ClaimsError::WrongAudience), "{audiences:?}");
+    for audiences in [
+        &[][..],
+        &["Keyferry.dev"],
+        &["keyferry"],
+        &["keyferry.dev.example.com"],
+        &["https://target-1"],
+        &["a", "b"],
+    ] {
+        let change = |claims: &mut ServiceAccountClaims| {
+            claims.audiences = audiences.iter().map(|text| (*text).to_owned()).collect()
+        };
+        assert_eq!(
+            check(change, 0),
+            Err(ClaimsError::WrongAudience),
+            "{audiences:?}"
+        );
     }
-    for audiences in [["keyferry.dev", "https://hub.example.com"], ["https://hub.example.com", "keyferry.dev"], ["keyferry.dev"; 2]] {
-        let change = |claims: &mut ServiceAccountClaims| claims.audiences = audiences.map(str::to_owned).to_vec();
-        assert_eq!(check(change, 0), Err(ClaimsError::OtherAudiences), "{audiences:?}");
+    for audiences in [
+        ["keyferry.dev", "https://hub.example.com"],
+        ["https://hub.example.com", "keyferry.dev"],
+        ["keyferry.dev"; 2],
+    ] {
+        let change = |claims: &mut ServiceAccountClaims| {
+            claims.audiences = audiences.map(str::to_owned).to_vec()
+        };
+        assert_eq!(
+            check(change, 0),
+            Err(ClaimsError::OtherAudiences),
+            "{audiences:?}"
+        );
     }
 }
 

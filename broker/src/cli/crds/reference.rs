@@ -31,9 +31,19 @@ fn object(definition: &Value) -> String {
         let schema = &version["schema"]["openAPIV3Schema"];
         text.push_str(&format!("\n{}\n\n", word(&schema["description"])));
         let short: Vec<&str> = items(&names["shortNames"]).map(word).collect();
-        let short = if short.is_empty() { String::new() } else { format!(", short name `{}`", short.join("`, `")) };
-        let (group, version, scope) = (word(&spec["group"]), word(&version["name"]), word(&spec["scope"]).to_lowercase());
-        text.push_str(&format!("`{group}/{version}`, {scope}{short}, category `keyferry`.\n"));
+        let short = if short.is_empty() {
+            String::new()
+        } else {
+            format!(", short name `{}`", short.join("`, `"))
+        };
+        let (group, version, scope) = (
+            word(&spec["group"]),
+            word(&version["name"]),
+            word(&spec["scope"]).to_lowercase(),
+        );
+        text.push_str(&format!(
+            "`{group}/{version}`, {scope}{short}, category `keyferry`.\n"
+        ));
         for rule in rules(schema) {
             text.push_str(&format!("\nRefused with \"{rule}\".\n"));
         }
@@ -64,20 +74,41 @@ fn field(path: &str, schema: &Value, required: bool, depth: usize, rows: &mut Ve
         meaning.push(format!("One of `{}`.", choices.join("`, `")));
     }
     if let Some(default) = schema.get("default") {
-        meaning.push(format!("Default `{}`.", default.as_str().map_or_else(|| default.to_string(), str::to_owned)));
+        meaning.push(format!(
+            "Default `{}`.",
+            default
+                .as_str()
+                .map_or_else(|| default.to_string(), str::to_owned)
+        ));
     }
     meaning.extend(bounds(schema));
     meaning.extend(rules(schema).map(|rule| format!("Refused with \"{rule}\".")));
     let required = if required { ", required" } else { "" };
-    rows.push(format!("| `{path}` | {}{required} | {} |\n", type_of(schema), meaning.join(" ").replace('|', "\\|").replace('\n', " ")));
+    rows.push(format!(
+        "| `{path}` | {}{required} | {} |\n",
+        type_of(schema),
+        meaning.join(" ").replace('|', "\\|").replace('\n', " ")
+    ));
     let must: Vec<&str> = items(&schema["required"]).map(word).collect();
     for (name, below) in members(&schema["properties"]) {
-        field(&format!("{path}.{name}"), below, must.contains(&name.as_str()), depth + 1, rows);
+        field(
+            &format!("{path}.{name}"),
+            below,
+            must.contains(&name.as_str()),
+            depth + 1,
+            rows,
+        );
     }
     let entry = &schema["items"];
     let must: Vec<&str> = items(&entry["required"]).map(word).collect();
     for (name, below) in members(&entry["properties"]) {
-        field(&format!("{path}[].{name}"), below, must.contains(&name.as_str()), depth + 1, rows);
+        field(
+            &format!("{path}[].{name}"),
+            below,
+            must.contains(&name.as_str()),
+            depth + 1,
+            rows,
+        );
     }
 }
 
@@ -97,8 +128,18 @@ fn type_of(schema: &Value) -> String {
 }
 
 fn bounds(schema: &Value) -> impl Iterator<Item = String> {
-    let most = |name: &str, what: &str| schema[name].as_u64().map(|most| format!("At most {most} {what}."));
-    [most("maxLength", "characters"), most("maxItems", "entries"), most("maxProperties", "entries")].into_iter().flatten()
+    let most = |name: &str, what: &str| {
+        schema[name]
+            .as_u64()
+            .map(|most| format!("At most {most} {what}."))
+    };
+    [
+        most("maxLength", "characters"),
+        most("maxItems", "entries"),
+        most("maxProperties", "entries"),
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// What the schema's rules say when they refuse, and those of its entries.
@@ -114,7 +155,12 @@ fn items(value: &Value) -> impl Iterator<Item = &Value> {
 
 /// By name: in which order a map holds them depends on what else is built with it.
 fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
-    value.as_object().into_iter().flatten().collect::<BTreeMap<_, _>>().into_iter()
+    value
+        .as_object()
+        .into_iter()
+        .flatten()
+        .collect::<BTreeMap<_, _>>()
+        .into_iter()
 }
 
 fn word(value: &Value) -> &str {

@@ -22,7 +22,10 @@ impl Screen {
 
     /// A numbered step.
     pub(super) fn step(&self, number: usize, text: &str) -> Result<()> {
-        ui::result(&format!("\n{}", self.paint("1;36", &format!("{number}. {text}"))))
+        ui::result(&format!(
+            "\n{}",
+            self.paint("1;36", &format!("{number}. {text}"))
+        ))
     }
 
     /// What went over the wire.
@@ -42,7 +45,10 @@ impl Screen {
 
     /// Names and values, lined up.
     pub(super) fn facts(&self, facts: &[(&str, String)]) -> Result<()> {
-        let rows: Vec<Vec<String>> = facts.iter().map(|(name, value)| vec![(*name).to_owned(), value.clone()]).collect();
+        let rows: Vec<Vec<String>> = facts
+            .iter()
+            .map(|(name, value)| vec![(*name).to_owned(), value.clone()])
+            .collect();
         for line in ui::table(&rows).lines() {
             ui::result(&format!("     {line}"))?;
         }
@@ -60,6 +66,10 @@ impl Screen {
     }
 
     fn paint(&self, code: &str, text: &str) -> String {
-        if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+        if self.colour {
+            format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! What the demo runs: a hub, a target, and between them the very server that `keyferry serve` runs.
+//! What the demo runs: a hub, a target, and between them the very server that `keyferry serve`
+//! runs.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,9 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::DemoError;
-use crate::embedded::{Authority, DiscoveryAccess, EmbeddedHub, EmbeddedTarget, HubOptions, TargetOptions};
+use crate::embedded::{
+    Authority, DiscoveryAccess, EmbeddedHub, EmbeddedTarget, HubOptions, TargetOptions,
+};
 use crate::kube::client::HubAccess;
 use crate::read_again::ReadAgain;
 use crate::serve::{ServeError, ServeOptions, Server};
@@ -44,12 +47,18 @@ struct Ports {
 
 impl Stage {
     pub(super) async fn start() -> Result<Stage, DemoError> {
-        let folder = tempfile::Builder::new().prefix("keyferry-demo-").tempdir()?;
+        let folder = tempfile::Builder::new()
+            .prefix("keyferry-demo-")
+            .tempdir()?;
         let (ports, kept) = free_ports()?;
         let authority = Authority::new("keyferry demo CA")?;
         let hub = start_hub().await?;
         let target = start_target(&ports, &authority).await?;
-        hub.add_secret("keyferry-system", "prod-ca", &[("ca.crt", target.ca_pem().as_bytes())]);
+        hub.add_secret(
+            "keyferry-system",
+            "prod-ca",
+            &[("ca.crt", target.ca_pem().as_bytes())],
+        );
         let serving = authority.server_identity(&["localhost", "127.0.0.1"])?;
         write(&folder, "ca.crt", authority.ca_pem())?;
         write(&folder, "tls.crt", &serving.certificate_pem)?;
@@ -59,11 +68,18 @@ impl Stage {
         let intruder = hub.token("tenant-b", "reconciler", "keyferry.dev", CALLER_LIFETIME)?;
         write(&folder, "caller.token", caller.expose_secret())?;
         write(&folder, "intruder.token", intruder.expose_secret())?;
-        write(&folder, "config.yaml", &configuration(folder.path(), &ports, target.url()))?;
+        write(
+            &folder,
+            "config.yaml",
+            &configuration(folder.path(), &ports, target.url()),
+        )?;
 
         let options = ServeOptions {
             config: folder.path().join("config.yaml"),
-            hub: HubAccess { kubeconfig: Some(folder.path().join("hub.kubeconfig")), ..HubAccess::default() },
+            hub: HubAccess {
+                kubeconfig: Some(folder.path().join("hub.kubeconfig")),
+                ..HubAccess::default()
+            },
             state_dir: None,
             overrides: Overrides::default(),
             read_again: ReadAgain::never(),
@@ -83,7 +99,17 @@ impl Stage {
                 _ => DemoError::Unexpected("the server ended before it was ready"),
             }),
         }
-        Ok(Stage { hub, target, caller, intruder, http, ports, folder, stop, server })
+        Ok(Stage {
+            hub,
+            target,
+            caller,
+            intruder,
+            http,
+            ports,
+            folder,
+            stop,
+            server,
+        })
     }
 
     pub(super) fn api_url(&self) -> String {
@@ -118,7 +144,11 @@ async fn start_hub() -> Result<EmbeddedHub, DemoError> {
         ..HubOptions::default()
     };
     let hub = EmbeddedHub::start(options).await?;
-    for (namespace, account) in [("keyferry-system", "keyferry-canary"), ("tenant-a", "reconciler"), ("tenant-b", "reconciler")] {
+    for (namespace, account) in [
+        ("keyferry-system", "keyferry-canary"),
+        ("tenant-a", "reconciler"),
+        ("tenant-b", "reconciler"),
+    ] {
         hub.add_namespace(namespace, &[]);
         hub.add_service_account(namespace, account);
     }
@@ -127,14 +157,21 @@ async fn start_hub() -> Result<EmbeddedHub, DemoError> {
 
 async fn start_target(ports: &Ports, authority: &Authority) -> Result<EmbeddedTarget, DemoError> {
     let mut options = TargetOptions::new(ISSUER, AUDIENCE, "hub:", authority.ca_pem());
-    options.discovery_url = Some(format!("https://127.0.0.1:{}/.well-known/openid-configuration", ports.discovery));
+    options.discovery_url = Some(format!(
+        "https://127.0.0.1:{}/.well-known/openid-configuration",
+        ports.discovery
+    ));
     options.allowed_subjects = vec!["system:serviceaccount:tenant-a:reconciler".to_owned()];
     Ok(EmbeddedTarget::start(options).await?)
 }
 
 fn configuration(folder: &Path, ports: &Ports, target_url: &str) -> String {
     let folder = folder.display();
-    let Ports { discovery, api, health } = ports;
+    let Ports {
+        discovery,
+        api,
+        health,
+    } = ports;
     format!(
         "apiVersion: config.keyferry.dev/v1alpha1
 kind: ServerConfiguration
@@ -183,7 +220,9 @@ fn write(folder: &TempDir, name: &str, text: &str) -> std::io::Result<()> {
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(folder.path().join(name))?.write_all(text.as_bytes())
+    options
+        .open(folder.path().join(name))?
+        .write_all(text.as_bytes())
 }
 
 /// Free ports, and what keeps them from being found free by anybody else.
@@ -192,12 +231,20 @@ fn free_ports() -> std::io::Result<(Ports, [TcpListener; 3])> {
     let kept = [bind()?, bind()?, bind()?];
     let port = |listener: &TcpListener| Ok::<u16, std::io::Error>(listener.local_addr()?.port());
     let [discovery, api, health] = &kept;
-    Ok((Ports { discovery: port(discovery)?, api: port(api)?, health: port(health)? }, kept))
+    Ok((
+        Ports {
+            discovery: port(discovery)?,
+            api: port(api)?,
+            health: port(health)?,
+        },
+        kept,
+    ))
 }
 
 fn client(authority: &Authority) -> Result<reqwest::Client, DemoError> {
     let unusable = |_| DemoError::Unexpected("no HTTPS client could be made");
-    let certificate = reqwest::Certificate::from_pem(authority.ca_pem().as_bytes()).map_err(unusable)?;
+    let certificate =
+        reqwest::Certificate::from_pem(authority.ca_pem().as_bytes()).map_err(unusable)?;
     reqwest::Client::builder()
         .tls_certs_only([certificate])
         .no_proxy()
@@ -210,9 +257,16 @@ fn client(authority: &Authority) -> Result<reqwest::Client, DemoError> {
 async fn until_ready(http: &reqwest::Client, port: u16) -> Result<(), DemoError> {
     let url = format!("http://127.0.0.1:{port}/readyz");
     let ready = async {
-        while !http.get(&url).send().await.is_ok_and(|answer| answer.status().is_success()) {
+        while !http
+            .get(&url)
+            .send()
+            .await
+            .is_ok_and(|answer| answer.status().is_success())
+        {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(READY, ready).await.map_err(|_| DemoError::Unexpected("the server did not become ready"))
+    tokio::time::timeout(READY, ready)
+        .await
+        .map_err(|_| DemoError::Unexpected("the server did not become ready"))
 }

@@ -10,14 +10,31 @@ use serde_json::{Value, json};
 /// The commands that would find out more; none where the report says all of it.
 pub(super) fn commands(report: &Report, auth_config: Option<&Path>) -> Vec<String> {
     let program = std::env::args_os().next();
-    let program = program.as_deref().map(Path::new).and_then(Path::file_name).and_then(|name| name.to_str());
-    let program = if program == Some("kubectl-keyferry") { "kubectl keyferry" } else { "keyferry" };
+    let program = program
+        .as_deref()
+        .map(Path::new)
+        .and_then(Path::file_name)
+        .and_then(|name| name.to_str());
+    let program = if program == Some("kubectl-keyferry") {
+        "kubectl keyferry"
+    } else {
+        "keyferry"
+    };
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     after(report, auth_config, program, &arguments)
 }
 
-fn after(report: &Report, auth_config: Option<&Path>, program: &str, arguments: &[String]) -> Vec<String> {
-    let same = [program.to_owned()].into_iter().chain(arguments.iter().map(|argument| quoted(argument))).collect::<Vec<_>>().join(" ");
+fn after(
+    report: &Report,
+    auth_config: Option<&Path>,
+    program: &str,
+    arguments: &[String],
+) -> Vec<String> {
+    let same = [program.to_owned()]
+        .into_iter()
+        .chain(arguments.iter().map(|argument| quoted(argument)))
+        .collect::<Vec<_>>()
+        .join(" ");
     let at = |hop: Hop| report.hops.iter().find(|found| found.hop == hop);
     let open = |hop: Hop| at(hop).is_some_and(|found| found.status == Status::Undetermined);
     let because = |hop: &ReportedHop, code: Code| hop.reason == Some(code.into());
@@ -27,8 +44,16 @@ fn after(report: &Report, auth_config: Option<&Path>, program: &str, arguments: 
         }
         // Lint has the line of the file, and what else is wrong with it.
         return match auth_config {
-            Some(file) if matches!(broken.hop, Hop::Configuration | Hop::Discovery | Hop::Keys | Hop::Authentication) => {
-                vec![format!("{program} lint --network {}", quoted(&file.display().to_string()))]
+            Some(file)
+                if matches!(
+                    broken.hop,
+                    Hop::Configuration | Hop::Discovery | Hop::Keys | Hop::Authentication
+                ) =>
+            {
+                vec![format!(
+                    "{program} lint --network {}",
+                    quoted(&file.display().to_string())
+                )]
             }
             _ => Vec::new(),
         };
@@ -59,7 +84,9 @@ fn after(report: &Report, auth_config: Option<&Path>, program: &str, arguments: 
         return vec![format!("{same} --discovery-url URL --discovery-ca FILE")];
     }
     if open(Hop::Connection) {
-        return vec![format!("{same} --target-address URL --target-certificate-authority FILE")];
+        return vec![format!(
+            "{same} --target-address URL --target-certificate-authority FILE"
+        )];
     }
     Vec::new()
 }
@@ -81,7 +108,11 @@ pub(super) fn rbac(user: &str, needs: &[Value], namespace: Option<&str>) -> Stri
         .iter()
         .map(|need| {
             let parts = [text(need, "resource"), text(need, "subresource")];
-            let resource = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
+            let resource = parts
+                .into_iter()
+                .filter(|part| !part.is_empty())
+                .collect::<Vec<_>>()
+                .join("/");
             (text(need, "group"), resource, text(need, "verb"))
         })
         .collect();
@@ -93,30 +124,44 @@ pub(super) fn rbac(user: &str, needs: &[Value], namespace: Option<&str>) -> Stri
             "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view" }, "subjects": [subject(user)],
         })]
     } else {
-        let borrowed: Vec<(&str, &str, &str)> = rights.iter().map(|(group, resource, verb)| (&**group, &**resource, &**verb)).collect();
+        let borrowed: Vec<(&str, &str, &str)> = rights
+            .iter()
+            .map(|(group, resource, verb)| (&**group, &**resource, &**verb))
+            .collect();
         let role = role_for(namespace, &borrowed);
         let bound = binding(&role, user);
         vec![role, bound]
     };
-    let documents: Vec<String> = objects.iter().filter_map(|object| serde_saphyr::to_string(object).ok()).collect();
-    documents.iter().map(|document| format!("---\n{}", document.trim_end())).collect::<Vec<_>>().join("\n")
+    let documents: Vec<String> = objects
+        .iter()
+        .filter_map(|object| serde_saphyr::to_string(object).ok())
+        .collect();
+    documents
+        .iter()
+        .map(|document| format!("---\n{}", document.trim_end()))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use keyferry_trust::doctor::{Answer, Asked, Evidence, Fetched, Held, Identity, Target, examine};
+    use keyferry_trust::doctor::{
+        Answer, Asked, Evidence, Fetched, Held, Identity, Target, examine,
+    };
 
     use super::*;
 
     fn report(modes: Vec<Mode>, edit: impl FnOnce(&mut Evidence)) -> Report {
-        let token =
-            "eyJhbGciOiJSUzI1NiIsImtpZCI6ImsifQ.eyJpc3MiOiJodHRwczovL2h1YiIsInN1YiI6InMiLCJhdWQiOlsidCJdLCJleHAiOjQxMDI0NDQ4MDB9.eA";
+        let token = "eyJhbGciOiJSUzI1NiIsImtpZCI6ImsifQ.eyJpc3MiOiJodHRwczovL2h1YiIsInN1YiI6InMiLCJhdWQiOlsidCJdLCJleHAiOjQxMDI0NDQ4MDB9.eA";
         let mut evidence = Evidence {
             start: "targetaccess/a".to_owned(),
             held: Held::Token(token.into()),
             target: Target {
-                connection: Fetched::Answer(Answer { status: 200, body: Vec::new() }),
+                connection: Fetched::Answer(Answer {
+                    status: 200,
+                    body: Vec::new(),
+                }),
                 identity: Identity::Refused,
                 rights: Asked::NotAsked,
                 ..Target::default()
@@ -128,7 +173,10 @@ mod tests {
     }
 
     fn next(report: &Report, arguments: &[&str]) -> Vec<String> {
-        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let arguments: Vec<String> = arguments
+            .iter()
+            .map(|argument| (*argument).to_owned())
+            .collect();
         after(report, None, "keyferry", &arguments)
     }
 
@@ -138,21 +186,39 @@ mod tests {
         let typed = ["doctor", "tga/a", "-n", "tenant a"];
         assert_eq!(
             next(&refused, &typed),
-            ["keyferry doctor tga/a -n 'tenant a' --target-kubeconfig FILE", "keyferry doctor tga/a -n 'tenant a' --auth-config FILE"]
+            [
+                "keyferry doctor tga/a -n 'tenant a' --target-kubeconfig FILE",
+                "keyferry doctor tga/a -n 'tenant a' --auth-config FILE"
+            ]
         );
-        let all = report(vec![Mode::Network, Mode::Configuration, Mode::TargetKubeconfig], |_| {});
+        let all = report(
+            vec![Mode::Network, Mode::Configuration, Mode::TargetKubeconfig],
+            |_| {},
+        );
         assert!(next(&all, &typed).is_empty());
-        assert!(next(&report(vec![], |e| e.held = Held::None), &typed)[0].ends_with("--target-token-file FILE"));
+        assert!(
+            next(&report(vec![], |e| e.held = Held::None), &typed)[0]
+                .ends_with("--target-token-file FILE")
+        );
     }
 
     #[test]
     fn what_is_missing_is_printed_as_it_is_to_be_bound() {
         let user = "hub:system:serviceaccount:a:b";
         let yaml = rbac(user, &[], Some("apps"));
-        assert!(yaml.contains("kind: User") && yaml.contains(user) && yaml.contains("namespace: apps"), "{yaml}");
+        assert!(
+            yaml.contains("kind: User") && yaml.contains(user) && yaml.contains("namespace: apps"),
+            "{yaml}"
+        );
         let need = json!({ "verb": "patch", "resource": "deployments", "group": "apps", "subresource": "scale" });
         let yaml = rbac(user, &[need], None);
-        for part in ["kind: ClusterRole\n", "kind: ClusterRoleBinding", "deployments/scale", "patch", user] {
+        for part in [
+            "kind: ClusterRole\n",
+            "kind: ClusterRoleBinding",
+            "deployments/scale",
+            "patch",
+            user,
+        ] {
             assert!(yaml.contains(part), "{part} in {yaml}");
         }
     }

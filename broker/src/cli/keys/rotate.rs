@@ -31,20 +31,31 @@ pub(super) async fn run(args: &RotateArgs) -> ExitCode {
 }
 
 async fn rotate(args: &RotateArgs) -> Result<String, String> {
-    let target = ObjectName::new(args.target.clone()).map_err(|error| format!("--target {:?} {error}", args.target))?;
+    let target = ObjectName::new(args.target.clone())
+        .map_err(|error| format!("--target {:?} {error}", args.target))?;
     let namespace = super::namespace(&args.keyferry_namespace)?;
     let hub = args.hub.access();
-    ui::note(&format!("hub: {}", hub.description().await.map_err(|error| error.to_string())?));
+    ui::note(&format!(
+        "hub: {}",
+        hub.description().await.map_err(|error| error.to_string())?
+    ));
     let config = hub.config().await.map_err(|error| error.to_string())?;
     let client = HubClient::new(config).map_err(|error| error.to_string())?;
     let request = SystemClock::start().now().wall.to_string();
-    match KubeIssuerKeys::new(client, namespace.clone()).request_rotation(&target, &request).await {
+    match KubeIssuerKeys::new(client, namespace.clone())
+        .request_rotation(&target, &request)
+        .await
+    {
         Ok(()) => Ok(format!(
-            "a rotation of the keys of {target} is asked for: the next key signs within 10 s, or once it has been published for long enough"
+            "a rotation of the keys of {target} is asked for: the next key signs within 10 s, or \
+             once it has been published for long enough"
         )),
-        Err(HubError::NotFound(_)) => {
-            Err(format!("target {target} has no key set: there is no Secret keyferry-issuer-{target} in {namespace}"))
-        }
-        Err(error) => Err(format!("marking the Secret keyferry-issuer-{target} in {namespace}: {error}")),
+        Err(HubError::NotFound(_)) => Err(format!(
+            "target {target} has no key set: there is no Secret keyferry-issuer-{target} in \
+             {namespace}"
+        )),
+        Err(error) => Err(format!(
+            "marking the Secret keyferry-issuer-{target} in {namespace}: {error}"
+        )),
     }
 }

@@ -15,7 +15,10 @@ fn at(second: i64) -> Timestamp {
 /// A key of P-256, whose `kid` follows from it.
 fn record(point: &[u8], published: i64, signed_until: Option<i64>) -> KeyRecord {
     let key = PublicKey::es256(point).unwrap();
-    let (signed_since, signed_until) = (signed_until.map(|_| at(published + 20)), signed_until.map(at));
+    let (signed_since, signed_until) = (
+        signed_until.map(|_| at(published + 20)),
+        signed_until.map(at),
+    );
     KeyRecord {
         key,
         published_at: at(published),
@@ -37,7 +40,11 @@ fn points() -> [Vec<u8>; 2] {
 
 fn ledger(records: Vec<KeyRecord>) -> KeyLedger {
     let mut ledger = KeyLedger::empty(Issuer::new("https://hub.example.test").unwrap());
-    ledger.keys.extend(records.into_iter().map(|record| (record.key.kid().to_owned(), record)));
+    ledger.keys.extend(
+        records
+            .into_iter()
+            .map(|record| (record.key.kid().to_owned(), record)),
+    );
     ledger
 }
 
@@ -51,18 +58,46 @@ fn an_old_key_may_go_when_its_last_token_has_ended() {
     let (old, mut new) = (record(&old, 0, Some(5_000)), record(&new, 1_000, None));
     let now = at(1_050);
     let listed = rows(&ledger(vec![old.clone(), new.clone()]), SETTLE, None, now);
-    assert_eq!((of(&listed, &old).signs, of(&listed, &new).signs), (Signs::LastSeen, Signs::NotSeen));
+    assert_eq!(
+        (of(&listed, &old).signs, of(&listed, &new).signs),
+        (Signs::LastSeen, Signs::NotSeen)
+    );
     assert_eq!(of(&listed, &old).signs_since, Some(at(20)));
     let printed = table(&listed, &ledger(vec![old.clone(), new.clone()]), now);
-    assert!(printed.iter().any(|row| row[3] == format!("since {}", when(at(20), now))), "{printed:?}");
-    assert_eq!(of(&listed, &old).remove_after, None, "nothing shows that the hub signs with another key");
+    assert!(
+        printed
+            .iter()
+            .any(|row| row[3] == format!("since {}", when(at(20), now))),
+        "{printed:?}"
+    );
+    assert_eq!(
+        of(&listed, &old).remove_after,
+        None,
+        "nothing shows that the hub signs with another key"
+    );
     new.signed_until = Some(at(1_500));
     let listed = rows(&ledger(vec![old.clone(), new.clone()]), SETTLE, None, now);
-    assert_eq!((of(&listed, &old).signs, of(&listed, &new).signs), (Signs::Before, Signs::LastSeen));
-    assert_eq!((of(&listed, &old).remove_after, of(&listed, &new).remove_after), (Some(at(5_000)), None));
-    let idle = KeyRecord { signed_until: None, ..old.clone() };
+    assert_eq!(
+        (of(&listed, &old).signs, of(&listed, &new).signs),
+        (Signs::Before, Signs::LastSeen)
+    );
+    assert_eq!(
+        (
+            of(&listed, &old).remove_after,
+            of(&listed, &new).remove_after
+        ),
+        (Some(at(5_000)), None)
+    );
+    let idle = KeyRecord {
+        signed_until: None,
+        ..old.clone()
+    };
     let listed = rows(&ledger(vec![idle, new]), SETTLE, None, now);
-    assert_eq!(of(&listed, &old).remove_after, Some(at(1_120)), "not before the new key is active");
+    assert_eq!(
+        of(&listed, &old).remove_after,
+        Some(at(1_120)),
+        "not before the new key is active"
+    );
 }
 
 #[test]
@@ -70,17 +105,33 @@ fn what_comes_is_not_told_as_past_and_a_revocation_has_its_date() {
     let [one, other] = points();
     let (one, other) = (record(&one, 0, None), record(&other, 10, None));
     let mut ledger = ledger(vec![one.clone()]);
-    ledger.revoked.insert(other.key.kid().to_owned(), Revocation { thumbprint: other.key.thumbprint(), at: at(20) });
+    ledger.revoked.insert(
+        other.key.kid().to_owned(),
+        Revocation {
+            thumbprint: other.key.thumbprint(),
+            at: at(20),
+        },
+    );
     let now = at(27);
     let listed = rows(&ledger, SETTLE, None, now);
     let text = timeline(&listed, &ledger, now);
-    assert!(text.contains("in 93 s") && text.contains("settles: its tokens may leave then"), "{text}");
+    assert!(
+        text.contains("in 93 s") && text.contains("settles: its tokens may leave then"),
+        "{text}"
+    );
     assert!(!text.contains("settled:"), "{text}");
     let table = table(&listed, &ledger, now);
     assert_eq!(table[1][5], "in 93 s");
     let revoked = table.iter().find(|row| row[0] == other.key.kid()).unwrap();
-    assert_eq!((revoked[2].as_str(), revoked[9].as_str()), ("revoked", when(at(20), now).as_str()));
-    assert_eq!([when(at(27), now), when(at(627), now), when(at(7_287), now)].map(|text| text.starts_with("in")), [false, true, true]);
+    assert_eq!(
+        (revoked[2].as_str(), revoked[9].as_str()),
+        ("revoked", when(at(20), now).as_str())
+    );
+    assert_eq!(
+        [when(at(27), now), when(at(627), now), when(at(7_287), now)]
+            .map(|text| text.starts_with("in")),
+        [false, true, true]
+    );
     assert_eq!(when(at(7_287), now), "in 2 h 1 min");
 }
 
@@ -91,7 +142,16 @@ fn delivered_objects_are_counted_where_they_are_known() {
     let ledger = ledger(vec![one.clone(), other.clone()]);
     let delivered = BTreeMap::from([(one.key.kid().to_owned(), 3)]);
     let listed = rows(&ledger, SETTLE, Some(&delivered), at(30));
-    assert_eq!((of(&listed, &one).delivered_objects, of(&listed, &other).delivered_objects), (Some(3), Some(0)));
+    assert_eq!(
+        (
+            of(&listed, &one).delivered_objects,
+            of(&listed, &other).delivered_objects
+        ),
+        (Some(3), Some(0))
+    );
     assert!(table(&listed, &ledger, at(30))[0].contains(&"OBJECTS".to_owned()));
-    assert!(!table(&rows(&ledger, SETTLE, None, at(30)), &ledger, at(30))[0].contains(&"OBJECTS".to_owned()));
+    assert!(
+        !table(&rows(&ledger, SETTLE, None, at(30)), &ledger, at(30))[0]
+            .contains(&"OBJECTS".to_owned())
+    );
 }

@@ -1,4 +1,5 @@
-//! The delivered objects of a revocation: which hold a token of the revoked key, by the statuses of their accesses, and which no longer do.
+//! The delivered objects of a revocation: which hold a token of the revoked key, by the statuses of
+//! their accesses, and which no longer do.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,12 @@ use serde_json::Value;
 use super::NotProven;
 
 /// The reasons with which Keyferry reports that it deleted an object.
-const WITHDRAWN: [&str; 4] = ["NotExpressible", "TargetDraining", "TargetNotGranted", "TargetSuspended"];
+const WITHDRAWN: [&str; 4] = [
+    "NotExpressible",
+    "TargetDraining",
+    "TargetNotGranted",
+    "TargetSuspended",
+];
 
 /// What a status says of the token in one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,11 +48,14 @@ pub(super) struct Delivered {
 
 impl Delivered {
     pub(super) fn of(kid: &str) -> Delivered {
-        Delivered { kid: kid.to_owned(), ..Delivered::default() }
+        Delivered {
+            kid: kid.to_owned(),
+            ..Delivered::default()
+        }
     }
 
-    /// Takes in all accesses as they stand, without those of `other_issuers`: keys that sign for these targets are not the hub's. Returns a
-    /// line for each object that changed for the better.
+    /// Takes in all accesses as they stand, without those of `other_issuers`: keys that sign for
+    /// these targets are not the hub's. Returns a line for each object that changed for the better.
     pub(super) fn observe(
         &mut self,
         accesses: &[(AccessName, StoredAccess)],
@@ -55,18 +64,29 @@ impl Delivered {
     ) -> Vec<String> {
         let mut seen = BTreeMap::new();
         for (name, stored) in accesses {
-            // Keys that sign for these targets are not the hub's. The object can still be one that was written for the target before.
-            let managed = stored.meant().is_some_and(|access| other_issuers.contains(&access.target));
+            // Keys that sign for these targets are not the hub's. The object can still be one that
+            // was written for the target before.
+            let managed = stored
+                .meant()
+                .is_some_and(|access| other_issuers.contains(&access.target));
             for (place, report) in access_status::places(&stored.record.status, name) {
                 if managed && report["keyID"].as_str() != Some(self.kid.as_str()) {
                     continue;
                 }
-                let object = DeliveredObject { object: place.to_string(), access: format!("TargetAccess {name}") };
-                let expires: Option<Timestamp> = report["expiresAt"].as_str().and_then(|text| text.parse().ok());
+                let object = DeliveredObject {
+                    object: place.to_string(),
+                    access: format!("TargetAccess {name}"),
+                };
+                let expires: Option<Timestamp> = report["expiresAt"]
+                    .as_str()
+                    .and_then(|text| text.parse().ok());
                 match expires {
                     Some(expires) if expires > at => drop(seen.insert(object, self.token(report))),
-                    // A status without a token proves that there is none only where Keyferry deleted the object.
-                    None if self.affected.contains(&object) && !WITHDRAWN.contains(&report["reason"].as_str().unwrap_or_default()) => {
+                    // A status without a token proves that there is none only where Keyferry
+                    // deleted the object.
+                    None if self.affected.contains(&object)
+                        && !WITHDRAWN.contains(&report["reason"].as_str().unwrap_or_default()) =>
+                    {
                         drop(seen.insert(object, self.of_revoked(report)));
                     }
                     _ => {}
@@ -78,27 +98,41 @@ impl Delivered {
             let before_stale = self.now.get(object).is_some_and(Token::is_stale);
             match seen.get(object) {
                 Some(Token::Replaced { key_id }) if before_stale => {
-                    news.push(format!("{} ({}): rewritten, signed by {key_id:?} now", object.object, object.access));
+                    news.push(format!(
+                        "{} ({}): rewritten, signed by {key_id:?} now",
+                        object.object, object.access
+                    ));
                 }
-                None if before_stale => news.push(format!("{} ({}): withdrawn", object.object, object.access)),
+                None if before_stale => {
+                    news.push(format!("{} ({}): withdrawn", object.object, object.access))
+                }
                 _ => {}
             }
         }
-        self.affected.extend(seen.iter().filter(|(_, token)| token.is_stale()).map(|(object, _)| object.clone()));
+        self.affected.extend(
+            seen.iter()
+                .filter(|(_, token)| token.is_stale())
+                .map(|(object, _)| object.clone()),
+        );
         self.now = seen;
         news
     }
 
     fn of_revoked(&self, report: &Value) -> Token {
         let text = |field: &str| report[field].as_str().unwrap_or_default().to_owned();
-        Token::OfRevoked { reason: text("reason"), message: text("message") }
+        Token::OfRevoked {
+            reason: text("reason"),
+            message: text("message"),
+        }
     }
 
     fn token(&self, report: &Value) -> Token {
         match report["keyID"].as_str() {
             None => Token::OfUnknown,
             Some(key_id) if key_id == self.kid => self.of_revoked(report),
-            Some(key_id) => Token::Replaced { key_id: key_id.to_owned() },
+            Some(key_id) => Token::Replaced {
+                key_id: key_id.to_owned(),
+            },
         }
     }
 
@@ -114,7 +148,10 @@ impl Delivered {
             Some(Token::Replaced { key_id }) => format!("rewritten, signed by {key_id:?} now"),
             Some(Token::OfRevoked { .. } | Token::OfUnknown) => "NOT REWRITTEN".to_owned(),
         };
-        self.affected.iter().map(|object| vec![object.object.clone(), object.access.clone(), result(object)]).collect()
+        self.affected
+            .iter()
+            .map(|object| vec![object.object.clone(), object.access.clone(), result(object)])
+            .collect()
     }
 
     /// What was not proven.
@@ -124,20 +161,36 @@ impl Delivered {
             match token {
                 Token::Replaced { .. } => None,
                 Token::OfUnknown => {
-                    let why = "it may hold a token of the key: the access's status does not say which key signed it".to_owned();
+                    let why = "it may hold a token of the key: the access's status does not say \
+                        which key signed it"
+                        .to_owned();
                     Some(NotProven {
                         name,
                         why,
-                        fix: format!("see that this version of Keyferry leads ({leader}), then run the command again"),
+                        fix: format!(
+                            "see that this version of Keyferry leads ({leader}), then run the \
+                             command again"
+                        ),
                     })
                 }
                 Token::OfRevoked { reason, message } if reason == "Delivered" => {
                     let why = "it was not rewritten, and its access says nothing of it".to_owned();
-                    Some(NotProven { name, why, fix: format!("see that Keyferry runs and leads ({leader}), then run the command again") })
+                    Some(NotProven {
+                        name,
+                        why,
+                        fix: format!(
+                            "see that Keyferry runs and leads ({leader}), then run the command \
+                             again"
+                        ),
+                    })
                 }
                 Token::OfRevoked { reason, message } => {
                     let why = format!("it was not rewritten: {reason}: {message}");
-                    Some(NotProven { name, why, fix: format!("keyferry explain {reason}; then run the command again") })
+                    Some(NotProven {
+                        name,
+                        why,
+                        fix: format!("keyferry explain {reason}; then run the command again"),
+                    })
                 }
             }
         };
@@ -187,18 +240,40 @@ mod tests {
     fn an_object_that_is_rewritten_is_told_once() {
         let none = BTreeSet::new();
         let mut delivered = Delivered::of("stolen");
-        assert!(delivered.observe(&accesses(&secret(Some("stolen"), "Delivered", "")), &none, at()).is_empty());
+        assert!(
+            delivered
+                .observe(
+                    &accesses(&secret(Some("stolen"), "Delivered", "")),
+                    &none,
+                    at()
+                )
+                .is_empty()
+        );
         assert_eq!(delivered.stale(), 1);
         let rewritten = accesses(&secret(Some("clean"), "Delivered", ""));
         let news = delivered.observe(&rewritten, &none, at());
-        assert_eq!(news, ["Secret tenant-a/apps-kubeconfig (TargetAccess tenant-a/apps): rewritten, signed by \"clean\" now"]);
+        assert_eq!(
+            news,
+            [
+                "Secret tenant-a/apps-kubeconfig (TargetAccess tenant-a/apps): rewritten, signed \
+                 by \"clean\" now"
+            ]
+        );
         assert!(delivered.observe(&rewritten, &none, at()).is_empty());
         assert!(delivered.not_proven("").is_empty());
         assert_eq!(delivered.rows().len(), 1);
         // Written late, with a token that was minted before the revocation was known.
-        delivered.observe(&accesses(&secret(Some("stolen"), "Delivered", "")), &none, at());
+        delivered.observe(
+            &accesses(&secret(Some("stolen"), "Delivered", "")),
+            &none,
+            at(),
+        );
         assert_eq!(delivered.not_proven("").len(), 1);
-        assert_eq!(delivered.observe(&accesses(&json!([])), &none, at()).len(), 1, "withdrawn");
+        assert_eq!(
+            delivered.observe(&accesses(&json!([])), &none, at()).len(),
+            1,
+            "withdrawn"
+        );
         assert!(delivered.not_proven("").is_empty());
     }
 
@@ -206,15 +281,34 @@ mod tests {
     fn each_cause_has_its_fix() {
         let none = BTreeSet::new();
         for (report, why, fix) in [
-            (secret(None, "Delivered", ""), "may hold a token of the key", "leads (kubectl get lease)"),
-            (secret(Some("stolen"), "Delivered", ""), "not rewritten", "leads (kubectl get lease)"),
-            (secret(Some("stolen"), "KeyRevoked", "the hub still signs"), "KeyRevoked: the hub still signs", "keyferry explain KeyRevoked"),
+            (
+                secret(None, "Delivered", ""),
+                "may hold a token of the key",
+                "leads (kubectl get lease)",
+            ),
+            (
+                secret(Some("stolen"), "Delivered", ""),
+                "not rewritten",
+                "leads (kubectl get lease)",
+            ),
+            (
+                secret(Some("stolen"), "KeyRevoked", "the hub still signs"),
+                "KeyRevoked: the hub still signs",
+                "keyferry explain KeyRevoked",
+            ),
         ] {
             let mut delivered = Delivered::of("stolen");
             delivered.observe(&accesses(&report), &none, at());
             let told = delivered.not_proven("kubectl get lease");
-            let [told] = told.as_slice() else { panic!("{report}") };
-            assert!(told.name.contains("Secret tenant-a/apps-kubeconfig") && told.why.contains(why) && told.fix.contains(fix), "{told:?}");
+            let [told] = told.as_slice() else {
+                panic!("{report}")
+            };
+            assert!(
+                told.name.contains("Secret tenant-a/apps-kubeconfig")
+                    && told.why.contains(why)
+                    && told.fix.contains(fix),
+                "{told:?}"
+            );
         }
     }
 
@@ -225,9 +319,18 @@ mod tests {
             let report = json!([{ "name": "s", "type": "KubeConfigSecret", "object": "apps-kubeconfig", "reason": reason }]);
             accesses(&report)
         };
-        for (reason, open) in [("ObjectNotOurs", 1), ("DeliveryForbidden", 1), ("TargetNotGranted", 0), ("TargetSuspended", 0)] {
+        for (reason, open) in [
+            ("ObjectNotOurs", 1),
+            ("DeliveryForbidden", 1),
+            ("TargetNotGranted", 0),
+            ("TargetSuspended", 0),
+        ] {
             let mut delivered = Delivered::of("stolen");
-            delivered.observe(&accesses(&secret(Some("stolen"), "Delivered", "")), &none, at());
+            delivered.observe(
+                &accesses(&secret(Some("stolen"), "Delivered", "")),
+                &none,
+                at(),
+            );
             delivered.observe(&without_token(reason), &none, at());
             assert_eq!(delivered.not_proven("").len(), open, "{reason}");
         }
@@ -241,11 +344,23 @@ mod tests {
             delivered.observe(&accesses(&secret(key_id, "Delivered", "")), &own, at());
             assert_eq!(delivered.stale(), 0, "a target with a managed issuer");
         }
-        delivered.observe(&accesses(&secret(Some("stolen"), "Delivered", "")), &own, at());
-        assert_eq!(delivered.stale(), 1, "its object was written while the target trusted the hub");
+        delivered.observe(
+            &accesses(&secret(Some("stolen"), "Delivered", "")),
+            &own,
+            at(),
+        );
+        assert_eq!(
+            delivered.stale(),
+            1,
+            "its object was written while the target trusted the hub"
+        );
         let mut delivered = Delivered::of("stolen");
         let ended = "2026-07-01T00:00:00Z".parse().unwrap();
-        delivered.observe(&accesses(&secret(Some("stolen"), "Delivered", "")), &BTreeSet::new(), ended);
+        delivered.observe(
+            &accesses(&secret(Some("stolen"), "Delivered", "")),
+            &BTreeSet::new(),
+            ended,
+        );
         assert_eq!(delivered.stale(), 0, "an expired token");
     }
 }

@@ -14,7 +14,8 @@ use crate::client::poked_target::PokedTarget;
 use crate::ports::ProbeAnswer;
 
 /// What makes any kube-apiserver forget a key.
-pub(super) const RELOAD: &str = "restart its kube-apiservers, or change a byte of its AuthenticationConfiguration";
+pub(super) const RELOAD: &str =
+    "restart its kube-apiservers, or change a byte of its AuthenticationConfiguration";
 
 /// A token that the revoked key signed.
 pub(super) struct Witness {
@@ -31,16 +32,27 @@ impl Witness {
     /// A line: it is no JWT of that key.
     pub(super) fn read(path: &Path, kid: &str) -> Result<Witness, String> {
         let bytes = crate::cli::local_file::read(path, "the witness", MAX_JWT_BYTES)?;
-        let wrong = |problem: &str| format!("reading the witness {}: {problem}; nothing was revoked", path.display());
+        let wrong = |problem: &str| {
+            format!(
+                "reading the witness {}: {problem}; nothing was revoked",
+                path.display()
+            )
+        };
         let text = String::from_utf8(bytes).map_err(|_| wrong("it is not a JWT"))?;
         let token = SecretString::from(text.trim().to_owned());
-        let jwt = UnverifiedJwt::parse(token.expose_secret()).map_err(|_| wrong("it is not a JWT"))?;
+        let jwt =
+            UnverifiedJwt::parse(token.expose_secret()).map_err(|_| wrong("it is not a JWT"))?;
         if jwt.kid() != Some(kid) {
             return Err(wrong("another key signed it"));
         }
         let audiences = jwt.claims().get("aud").cloned().unwrap_or_default();
         let expires = jwt.claims().get("exp").and_then(Value::as_i64);
-        Ok(Witness { path: path.to_owned(), token, audiences, expires })
+        Ok(Witness {
+            path: path.to_owned(),
+            token,
+            audiences,
+            expires,
+        })
     }
 
     pub(super) fn is_for(&self, audience: &Audience) -> bool {
@@ -86,13 +98,27 @@ pub(super) struct TargetCase {
     refused: bool,
     /// Why it last gave no answer.
     silent: Option<&'static str>,
-    /// Whether it answered when its copy of the keys could no longer be an old one, unless it cannot read new ones.
+    /// Whether it answered when its copy of the keys could no longer be an old one, unless it
+    /// cannot read new ones.
     answered_late: bool,
 }
 
 impl TargetCase {
-    pub(super) fn new(name: String, audience: Option<Audience>, target: Result<PokedTarget, Obstacle>) -> TargetCase {
-        TargetCase { name, audience, target, witness: None, accepted: false, refused: false, silent: None, answered_late: false }
+    pub(super) fn new(
+        name: String,
+        audience: Option<Audience>,
+        target: Result<PokedTarget, Obstacle>,
+    ) -> TargetCase {
+        TargetCase {
+            name,
+            audience,
+            target,
+            witness: None,
+            accepted: false,
+            refused: false,
+            silent: None,
+            answered_late: false,
+        }
     }
 
     /// Tries the witness before the revocation.
@@ -100,7 +126,9 @@ impl TargetCase {
     /// # Errors
     /// A line: the target refuses it already, so it could prove nothing.
     pub(super) async fn try_before(&mut self, already_revoked: bool) -> Result<(), String> {
-        let (Ok(target), Some(witness)) = (&self.target, &self.witness) else { return Ok(()) };
+        let (Ok(target), Some(witness)) = (&self.target, &self.witness) else {
+            return Ok(());
+        };
         match target.takes(&witness.token).await {
             ProbeAnswer::Accepted(_) => self.accepted = true,
             ProbeAnswer::Unanswered(why) => self.silent = Some(why),
@@ -119,10 +147,15 @@ impl TargetCase {
 
     /// Makes the target reload the issuer's keys, and tries the witness again.
     pub(super) async fn force_refresh(&mut self, issuer: &Issuer, now: Timestamp, late: bool) {
-        let (Ok(target), Some(audience)) = (&self.target, &self.audience) else { return };
+        let (Ok(target), Some(audience)) = (&self.target, &self.audience) else {
+            return;
+        };
         match target.poke(issuer, audience, now).await {
-            ProbeAnswer::Refused => (self.silent, self.answered_late) = (None, self.answered_late || late),
-            // A made-up token that is accepted: whatever answers there is no apiserver that checks tokens.
+            ProbeAnswer::Refused => {
+                (self.silent, self.answered_late) = (None, self.answered_late || late)
+            }
+            // A made-up token that is accepted: whatever answers there is no apiserver that checks
+            // tokens.
             ProbeAnswer::Accepted(_) => self.silent = Some("it accepts a token that nobody signed"),
             ProbeAnswer::Unanswered(why) => self.silent = Some(why),
         }
@@ -142,17 +175,28 @@ impl TargetCase {
 
     /// What was proven of it.
     pub(super) fn outcome(&self) -> Result<&'static str, NotProven> {
-        let told = |why: String, fix: String| NotProven { name: format!("TargetCluster {}", self.name), why, fix };
+        let told = |why: String, fix: String| NotProven {
+            name: format!("TargetCluster {}", self.name),
+            why,
+            fix,
+        };
         match (&self.target, &self.witness) {
             (Err(Obstacle::Mistakes), _) => Err(told(
                 "it has mistakes, so it was not asked".to_owned(),
-                format!("read its status and correct its spec, then run the command again; or {RELOAD}"),
+                format!(
+                    "read its status and correct its spec, then run the command again; or {RELOAD}"
+                ),
             )),
             (Err(Obstacle::Certificate), _) => Err(told(
                 "its CA certificate is missing or cannot be used, so it was not asked".to_owned(),
-                format!("give it one, or the right to read its Secret, then run the command again; or {RELOAD}"),
+                format!(
+                    "give it one, or the right to read its Secret, then run the command again; or \
+                     {RELOAD}"
+                ),
             )),
-            (Ok(_), Some(_)) if self.refused && self.accepted => Ok("forgotten: it refuses the witness"),
+            (Ok(_), Some(_)) if self.refused && self.accepted => {
+                Ok("forgotten: it refuses the witness")
+            }
             (Ok(_), Some(_)) if self.refused => Err(told(
                 "it refuses the witness, but was not seen to accept it before".to_owned(),
                 format!("give a witness that it accepted, or {RELOAD}"),
@@ -161,12 +205,21 @@ impl TargetCase {
                 format!("it was not reached: {}", self.silent.unwrap_or_default()),
                 format!("run the command again once it answers; or {RELOAD}"),
             )),
-            (Ok(_), Some(_)) => Err(told("it STILL ACCEPTS the witness".to_owned(), RELOAD.to_owned())),
+            (Ok(_), Some(_)) => Err(told(
+                "it STILL ACCEPTS the witness".to_owned(),
+                RELOAD.to_owned(),
+            )),
             (Ok(_), None) if self.answered_late => Err(told(
                 "it was made to reload the keys, but there was no witness to try".to_owned(),
-                format!("give --witness FILE, a token of that key for the target's audience; or {RELOAD}"),
+                format!(
+                    "give --witness FILE, a token of that key for the target's audience; or \
+                     {RELOAD}"
+                ),
             )),
-            (Ok(_), None) => Err(told("it was not asked for long enough".to_owned(), RELOAD.to_owned())),
+            (Ok(_), None) => Err(told(
+                "it was not asked for long enough".to_owned(),
+                RELOAD.to_owned(),
+            )),
         }
     }
 }
@@ -192,7 +245,12 @@ mod tests {
     impl World {
         async fn start() -> World {
             let ca = Authority::new("a CA of a test").unwrap();
-            let hub = EmbeddedHub::start(HubOptions { discovery_ca: Some(ca.clone()), ..HubOptions::default() }).await.unwrap();
+            let hub = EmbeddedHub::start(HubOptions {
+                discovery_ca: Some(ca.clone()),
+                ..HubOptions::default()
+            })
+            .await
+            .unwrap();
             hub.add_service_account("ci", "deployer");
             let options = TargetOptions {
                 discovery_url: Some(hub.discovery_url()),
@@ -200,11 +258,18 @@ mod tests {
                 ..TargetOptions::new(hub.issuer(), AUDIENCE, "hub:", ca.ca_pem())
             };
             let target = EmbeddedTarget::start(options).await.unwrap();
-            World { hub, target, folder: tempfile::tempdir().unwrap() }
+            World {
+                hub,
+                target,
+                folder: tempfile::tempdir().unwrap(),
+            }
         }
 
         fn witness(&self, audience: &str) -> Witness {
-            let token = self.hub.token("ci", "deployer", audience, Duration::from_secs(3600)).unwrap();
+            let token = self
+                .hub
+                .token("ci", "deployer", audience, Duration::from_secs(3600))
+                .unwrap();
             let file = self.folder.path().join("witness");
             std::fs::write(&file, token.expose_secret()).unwrap();
             Witness::read(&file, &self.hub.signing_kid()).unwrap()
@@ -221,13 +286,22 @@ mod tests {
                 proxy_url: None,
                 ca_pem: Some(self.target.ca_pem().into()),
             };
-            let mut case = TargetCase::new("prod".to_owned(), Some(Audience::new(AUDIENCE).unwrap()), Ok(PokedTarget::new(probed)));
+            let mut case = TargetCase::new(
+                "prod".to_owned(),
+                Some(Audience::new(AUDIENCE).unwrap()),
+                Ok(PokedTarget::new(probed)),
+            );
             case.witness = witness;
             case
         }
 
         async fn refresh(&self, case: &mut TargetCase, late: bool) {
-            case.force_refresh(&Issuer::new(self.hub.issuer()).unwrap(), SystemClock::start().now().wall, late).await;
+            case.force_refresh(
+                &Issuer::new(self.hub.issuer()).unwrap(),
+                SystemClock::start().now().wall,
+                late,
+            )
+            .await;
         }
     }
 
@@ -238,13 +312,21 @@ mod tests {
         case.try_before(false).await.unwrap();
         world.refresh(&mut case, true).await;
         let still = case.outcome().unwrap_err();
-        assert!(still.why.contains("STILL ACCEPTS") && still.name == "TargetCluster prod" && !case.is_decided(), "{still:?}");
+        assert!(
+            still.why.contains("STILL ACCEPTS")
+                && still.name == "TargetCluster prod"
+                && !case.is_decided(),
+            "{still:?}"
+        );
         let old = world.hub.signing_kid();
         world.hub.rotate_key().unwrap();
         world.hub.withdraw_key(&old).unwrap();
         world.target.reload().await;
         world.refresh(&mut case, true).await;
-        assert_eq!((case.outcome(), case.is_decided()), (Ok("forgotten: it refuses the witness"), true));
+        assert_eq!(
+            (case.outcome(), case.is_decided()),
+            (Ok("forgotten: it refuses the witness"), true)
+        );
     }
 
     #[tokio::test]
@@ -252,26 +334,60 @@ mod tests {
         let world = World::start().await;
         let mut without = world.case(None);
         world.refresh(&mut without, false).await;
-        assert!(without.outcome().unwrap_err().why.contains("not asked for long enough"));
+        assert!(
+            without
+                .outcome()
+                .unwrap_err()
+                .why
+                .contains("not asked for long enough")
+        );
         world.refresh(&mut without, true).await;
         let told = without.outcome().unwrap_err();
-        assert!(told.why.contains("no witness") && told.fix.contains("--witness FILE"), "{told:?}");
+        assert!(
+            told.why.contains("no witness") && told.fix.contains("--witness FILE"),
+            "{told:?}"
+        );
 
         let mut nowhere = world.case_at("https://127.0.0.1:1", Some(world.witness(AUDIENCE)));
         nowhere.try_before(false).await.unwrap();
         world.refresh(&mut nowhere, true).await;
-        assert!(nowhere.outcome().unwrap_err().why.contains("it was not reached: "));
+        assert!(
+            nowhere
+                .outcome()
+                .unwrap_err()
+                .why
+                .contains("it was not reached: ")
+        );
 
         let mut never = world.case(Some(world.witness("another")));
-        assert!(never.try_before(false).await.unwrap_err().contains("nothing was revoked"));
+        assert!(
+            never
+                .try_before(false)
+                .await
+                .unwrap_err()
+                .contains("nothing was revoked")
+        );
         never.try_before(true).await.unwrap();
         world.refresh(&mut never, true).await;
-        assert!(never.outcome().unwrap_err().why.contains("not seen to accept it before"), "a second run proves nothing by itself");
+        assert!(
+            never
+                .outcome()
+                .unwrap_err()
+                .why
+                .contains("not seen to accept it before"),
+            "a second run proves nothing by itself"
+        );
 
-        for (obstacle, word) in [(Obstacle::Mistakes, "mistakes"), (Obstacle::Certificate, "CA certificate")] {
+        for (obstacle, word) in [
+            (Obstacle::Mistakes, "mistakes"),
+            (Obstacle::Certificate, "CA certificate"),
+        ] {
             let case = TargetCase::new("prod".to_owned(), None, Err(obstacle));
             let told = case.outcome().unwrap_err();
-            assert!(case.is_decided() && told.why.contains(word) && !told.fix.is_empty(), "{told:?}");
+            assert!(
+                case.is_decided() && told.why.contains(word) && !told.fix.is_empty(),
+                "{told:?}"
+            );
         }
     }
 
@@ -279,12 +395,23 @@ mod tests {
     async fn a_witness_must_be_of_the_key_and_live_long_enough() {
         let world = World::start().await;
         let witness = world.witness(AUDIENCE);
-        assert!(witness.is_for(&Audience::new(AUDIENCE).unwrap()) && !witness.is_for(&Audience::new("another").unwrap()));
+        assert!(
+            witness.is_for(&Audience::new(AUDIENCE).unwrap())
+                && !witness.is_for(&Audience::new("another").unwrap())
+        );
         let now = SystemClock::start().now().wall;
         witness.outlives(now).unwrap();
-        assert!(witness.outlives(now + Duration::from_secs(7200)).unwrap_err().contains("nothing was revoked"));
+        assert!(
+            witness
+                .outlives(now + Duration::from_secs(7200))
+                .unwrap_err()
+                .contains("nothing was revoked")
+        );
         let file = world.folder.path().join("witness");
-        assert!(Witness::read(&file, "another-key").is_err_and(|problem| problem.contains("another key signed it")));
+        assert!(
+            Witness::read(&file, "another-key")
+                .is_err_and(|problem| problem.contains("another key signed it"))
+        );
         std::fs::write(&file, "hello").unwrap();
         assert!(Witness::read(&file, "a").is_err_and(|problem| problem.contains("not a JWT")));
     }

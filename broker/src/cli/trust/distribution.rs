@@ -16,7 +16,10 @@ struct Part {
 
 impl Part {
     fn new<const N: usize>(about: [&str; N], text: impl Into<String>) -> Part {
-        Part { about: about.map(str::to_owned).to_vec(), text: text.into() }
+        Part {
+            about: about.map(str::to_owned).to_vec(),
+            text: text.into(),
+        }
     }
 }
 
@@ -24,7 +27,13 @@ impl Part {
 ///
 /// # Errors
 /// A line: the form does not exist for that release.
-pub(super) fn print(format: Format, file: &str, rbac: &str, minor: Minor, merged: bool) -> Result<String, String> {
+pub(super) fn print(
+    format: Format,
+    file: &str,
+    rbac: &str,
+    minor: Minor,
+    merged: bool,
+) -> Result<String, String> {
     let mut parts = match format {
         // Nothing but the file, so that it can be redirected into its place.
         Format::Authn => vec![Part::new([], file)],
@@ -41,45 +50,78 @@ pub(super) fn print(format: Format, file: &str, rbac: &str, minor: Minor, merged
     }
     let last = parts.len();
     let printed = parts.iter().enumerate().map(|(index, part)| {
-        let number = if last > 1 && !part.about.is_empty() { format!("{}. ", index + 1) } else { String::new() };
-        let about: String =
-            part.about.iter().enumerate().map(|(line, text)| format!("# {}{text}\n", if line == 0 { &number } else { "" })).collect();
+        let number = if last > 1 && !part.about.is_empty() {
+            format!("{}. ", index + 1)
+        } else {
+            String::new()
+        };
+        let about: String = part
+            .about
+            .iter()
+            .enumerate()
+            .map(|(line, text)| format!("# {}{text}\n", if line == 0 { &number } else { "" }))
+            .collect();
         format!("{about}{}", part.text)
     });
     Ok(printed.collect::<Vec<_>>().join("---\n"))
 }
 
 fn file_at(place: &str, file: &str) -> Part {
-    let first = format!("Write this document as {place} on every control plane node. Later changes take effect by themselves:");
+    let first = format!(
+        "Write this document as {place} on every control plane node. Later changes take effect by \
+         themselves:"
+    );
     let second = "write them beside it and rename, for a file that is half written is refused.";
-    Part { about: vec![first, second.to_owned()], text: file.to_owned() }
+    Part {
+        about: vec![first, second.to_owned()],
+        text: file.to_owned(),
+    }
 }
 
 /// Arguments and volume of the apiserver, as name and value.
 fn listed_arguments() -> String {
-    format!("extraArgs:\n  - name: authentication-config\n    value: {FOLDER}/{FILE}\n{}", volumes())
+    format!(
+        "extraArgs:\n  - name: authentication-config\n    value: {FOLDER}/{FILE}\n{}",
+        volumes()
+    )
 }
 
 fn mapped_arguments() -> String {
-    format!("extraArgs:\n  authentication-config: {FOLDER}/{FILE}\n{}", volumes())
+    format!(
+        "extraArgs:\n  authentication-config: {FOLDER}/{FILE}\n{}",
+        volumes()
+    )
 }
 
 /// The folder and not the file, so that a renamed file is seen.
 fn volumes() -> String {
     format!(
-        "extraVolumes:\n  - name: keyferry\n    hostPath: {FOLDER}\n    mountPath: {FOLDER}\n    readOnly: true\n    pathType: DirectoryOrCreate\n"
+        "extraVolumes:\n  - name: keyferry\n    hostPath: {FOLDER}\n    mountPath: \
+         {FOLDER}\n    readOnly: true\n    pathType: DirectoryOrCreate\n"
     )
 }
 
 fn kubeadm(file: &str, minor: Minor) -> Vec<Part> {
-    let (version, arguments) = if minor >= Minor::V1_31 { ("v1beta4", listed_arguments()) } else { ("v1beta3", mapped_arguments()) };
-    let text = format!("apiVersion: kubeadm.k8s.io/{version}\nkind: ClusterConfiguration\napiServer:\n{}", indented(&arguments, 2));
+    let (version, arguments) = if minor >= Minor::V1_31 {
+        ("v1beta4", listed_arguments())
+    } else {
+        ("v1beta3", mapped_arguments())
+    };
+    let text = format!(
+        "apiVersion: kubeadm.k8s.io/{version}\nkind: ClusterConfiguration\napiServer:\n{}",
+        indented(&arguments, 2)
+    );
     let about = [
-        "For a new cluster, put this into the file of kubeadm init --config. For one that runs, put it into ClusterConfiguration of",
-        "ConfigMap kube-system/kubeadm-config, and the same argument and volume into /etc/kubernetes/manifests/kube-apiserver.yaml",
+        "For a new cluster, put this into the file of kubeadm init --config. For one that runs, \
+         put it into ClusterConfiguration of",
+        "ConfigMap kube-system/kubeadm-config, and the same argument and volume into \
+         /etc/kubernetes/manifests/kube-apiserver.yaml",
         "of one node after the other.",
     ];
-    vec![file_at(&format!("{FOLDER}/{FILE}"), file), Part::new(about, text)]
+    vec![
+        file_at(&format!("{FOLDER}/{FILE}"), file),
+        Part::new(about, text),
+    ]
 }
 
 fn rancher(file: &str, name: &str) -> Vec<Part> {
@@ -90,33 +132,56 @@ fn rancher(file: &str, name: &str) -> Vec<Part> {
         text += &format!("kube-apiserver-extra-mount+:\n  - \"{folder}:{folder}:ro\"\n");
     }
     let first = format!(
-        "Write this as /etc/rancher/{name}/config.yaml.d/90-keyferry.yaml on every server, and restart {name} on one after the other."
+        "Write this as /etc/rancher/{name}/config.yaml.d/90-keyferry.yaml on every server, and \
+         restart {name} on one after the other."
     );
-    vec![file_at(&format!("{folder}/{FILE}"), file), Part { about: vec![first], text }]
+    vec![
+        file_at(&format!("{folder}/{FILE}"), file),
+        Part {
+            about: vec![first],
+            text,
+        },
+    ]
 }
 
 /// What Talos has in the place of this when nothing is given: it is replaced as a whole.
-const TALOS_ANONYMOUS: &str = "anonymous:\n  enabled: true\n  conditions:\n    - path: /livez\n    - path: /readyz\n    - path: /healthz\n";
+const TALOS_ANONYMOUS: &str = "anonymous:\n  enabled: true\n  conditions:\n    - path: \
+    /livez\n    - path: /readyz\n    - path: /healthz\n";
 
 fn talos(file: &str, minor: Minor, merged: bool) -> Result<Part, String> {
     if minor < Minor::V1_32 {
-        return Err(format!("writing the form of Talos 1.14: Kubernetes {minor} does not take its anonymous section; use talos-legacy"));
+        return Err(format!(
+            "writing the form of Talos 1.14: Kubernetes {minor} does not take its anonymous \
+             section; use talos-legacy"
+        ));
     }
-    let first = "Talos 1.14 and newer: patch the machine configuration of the control plane nodes with this document. It replaces the";
+    let first = "Talos 1.14 and newer: patch the machine configuration of the control plane nodes \
+        with this document. It replaces the";
     // A file that was merged says itself who may be anonymous.
     let (second, anonymous) = if merged {
-        ("authentication configuration that is there, so it needs an anonymous section, if anonymous probes are to go on.", "")
+        (
+            "authentication configuration that is there, so it needs an anonymous section, if \
+             anonymous probes are to go on.",
+            "",
+        )
     } else {
-        ("authentication configuration that is there, so the anonymous section repeats Talos's own default.", TALOS_ANONYMOUS)
+        (
+            "authentication configuration that is there, so the anonymous section repeats Talos's \
+             own default.",
+            TALOS_ANONYMOUS,
+        )
     };
     let configuration = indented(&format!("{file}{anonymous}"), 2);
-    let text = format!("apiVersion: v1alpha1\nkind: KubeAuthenticationConfig\nconfiguration:\n{configuration}");
+    let text = format!(
+        "apiVersion: v1alpha1\nkind: KubeAuthenticationConfig\nconfiguration:\n{configuration}"
+    );
     Ok(Part::new([first, second], text))
 }
 
 fn talos_legacy(file: &str) -> Part {
     let about = [
-        "Talos before 1.14: patch the machine configuration of the control plane nodes, and only theirs, with this.",
+        "Talos before 1.14: patch the machine configuration of the control plane nodes, and only \
+         theirs, with this.",
         "A change of the file needs another patch; nodes may have to be rebooted for it.",
     ];
     let folder = "/var/lib/keyferry";
@@ -130,29 +195,44 @@ fn talos_legacy(file: &str) -> Part {
 }
 
 fn kind(file: &str) -> Vec<Part> {
-    let patch = format!("kind: ClusterConfiguration\napiServer:\n{}", indented(&mapped_arguments(), 2));
+    let patch = format!(
+        "kind: ClusterConfiguration\napiServer:\n{}",
+        indented(&mapped_arguments(), 2)
+    );
     let text = format!(
         "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nnodes:\n  - role: control-plane\n    extraMounts:\n      - hostPath: ./keyferry\n        \
          containerPath: {FOLDER}\n        readOnly: true\n    kubeadmConfigPatches:\n      - |\n{}",
         indented(&patch, 8)
     );
     let about = [
-        "Create the cluster with kind create cluster --config and this. A release of kind that writes kubeadm v1beta4 wants extraArgs",
+        "Create the cluster with kind create cluster --config and this. A release of kind that \
+         writes kubeadm v1beta4 wants extraArgs",
         "as a list of name and value.",
     ];
-    vec![Part::new(["Write this document as ./keyferry/authentication.yaml, beside the file below."], file), Part::new(about, text)]
+    vec![
+        Part::new(
+            ["Write this document as ./keyferry/authentication.yaml, beside the file below."],
+            file,
+        ),
+        Part::new(about, text),
+    ]
 }
 
 fn capi(file: &str) -> Part {
     let spec = format!(
-        "files:\n  - path: {FOLDER}/{FILE}\n    owner: root:root\n    permissions: \"0644\"\n    content: |\n{}clusterConfiguration:\n  apiServer:\n{}",
+        "files:\n  - path: {FOLDER}/{FILE}\n    owner: \
+         root:root\n    permissions: \"0644\"\n    content: \
+         |\n{}clusterConfiguration:\n  apiServer:\n{}",
         indented(file, 6),
         indented(&listed_arguments(), 4)
     );
     let about = [
-        "Cluster API: put this into the KubeadmControlPlane of the cluster; its machines are then replaced one after the other. In",
-        "controlplane.cluster.x-k8s.io/v1beta1, extraArgs is a map: authentication-config: and the path.",
+        "Cluster API: put this into the KubeadmControlPlane of the cluster; its machines are then \
+         replaced one after the other. In",
+        "controlplane.cluster.x-k8s.io/v1beta1, extraArgs is a map: authentication-config: and the \
+         path.",
     ];
-    let head = "apiVersion: controlplane.cluster.x-k8s.io/v1beta2\nkind: KubeadmControlPlane\nspec:\n  kubeadmConfigSpec:\n";
+    let head = "apiVersion: controlplane.cluster.x-k8s.io/v1beta2\nkind: \
+        KubeadmControlPlane\nspec:\n  kubeadmConfigSpec:\n";
     Part::new(about, format!("{head}{}", indented(&spec, 4)))
 }

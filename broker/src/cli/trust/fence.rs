@@ -29,15 +29,21 @@ pub(super) struct Fence {
 impl Fence {
     /// The users that come out, in order.
     pub(super) fn users(&self) -> impl Iterator<Item = String> {
-        self.allow.iter().map(|account| format!("{}{}", self.prefix, account.username()))
+        self.allow
+            .iter()
+            .map(|account| format!("{}{}", self.prefix, account.username()))
     }
 
     /// The entry, as an item of a block list without indentation.
     pub(super) fn entry(&self) -> String {
         let Fence { prefix, .. } = self;
         let seconds = self.max_lifetime.as_secs();
-        // The namespace is taken from the subject, which the first rule holds, and not from a claim that a stolen key could choose freely.
-        let groups = format!("['{prefix}system:serviceaccounts', '{prefix}system:serviceaccounts:' + claims.sub.split(':')[2]]");
+        // The namespace is taken from the subject, which the first rule holds, and not from a claim
+        // that a stolen key could choose freely.
+        let groups = format!(
+            "['{prefix}system:serviceaccounts', '{prefix}system:serviceaccounts:' + \
+             claims.sub.split(':')[2]]"
+        );
         let subjects = self.subjects();
         let uid = quoted("claims['kubernetes.io'].serviceaccount.uid");
         let rules = format!(
@@ -60,30 +66,50 @@ impl Fence {
     }
 
     fn issuer_fields(&self) -> String {
-        let mut text = format!("# The hub's issuer, byte for byte: the iss of its tokens.\nurl: {}\n", quoted(&self.issuer));
+        let mut text = format!(
+            "# The hub's issuer, byte for byte: the iss of its tokens.\nurl: {}\n",
+            quoted(&self.issuer)
+        );
         if let Some(discovery_url) = &self.discovery_url {
-            text += &format!("# Where this cluster reads where the keys are.\ndiscoveryURL: {}\n", quoted(discovery_url));
+            text += &format!(
+                "# Where this cluster reads where the keys are.\ndiscoveryURL: {}\n",
+                quoted(discovery_url)
+            );
         }
         match &self.certificate_authority {
-            Some(pem) => text += &format!("certificateAuthority: |\n{}", indented(pem.trim_end(), 2)),
-            None => text += "# No certificateAuthority: the roots of the apiserver's system are trusted for that place.\n",
+            Some(pem) => {
+                text += &format!("certificateAuthority: |\n{}", indented(pem.trim_end(), 2))
+            }
+            None => {
+                text += "# No certificateAuthority: the roots of the apiserver's system are \
+                    trusted for that place.\n"
+            }
         }
         text + &format!(
-            "# This cluster's one audience: a token for another cluster is refused here.\naudiences:\n  - {}\n",
+            "# This cluster's one audience: a token for another cluster is refused \
+             here.\naudiences:\n  - {}\n",
             quoted(&self.audience)
         )
     }
 
     fn subjects(&self) -> String {
-        let names: Vec<String> = self.allow.iter().map(|account| format!("'{}'", account.username())).collect();
+        let names: Vec<String> = self
+            .allow
+            .iter()
+            .map(|account| format!("'{}'", account.username()))
+            .collect();
         match names.as_slice() {
             [one] => format!("- expression: \"claims.sub in [{one}]\"\n"),
-            many => format!("- expression: |-\n    claims.sub in [\n      {}\n    ]\n", many.join(",\n      ")),
+            many => format!(
+                "- expression: |-\n    claims.sub in [\n      {}\n    ]\n",
+                many.join(",\n      ")
+            ),
         }
     }
 }
 
-/// Whether a prefix can stand in an expression and keeps the hub's names apart from the target's own.
+/// Whether a prefix can stand in an expression and keeps the hub's names apart from the target's
+/// own.
 ///
 /// # Errors
 /// A line that says why not.
@@ -92,7 +118,10 @@ pub(super) fn check_prefix(prefix: &str) -> Result<(), String> {
     if prefix.is_empty() {
         Err("an empty prefix would make the hub's ServiceAccounts this cluster's own".to_owned())
     } else if prefix.starts_with("system:") {
-        Err("a prefix that starts with system: would let the hub name the cluster's own users".to_owned())
+        Err(
+            "a prefix that starts with system: would let the hub name the cluster's own users"
+                .to_owned(),
+        )
     } else if !prefix.chars().all(plain) || prefix.len() > 64 {
         Err("write at most 64 letters, digits and .-_:/@, like hub:".to_owned())
     } else {

@@ -29,7 +29,10 @@ pub(super) struct Given {
 ///
 /// # Errors
 /// A line: what is missing, wrong, or cannot be read.
-pub(super) fn read(args: &TrustArgs, configuration: Option<&Configuration>) -> Result<Given, String> {
+pub(super) fn read(
+    args: &TrustArgs,
+    configuration: Option<&Configuration>,
+) -> Result<Given, String> {
     let found = match configuration {
         Some(configuration) => Some((configuration, target(configuration, args)?)),
         None => None,
@@ -46,19 +49,25 @@ pub(super) fn read(args: &TrustArgs, configuration: Option<&Configuration>) -> R
     };
     if issuer.is_cluster_default() {
         notes.push(format!(
-            "{} is the issuer that kubeadm, k3s and kind give every cluster: a target that has it itself refuses the entry; explain IssuerCollision",
+            "{} is the issuer that kubeadm, k3s and kind give every cluster: a target that has it \
+             itself refuses the entry; explain IssuerCollision",
             issuer.as_str()
         ));
     }
     let audience = match (&args.audience, found) {
-        (Some(audience), _) => Audience::new(audience.as_str()).map_err(|error| format!("reading --audience {audience:?}: {error}"))?,
+        (Some(audience), _) => Audience::new(audience.as_str())
+            .map_err(|error| format!("reading --audience {audience:?}: {error}"))?,
         (None, Some((_, target))) => target.audience.clone(),
-        (None, None) => return Err("finding the target's audience: give --audience, or --config".to_owned()),
+        (None, None) => {
+            return Err("finding the target's audience: give --audience, or --config".to_owned());
+        }
     };
     let prefix = match (&args.prefix, found) {
         (Some(prefix), _) => prefix.clone(),
         (None, Some((configuration, _))) => format!("{}:", configuration.server.hub_name),
-        (None, None) => return Err("finding the prefix: give --prefix, like hub:, or --config".to_owned()),
+        (None, None) => {
+            return Err("finding the prefix: give --prefix, like hub:, or --config".to_owned());
+        }
     };
     check_prefix(&prefix).map_err(|problem| format!("reading the prefix {prefix:?}: {problem}"))?;
     let discovery_url = match (&args.discovery_url, found) {
@@ -66,8 +75,12 @@ pub(super) fn read(args: &TrustArgs, configuration: Option<&Configuration>) -> R
         (None, Some((configuration, _))) => Some(configuration.server.public_url.discovery_url()),
         (None, None) => None,
     };
-    // An apiserver refuses a discoveryURL that is the issuer's own URL; the place below it is where it looks anyway.
-    let own_place = format!("{}/.well-known/openid-configuration", issuer.as_str().trim_end_matches('/'));
+    // An apiserver refuses a discoveryURL that is the issuer's own URL; the place below it is where
+    // it looks anyway.
+    let own_place = format!(
+        "{}/.well-known/openid-configuration",
+        issuer.as_str().trim_end_matches('/')
+    );
     let fence = Fence {
         issuer: issuer.as_str().to_owned(),
         discovery_url: discovery_url.filter(|url| *url != own_place),
@@ -75,29 +88,52 @@ pub(super) fn read(args: &TrustArgs, configuration: Option<&Configuration>) -> R
         audience: audience.as_str().to_owned(),
         prefix,
         allow: allowed(args, found.map(|(_, target)| target), &mut notes)?,
-        max_lifetime: args.max_lifetime.or(found.map(|(_, target)| target.lifetime.max)).unwrap_or(MAX_LIFETIME),
+        max_lifetime: args
+            .max_lifetime
+            .or(found.map(|(_, target)| target.lifetime.max))
+            .unwrap_or(MAX_LIFETIME),
     };
-    let own_issuer = found.and_then(|(_, target)| target.target_issuer.as_ref()).map(|issuer| issuer.as_str().to_owned());
-    Ok(Given { fence, own_issuer, notes })
+    let own_issuer = found
+        .and_then(|(_, target)| target.target_issuer.as_ref())
+        .map(|issuer| issuer.as_str().to_owned());
+    Ok(Given {
+        fence,
+        own_issuer,
+        notes,
+    })
 }
 
-fn target<'a>(configuration: &'a Configuration, args: &TrustArgs) -> Result<&'a TargetCluster, String> {
+fn target<'a>(
+    configuration: &'a Configuration,
+    args: &TrustArgs,
+) -> Result<&'a TargetCluster, String> {
     let name = args.target.as_deref().unwrap_or_default();
     let targets = &configuration.policy.targets;
-    let found = targets.iter().find(|(known, _)| known.as_str() == name).map(|(_, target)| target);
+    let found = targets
+        .iter()
+        .find(|(known, _)| known.as_str() == name)
+        .map(|(_, target)| target);
     found.ok_or_else(|| {
         let known: Vec<&str> = targets.keys().map(|known| known.as_str()).collect();
         let place = match configuration.server.objects {
             ObjectSource::File => "the configuration",
             ObjectSource::CustomResources => "the hub",
         };
-        let known = if known.is_empty() { "no usable TargetCluster".to_owned() } else { known.join(", ") };
+        let known = if known.is_empty() {
+            "no usable TargetCluster".to_owned()
+        } else {
+            known.join(", ")
+        };
         format!("finding TargetCluster {name:?}: {place} has {known}")
     })
 }
 
 /// The flags, or else the pairs that the target's `allow` names.
-fn allowed(args: &TrustArgs, target: Option<&TargetCluster>, notes: &mut Vec<String>) -> Result<BTreeSet<ServiceAccount>, String> {
+fn allowed(
+    args: &TrustArgs,
+    target: Option<&TargetCluster>,
+    notes: &mut Vec<String>,
+) -> Result<BTreeSet<ServiceAccount>, String> {
     if !args.allow.is_empty() {
         return Ok(args.allow.iter().cloned().collect());
     }
@@ -105,18 +141,33 @@ fn allowed(args: &TrustArgs, target: Option<&TargetCluster>, notes: &mut Vec<Str
         return Err("finding who may come: give --allow NAMESPACE/NAME, or --config".to_owned());
     };
     let mut allow = BTreeSet::new();
-    for (index, AllowRule { namespaces, service_accounts, .. }) in target.allow.iter().enumerate() {
+    for (
+        index,
+        AllowRule {
+            namespaces,
+            service_accounts,
+            ..
+        },
+    ) in target.allow.iter().enumerate()
+    {
         match namespaces {
             NamespaceRule::Named(names) => allow.extend(names.iter().flat_map(|namespace| {
-                service_accounts.iter().map(|name| ServiceAccount { namespace: namespace.clone(), name: name.clone() })
+                service_accounts.iter().map(|name| ServiceAccount {
+                    namespace: namespace.clone(),
+                    name: name.clone(),
+                })
             })),
             NamespaceRule::Selected(_) => notes.push(format!(
-                "allow[{index}] selects namespaces by their labels, which only the hub knows: it is left out; name all pairs by --allow to have it in"
+                "allow[{index}] selects namespaces by their labels, which only the hub knows: it \
+                 is left out; name all pairs by --allow to have it in"
             )),
         }
     }
     if allow.is_empty() {
-        return Err(format!("finding who may come: allow of TargetCluster {} names no ServiceAccount; give --allow", target.name));
+        return Err(format!(
+            "finding who may come: allow of TargetCluster {} names no ServiceAccount; give --allow",
+            target.name
+        ));
     }
     Ok(allow)
 }
@@ -125,5 +176,10 @@ fn allowed(args: &TrustArgs, target: Option<&TargetCluster>, notes: &mut Vec<Str
 pub(super) fn certificates(path: &Path) -> Result<String, String> {
     let bytes = local_file::read(path, "the CA certificates", MAX_CA_BUNDLE_BYTES)?;
     let bundle = CaBundle::from_pem(&bytes, SystemClock::start().now().wall);
-    bundle.map(|bundle| bundle.to_pem()).map_err(|error| format!("reading the CA certificates from {}: {error}", path.display()))
+    bundle.map(|bundle| bundle.to_pem()).map_err(|error| {
+        format!(
+            "reading the CA certificates from {}: {error}",
+            path.display()
+        )
+    })
 }

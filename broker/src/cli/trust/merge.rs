@@ -11,14 +11,24 @@ use super::indented;
 /// A line that says why that cannot be done as text.
 pub(super) fn add(text: &str, entries: &str, minor: Minor) -> Result<String, String> {
     let load = |text: &str| config::load(text.as_bytes(), minor);
-    let before = load(text).map_err(|fault| format!("the file is not one that the target loads: {fault}"))?;
+    let before = load(text)
+        .map_err(|fault| format!("the file is not one that the target loads: {fault}"))?;
     let place = Place::find(text)?;
     let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let added = indented(entries, place.indent).replace('\n', line_end);
-    let list = if place.new_list { format!("jwt:{line_end}") } else { String::new() };
+    let list = if place.new_list {
+        format!("jwt:{line_end}")
+    } else {
+        String::new()
+    };
     let alone = load(&super::file(entries, minor)).map_err(|fault| fault.to_string())?;
     let expected = AuthenticationConfiguration {
-        jwt: before.configuration.jwt.into_iter().chain(alone.configuration.jwt).collect(),
+        jwt: before
+            .configuration
+            .jwt
+            .into_iter()
+            .chain(alone.configuration.jwt)
+            .collect(),
         ..before.configuration
     };
     for offset in place.offsets {
@@ -27,7 +37,9 @@ pub(super) fn add(text: &str, entries: &str, minor: Minor) -> Result<String, Str
         let merged = format!("{head}{head_end}{list}{added}{tail}");
         // Text that was put into the middle of something changes what the file says, or breaks it.
         let fits = load(&merged).is_ok_and(|after| {
-            after.configuration == expected && after.version == before.version && after.second_document == before.second_document
+            after.configuration == expected
+                && after.version == before.version
+                && after.second_document == before.second_document
         });
         if fits {
             return Ok(merged);
@@ -36,12 +48,13 @@ pub(super) fn add(text: &str, entries: &str, minor: Minor) -> Result<String, Str
     Err(UNFIT.to_owned())
 }
 
-const UNFIT: &str =
-    "its jwt list is not written so that text can be added at its end; write it as a plain block list, each entry after a dash";
+const UNFIT: &str = "its jwt list is not written so that text can be added at its end; write it as \
+    a plain block list, each entry after a dash";
 
 /// Where entries go.
 struct Place {
-    /// In bytes: after the last line with content, and, for a text block that keeps empty lines, before what follows the list.
+    /// In bytes: after the last line with content, and, for a text block that keeps empty lines,
+    /// before what follows the list.
     offsets: [usize; 2],
     /// Of the dash.
     indent: usize,
@@ -77,7 +90,12 @@ impl Place {
             }
             let after_list = next.take();
             match list {
-                None if key(line) == Some("jwt") => match line.trim_start_matches("jwt").trim_start().trim_start_matches(':').trim() {
+                None if key(line) == Some("jwt") => match line
+                    .trim_start_matches("jwt")
+                    .trim_start()
+                    .trim_start_matches(':')
+                    .trim()
+                {
                     rest if rest.is_empty() || rest.starts_with('#') => list = Some(None),
                     _ => return Err(UNFIT),
                 },
@@ -98,9 +116,17 @@ impl Place {
             content = offset;
         }
         match list {
-            Some(Some(indent)) => Ok(Place { offsets: [end, next.unwrap_or(text.len())], indent, new_list: false }),
+            Some(Some(indent)) => Ok(Place {
+                offsets: [end, next.unwrap_or(text.len())],
+                indent,
+                new_list: false,
+            }),
             Some(None) => Err(UNFIT),
-            None => Ok(Place { offsets: [content, next.unwrap_or(text.len())], indent: 0, new_list: true }),
+            None => Ok(Place {
+                offsets: [content, next.unwrap_or(text.len())],
+                indent: 0,
+                new_list: true,
+            }),
         }
     }
 }

@@ -23,23 +23,38 @@ struct OidcFlags {
 ///
 /// # Errors
 /// A line: a flag that is not known, one that is missing, or a file that cannot be read.
-pub(super) fn entry(text: &str, ca_file: Option<&Path>, notes: &mut Vec<String>) -> Result<String, String> {
+pub(super) fn entry(
+    text: &str,
+    ca_file: Option<&Path>,
+    notes: &mut Vec<String>,
+) -> Result<String, String> {
     let flags = read(text)?;
     if flags.issuer_url.is_empty() || flags.client_id.is_empty() {
-        return Err("reading --from-oidc-flags: --oidc-issuer-url and --oidc-client-id are needed, as kube-apiserver needs them".to_owned());
+        return Err(
+            "reading --from-oidc-flags: --oidc-issuer-url and --oidc-client-id are needed, \
+            as kube-apiserver needs them"
+                .to_owned(),
+        );
     }
     let authority = match (ca_file, flags.ca_file.as_str()) {
         (Some(path), _) => Some(given::certificates(path)?),
         (None, "") => None,
         (None, path) => {
             let certificates = given::certificates(Path::new(path));
-            Some(certificates.map_err(|problem| format!("{problem}; copy the file here and give --oidc-ca-file FILE"))?)
+            Some(certificates.map_err(|problem| {
+                format!("{problem}; copy the file here and give --oidc-ca-file FILE")
+            })?)
         }
     };
-    notes.push("kube-apiserver takes --authentication-config or --oidc-* flags, never both: remove all the --oidc-* flags".to_owned());
+    notes.push(
+        "kube-apiserver takes --authentication-config or --oidc-* flags, never both: remove \
+        all the --oidc-* flags"
+            .to_owned(),
+    );
     if flags.signing_algs != Algorithms::ALL {
         notes.push(format!(
-            "the flags accept tokens signed with {}; a file cannot say that, and accepts RS, ES and PS with 256, 384 and 512",
+            "the flags accept tokens signed with {}; a file cannot say that, and accepts RS, ES \
+             and PS with 256, 384 and 512",
             flags.signing_algs.join(", ")
         ));
     }
@@ -49,7 +64,9 @@ pub(super) fn entry(text: &str, ca_file: Option<&Path>, notes: &mut Vec<String>)
 struct Algorithms;
 
 impl Algorithms {
-    const ALL: [&'static str; 9] = ["RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512"];
+    const ALL: [&'static str; 9] = [
+        "RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512",
+    ];
 }
 
 impl OidcFlags {
@@ -60,35 +77,67 @@ impl OidcFlags {
         }
         issuer += &format!("audiences:\n  - {}\n", quoted(&self.client_id));
         let claim = self.username_claim.as_deref().unwrap_or("sub");
-        // Without the flag, names get the issuer before them, unless they are email addresses; `-` means none.
+        // Without the flag, names get the issuer before them, unless they are email addresses; `-`
+        // means none.
         let prefix = match self.username_prefix.as_str() {
             "" if claim != "email" => format!("{}#", self.issuer_url),
             "-" => String::new(),
             prefix => prefix.to_owned(),
         };
-        let mut mappings = format!("username:\n  claim: {}\n  prefix: {}\n", quoted(claim), quoted(&prefix));
+        let mut mappings = format!(
+            "username:\n  claim: {}\n  prefix: {}\n",
+            quoted(claim),
+            quoted(&prefix)
+        );
         if !self.groups_claim.is_empty() {
-            mappings += &format!("groups:\n  claim: {}\n  prefix: {}\n", quoted(&self.groups_claim), quoted(&self.groups_prefix));
+            mappings += &format!(
+                "groups:\n  claim: {}\n  prefix: {}\n",
+                quoted(&self.groups_claim),
+                quoted(&self.groups_prefix)
+            );
         }
         let rules: String = self
             .required_claims
             .iter()
-            .map(|(claim, value)| format!("- claim: {}\n  requiredValue: {}\n", quoted(claim), quoted(value)))
+            .map(|(claim, value)| {
+                format!(
+                    "- claim: {}\n  requiredValue: {}\n",
+                    quoted(claim),
+                    quoted(value)
+                )
+            })
             .collect();
-        let rules = if rules.is_empty() { rules } else { format!("  claimValidationRules:\n{}", indented(&rules, 4)) };
-        format!("# As the --oidc-* flags map it.\n- issuer:\n{}{rules}  claimMappings:\n{}", indented(&issuer, 4), indented(&mappings, 4))
+        let rules = if rules.is_empty() {
+            rules
+        } else {
+            format!("  claimValidationRules:\n{}", indented(&rules, 4))
+        };
+        format!(
+            "# As the --oidc-* flags map it.\n- issuer:\n{}{rules}  claimMappings:\n{}",
+            indented(&issuer, 4),
+            indented(&mappings, 4)
+        )
     }
 }
 
 fn read(text: &str) -> Result<OidcFlags, String> {
     let wrong = |problem: String| format!("reading --from-oidc-flags: {problem}");
     let mut flags = OidcFlags::default();
-    let mut words = words(text).map_err(|problem| wrong(problem.to_owned()))?.into_iter();
+    let mut words = words(text)
+        .map_err(|problem| wrong(problem.to_owned()))?
+        .into_iter();
     while let Some(word) = words.next() {
-        let Some(flag) = word.strip_prefix("--") else { return Err(wrong(format!("{word:?} is no flag"))) };
+        let Some(flag) = word.strip_prefix("--") else {
+            return Err(wrong(format!("{word:?} is no flag")));
+        };
         let (name, value) = match flag.split_once('=') {
             Some((name, value)) => (name.to_owned(), value.to_owned()),
-            None => (flag.to_owned(), words.next().ok_or_else(|| wrong(format!("--{flag} has no value")))?),
+            None => (
+                flag.to_owned(),
+                words
+                    .next()
+                    .ok_or_else(|| wrong(format!("--{flag} has no value")))?,
+            ),
         };
         match name.as_str() {
             "oidc-issuer-url" => flags.issuer_url = value,
@@ -99,11 +148,21 @@ fn read(text: &str) -> Result<OidcFlags, String> {
             "oidc-groups-claim" => flags.groups_claim = value,
             "oidc-groups-prefix" => flags.groups_prefix = value,
             "oidc-required-claim" => {
-                let (claim, required) = value.split_once('=').ok_or_else(|| wrong("--oidc-required-claim is no claim=value".to_owned()))?;
-                flags.required_claims.insert(claim.trim().to_owned(), required.trim().to_owned());
+                let (claim, required) = value
+                    .split_once('=')
+                    .ok_or_else(|| wrong("--oidc-required-claim is no claim=value".to_owned()))?;
+                flags
+                    .required_claims
+                    .insert(claim.trim().to_owned(), required.trim().to_owned());
             }
-            "oidc-signing-algs" => flags.signing_algs = value.split(',').map(str::to_owned).collect(),
-            other => return Err(wrong(format!("--{other} is no --oidc-* flag that is known here"))),
+            "oidc-signing-algs" => {
+                flags.signing_algs = value.split(',').map(str::to_owned).collect()
+            }
+            other => {
+                return Err(wrong(format!(
+                    "--{other} is no --oidc-* flag that is known here"
+                )));
+            }
         }
     }
     if flags.signing_algs.is_empty() {
@@ -112,7 +171,8 @@ fn read(text: &str) -> Result<OidcFlags, String> {
     Ok(flags)
 }
 
-/// Words as a shell splits them, with both kinds of quotes and without anything that would be replaced.
+/// Words as a shell splits them, with both kinds of quotes and without anything that would be
+/// replaced.
 fn words(text: &str) -> Result<Vec<String>, &'static str> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -126,7 +186,11 @@ fn words(text: &str) -> Result<Vec<String>, &'static str> {
                 word.get_or_insert_default();
             }
             (None, _) if character.is_whitespace() => words.extend(word.take()),
-            (None, '\\') => return Err("it holds a backslash; write the flags in one line, in quotes where needed"),
+            (None, '\\') => {
+                return Err(
+                    "it holds a backslash; write the flags in one line, in quotes where needed",
+                );
+            }
             (None, _) => word.get_or_insert_default().push(character),
         }
     }

@@ -26,15 +26,23 @@ const HUB: [&str; 9] = [
 ];
 
 fn printed(line: &[&str]) -> Result<Printed, String> {
-    let args = Line::try_parse_from(line).map_err(|error| error.to_string())?.args;
-    let configuration = args.config.as_deref().map(|path| config_file::read(path, Overrides::of_a_reader()).unwrap());
+    let args = Line::try_parse_from(line)
+        .map_err(|error| error.to_string())?
+        .args;
+    let configuration = args
+        .config
+        .as_deref()
+        .map(|path| config_file::read(path, Overrides::of_a_reader()).unwrap());
     print(&args, configuration.as_ref())
 }
 
 fn ca() -> tempfile::NamedTempFile {
     let mut parameters = rcgen::CertificateParams::new(Vec::new()).unwrap();
     parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    let pem = parameters.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().pem();
+    let pem = parameters
+        .self_signed(&rcgen::KeyPair::generate().unwrap())
+        .unwrap()
+        .pem();
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), pem).unwrap();
     file
@@ -45,11 +53,17 @@ fn inside(format: Format, text: &str) -> String {
     let first = text.split("\n---\n").next().unwrap();
     let block = |start: &str, by: usize| {
         let (_, rest) = first.split_once(start).unwrap();
-        let inside = rest.lines().take_while(|line| line.is_empty() || line.starts_with(&" ".repeat(by)));
-        inside.map(|line| format!("{}\n", line.get(by..).unwrap_or_default())).collect::<String>()
+        let inside = rest
+            .lines()
+            .take_while(|line| line.is_empty() || line.starts_with(&" ".repeat(by)));
+        inside
+            .map(|line| format!("{}\n", line.get(by..).unwrap_or_default()))
+            .collect::<String>()
     };
     match format {
-        Format::Authn | Format::Kubeadm | Format::K3s | Format::Rke2 | Format::Kind => format!("{first}\n"),
+        Format::Authn | Format::Kubeadm | Format::K3s | Format::Rke2 | Format::Kind => {
+            format!("{first}\n")
+        }
         Format::Talos => block("configuration:\n", 2),
         Format::TalosLegacy => block("content: |\n", 8),
         Format::Capi => block("content: |\n", 10),
@@ -57,8 +71,15 @@ fn inside(format: Format, text: &str) -> String {
 }
 
 fn errors(file: &str, minor: Minor) -> Vec<Finding> {
-    let found = lint(file.as_bytes(), minor, &["https://kubernetes.default.svc.cluster.local".to_owned()]);
-    found.into_iter().filter(|finding| finding.severity == Severity::Error).collect()
+    let found = lint(
+        file.as_bytes(),
+        minor,
+        &["https://kubernetes.default.svc.cluster.local".to_owned()],
+    );
+    found
+        .into_iter()
+        .filter(|finding| finding.severity == Severity::Error)
+        .collect()
 }
 
 fn user(file: &str, minor: Minor, token: &ServiceAccountToken) -> Option<User> {
@@ -90,16 +111,30 @@ fn every_form_holds_a_fence_for_every_minor() {
     let authority = format!("--discovery-ca={}", ca.path().display());
     for format in Format::value_variants() {
         for minor in Minor::ALL {
-            let (format_flag, minor_flag) =
-                (format!("--format={}", format.to_possible_value().unwrap().get_name()), format!("--kubernetes={minor}"));
-            let line =
-                [&HUB[..], &[&authority, "--discovery-url=https://keyferry/.well-known/openid-configuration", &format_flag, &minor_flag]]
-                    .concat();
+            let (format_flag, minor_flag) = (
+                format!(
+                    "--format={}",
+                    format.to_possible_value().unwrap().get_name()
+                ),
+                format!("--kubernetes={minor}"),
+            );
+            let line = [
+                &HUB[..],
+                &[
+                    &authority,
+                    "--discovery-url=https://keyferry/.well-known/openid-configuration",
+                    &format_flag,
+                    &minor_flag,
+                ],
+            ]
+            .concat();
             let printed = match printed(&line) {
                 Ok(printed) => printed.text,
                 Err(problem) => {
                     assert!(
-                        *format == Format::Talos && minor < Minor::V1_32 && problem.contains("talos-legacy"),
+                        *format == Format::Talos
+                            && minor < Minor::V1_32
+                            && problem.contains("talos-legacy"),
                         "{format:?} {minor}: {problem}"
                     );
                     continue;
@@ -108,8 +143,17 @@ fn every_form_holds_a_fence_for_every_minor() {
             let file = inside(*format, &printed);
             assert_eq!(errors(&file, minor), [], "{format:?} {minor}:\n{file}");
             let user = user(&file, minor, &token()).expect("it is let in");
-            assert_eq!(user.username, "hub:system:serviceaccount:tenant-a:reconciler");
-            assert_eq!(user.groups, ["hub:system:serviceaccounts", "hub:system:serviceaccounts:tenant-a"]);
+            assert_eq!(
+                user.username,
+                "hub:system:serviceaccount:tenant-a:reconciler"
+            );
+            assert_eq!(
+                user.groups,
+                [
+                    "hub:system:serviceaccounts",
+                    "hub:system:serviceaccounts:tenant-a"
+                ]
+            );
             assert_eq!(user.uid, "u-1");
             assert!(printed.contains("kind: ClusterRoleBinding"), "{printed}");
         }
@@ -121,12 +165,65 @@ fn the_fence_holds() {
     let file = printed(&HUB[..8]).unwrap().text;
     let minor = Minor::V1_37;
     assert!(user(&file, minor, &token()).is_some());
-    assert_eq!(user(&file, minor, &ServiceAccountToken { name: "other".to_owned(), ..token() }), None);
-    assert_eq!(user(&file, minor, &ServiceAccountToken { namespace: "tenant-b".to_owned(), ..token() }), None);
-    assert_eq!(user(&file, minor, &ServiceAccountToken { lifetime: 7201, ..token() }), None);
-    assert_eq!(user(&file, minor, &ServiceAccountToken { audience: "https://dev".to_owned(), ..token() }), None);
-    assert_eq!(user(&file, minor, &ServiceAccountToken { issuer: "https://else".to_owned(), ..token() }), None);
-    assert!(!file.contains("rbac.authorization"), "nothing is bound that was not asked for");
+    assert_eq!(
+        user(
+            &file,
+            minor,
+            &ServiceAccountToken {
+                name: "other".to_owned(),
+                ..token()
+            }
+        ),
+        None
+    );
+    assert_eq!(
+        user(
+            &file,
+            minor,
+            &ServiceAccountToken {
+                namespace: "tenant-b".to_owned(),
+                ..token()
+            }
+        ),
+        None
+    );
+    assert_eq!(
+        user(
+            &file,
+            minor,
+            &ServiceAccountToken {
+                lifetime: 7201,
+                ..token()
+            }
+        ),
+        None
+    );
+    assert_eq!(
+        user(
+            &file,
+            minor,
+            &ServiceAccountToken {
+                audience: "https://dev".to_owned(),
+                ..token()
+            }
+        ),
+        None
+    );
+    assert_eq!(
+        user(
+            &file,
+            minor,
+            &ServiceAccountToken {
+                issuer: "https://else".to_owned(),
+                ..token()
+            }
+        ),
+        None
+    );
+    assert!(
+        !file.contains("rbac.authorization"),
+        "nothing is bound that was not asked for"
+    );
 }
 
 #[test]
@@ -138,29 +235,54 @@ fn what_would_open_the_target_is_refused() {
         ("--issuer=http://hub", "--issuer"),
     ] {
         let name = flag.split('=').next().unwrap();
-        let line: Vec<&str> = HUB.into_iter().filter(|known| !known.starts_with(name)).chain([flag]).collect();
+        let line: Vec<&str> = HUB
+            .into_iter()
+            .filter(|known| !known.starts_with(name))
+            .chain([flag])
+            .collect();
         let problem = printed(&line).unwrap_err();
         assert!(problem.contains(needle), "{flag}: {problem}");
     }
-    let nobody: Vec<&str> = HUB.into_iter().filter(|flag| !flag.starts_with("--allow")).collect();
+    let nobody: Vec<&str> = HUB
+        .into_iter()
+        .filter(|flag| !flag.starts_with("--allow"))
+        .collect();
     assert!(printed(&nobody).unwrap_err().contains("--allow"));
-    assert!(printed(&[&HUB[..], &["--kubernetes=1.29"]].concat()).unwrap_err().contains("before 1.30"));
+    assert!(
+        printed(&[&HUB[..], &["--kubernetes=1.29"]].concat())
+            .unwrap_err()
+            .contains("before 1.30")
+    );
 }
 
 #[test]
 fn flux_gets_what_it_needs_and_the_users_no_role() {
-    let text = printed(&[&HUB[..], &["--flux-service-account=apps/deployer"]].concat()).unwrap().text;
-    for part in ["verbs: [impersonate]", "resourceNames: [\"deployer\"]", "nonResourceURLs: [/livez/ping]", "kind: Namespace"] {
+    let text = printed(&[&HUB[..], &["--flux-service-account=apps/deployer"]].concat())
+        .unwrap()
+        .text;
+    for part in [
+        "verbs: [impersonate]",
+        "resourceNames: [\"deployer\"]",
+        "nonResourceURLs: [/livez/ping]",
+        "kind: Namespace",
+    ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
     let (_, binding) = text.rsplit_once("---\n").unwrap();
-    assert!(binding.contains("\"edit\"") && binding.contains("kind: ServiceAccount") && !binding.contains("kind: User"), "{binding}");
+    assert!(
+        binding.contains("\"edit\"")
+            && binding.contains("kind: ServiceAccount")
+            && !binding.contains("kind: User"),
+        "{binding}"
+    );
 }
 
 const OLD: &str = "# ours\napiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthenticationConfiguration\njwt: # people\n  - issuer:\n      url: \
                    https://people\n      audiences: [k8s]\n    claimMappings:\n      username:\n        claim: sub\n        prefix: \"p:\"   # kept\n";
 
-const KEEPS_EMPTY_LINES: &str = "  - issuer:\n      url: https://more\n      audiences: [k8s]\n    claimMappings:\n      username:\n        expression: |+\n          \'m:\' +\n          claims.sub\n\n\n";
+const KEEPS_EMPTY_LINES: &str = "  - issuer:\n      url: https://more\n      audiences: \
+    [k8s]\n    claimMappings:\n      username:\n        expression: |+\n          \'m:\' \
+    +\n          claims.sub\n\n\n";
 
 fn merge(old: &str) -> Result<String, String> {
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -183,11 +305,16 @@ fn a_merged_file_keeps_every_byte_of_the_old_one() {
         format!("{OLD}{KEEPS_EMPTY_LINES}# the end\n---\nmore: 1\n"),
         OLD.replace("jwt: # people\n", "jwt:\n  # people\n\n"),
         OLD.replace('\n', "\r\n"),
-        "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthenticationConfiguration\n".to_owned(),
+        "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthenticationConfiguration\n"
+            .to_owned(),
     ];
     for old in olds {
         let merged = merge(&old).unwrap_or_else(|problem| panic!("{problem}\n{old}"));
-        let start = merged.char_indices().zip(old.chars()).take_while(|((_, new), old)| new == old).count();
+        let start = merged
+            .char_indices()
+            .zip(old.chars())
+            .take_while(|((_, new), old)| new == old)
+            .count();
         let tail: String = old.chars().skip(start).collect();
         assert!(merged.ends_with(&tail), "{merged}");
         assert!(user(&merged, Minor::V1_37, &token()).is_some(), "{merged}");
@@ -196,15 +323,24 @@ fn a_merged_file_keeps_every_byte_of_the_old_one() {
 
 #[test]
 fn a_file_that_text_cannot_be_added_to_is_refused() {
-    let flow = "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthenticationConfiguration\njwt: []\n";
+    let flow =
+        "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthenticationConfiguration\njwt: []\n";
     assert!(merge(flow).unwrap_err().contains("block list"));
     assert!(
         merge(r#"{"apiVersion":"apiserver.config.k8s.io/v1beta1","kind":"AuthenticationConfiguration","jwt":[]}"#)
             .unwrap_err()
             .contains("JSON")
     );
-    assert!(merge(&OLD.replace("claim: sub", "claimz: sub")).unwrap_err().contains("claimz"));
-    assert!(merge(&OLD.replace("https://people", "https://hub.example.com")).unwrap_err().contains("Duplicate value"));
+    assert!(
+        merge(&OLD.replace("claim: sub", "claimz: sub"))
+            .unwrap_err()
+            .contains("claimz")
+    );
+    assert!(
+        merge(&OLD.replace("https://people", "https://hub.example.com"))
+            .unwrap_err()
+            .contains("Duplicate value")
+    );
 }
 
 #[test]
@@ -215,40 +351,64 @@ fn flags_and_their_entry_map_alike() {
         ("--oidc-username-prefix=-", "u"),
         ("--oidc-username-prefix 'corp: '", "corp: u"),
         ("--oidc-username-claim=email", "u@example.com"),
-        ("--oidc-username-claim=email --oidc-username-prefix=mail:", "mail:u@example.com"),
+        (
+            "--oidc-username-claim=email --oidc-username-prefix=mail:",
+            "mail:u@example.com",
+        ),
     ];
     for (flags, name) in cases {
         let flags = format!(
-            "--oidc-issuer-url=https://idp.example.com --oidc-client-id k8s --oidc-groups-claim=groups --oidc-groups-prefix=g: {flags}"
+            "--oidc-issuer-url=https://idp.example.com --oidc-client-id k8s \
+             --oidc-groups-claim=groups --oidc-groups-prefix=g: {flags}"
         );
         for minor in Minor::ALL {
             let minor_flag = format!("--kubernetes={minor}");
             let printed = printed(&["trust", "--from-oidc-flags", &flags, &minor_flag]).unwrap();
-            assert!(printed.notes.iter().any(|note| note.contains("RS256")), "{:?}", printed.notes);
+            assert!(
+                printed.notes.iter().any(|note| note.contains("RS256")),
+                "{:?}",
+                printed.notes
+            );
             let user = user_of(&printed.text, minor);
             assert_eq!(user.username, name, "{flags}");
             assert_eq!(user.groups, ["g:dev", "g:ops"]);
         }
     }
-    let required = "--oidc-issuer-url=https://idp --oidc-client-id=k8s --oidc-required-claim=hd=example.com";
-    let text = printed(&["trust", "--from-oidc-flags", required]).unwrap().text;
+    let required =
+        "--oidc-issuer-url=https://idp --oidc-client-id=k8s --oidc-required-claim=hd=example.com";
+    let text = printed(&["trust", "--from-oidc-flags", required])
+        .unwrap()
+        .text;
     assert!(text.contains("requiredValue: \"example.com\""), "{text}");
-    for wrong in
-        ["--oidc-issuer-url=https://idp", "--oidc-x=1", "--oidc-issuer-url='a", "--oidc-issuer-url=http://a --oidc-client-id=b", "x"]
-    {
-        assert!(printed(&["trust", "--from-oidc-flags", wrong]).is_err(), "{wrong}");
+    for wrong in [
+        "--oidc-issuer-url=https://idp",
+        "--oidc-x=1",
+        "--oidc-issuer-url='a",
+        "--oidc-issuer-url=http://a --oidc-client-id=b",
+        "x",
+    ] {
+        assert!(
+            printed(&["trust", "--from-oidc-flags", wrong]).is_err(),
+            "{wrong}"
+        );
     }
 }
 
 fn user_of(file: &str, minor: Minor) -> User {
     use base64::Engine;
     let encode = |text: &str| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(text);
-    let claims =
-        r#"{"iss":"https://idp.example.com","aud":"k8s","exp":1790000300,"sub":"u","email":"u@example.com","groups":["dev","ops"]}"#;
-    let token = Token::read(format!("{}.{}.AA", encode(r#"{"alg":"RS256"}"#), encode(claims)).as_bytes()).unwrap();
+    let claims = r#"{"iss":"https://idp.example.com","aud":"k8s","exp":1790000300,"sub":"u","email":"u@example.com","groups":["dev","ops"]}"#;
+    let token =
+        Token::read(format!("{}.{}.AA", encode(r#"{"alg":"RS256"}"#), encode(claims)).as_bytes())
+            .unwrap();
     let loaded = config::load(file.as_bytes(), minor).unwrap();
     let compiled = validate(&loaded.configuration, minor, &[]).unwrap();
-    let verdict = verify(&compiled, &token, &Keys::none(), jiff::Timestamp::from_second(1_790_000_000).unwrap());
+    let verdict = verify(
+        &compiled,
+        &token,
+        &Keys::none(),
+        jiff::Timestamp::from_second(1_790_000_000).unwrap(),
+    );
     match verdict.union() {
         Union::Accepted(user) => user.clone(),
         other => panic!("{other:?}"),

@@ -21,7 +21,16 @@ pub(super) fn run(path: &Path) -> ExitCode {
         // Read line by line: there is no bound on all of them.
         match regular_file::open(path, u64::MAX) {
             Ok(file) => Box::new(file),
-            Err(error) => return ui::misuse(&format!("reading the cases from {}: {}", path.display(), with_fix(&error)), None),
+            Err(error) => {
+                return ui::misuse(
+                    &format!(
+                        "reading the cases from {}: {}",
+                        path.display(),
+                        with_fix(&error)
+                    ),
+                    None,
+                );
+            }
         }
     };
     let mut lines = BufReader::new(source);
@@ -33,7 +42,10 @@ pub(super) fn run(path: &Path) -> ExitCode {
         match lines.by_ref().take(MAX_LINE).read_until(b'\n', &mut line) {
             Ok(0) => return ExitCode::SUCCESS,
             Ok(_) if line.last() != Some(&b'\n') && line.len() as u64 >= MAX_LINE => {
-                return ui::misuse(&format!("reading line {number}: it is longer than {MAX_LINE} bytes"), None);
+                return ui::misuse(
+                    &format!("reading line {number}: it is longer than {MAX_LINE} bytes"),
+                    None,
+                );
             }
             Ok(_) => {}
             Err(error) => return ui::misuse(&format!("reading line {number}: {error}"), None),

@@ -11,13 +11,27 @@ pub(super) use crate::client::trusted_issuer::MAX_BODY;
 /// Reads the keys of one issuer.
 ///
 /// # Errors
-/// [`Undetermined`]: what cannot be read from here may yet be read by the target, and the other way round.
+/// [`Undetermined`]: what cannot be read from here may yet be read by the target, and the other way
+/// round.
 pub(super) fn fetch(issuer: &Issuer) -> Result<(Keys, String), Undetermined> {
-    let failed = |reason: String| Undetermined { code: Code::IssuerNotRead, reason };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let failed = |reason: String| Undetermined {
+        code: Code::IssuerNotRead,
+        reason,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     let runtime = runtime.map_err(|error| failed(format!("starting: {error}")))?;
-    let place =
-        TrustedIssuer { url: &issuer.url, discovery_url: &issuer.discovery_url, certificate_authority: &issuer.certificate_authority };
-    let body = runtime.block_on(place.key_set()).map_err(|error| failed(error.to_string()))?;
-    Ok((Keys::none().with(issuer.url.clone(), &body), format!("keys read now for {}", issuer.url)))
+    let place = TrustedIssuer {
+        url: &issuer.url,
+        discovery_url: &issuer.discovery_url,
+        certificate_authority: &issuer.certificate_authority,
+    };
+    let body = runtime
+        .block_on(place.key_set())
+        .map_err(|error| failed(error.to_string()))?;
+    Ok((
+        Keys::none().with(issuer.url.clone(), &body),
+        format!("keys read now for {}", issuer.url),
+    ))
 }

@@ -20,8 +20,13 @@ impl Subject {
     /// The subject that the arguments name.
     ///
     /// # Errors
-    /// A line: there is none, its file cannot be read, or the file leaves open whose token it would be.
-    pub(super) fn of(args: &VerifyArgs, loaded: &Loaded, now: Timestamp) -> Result<Subject, String> {
+    /// A line: there is none, its file cannot be read, or the file leaves open whose token it would
+    /// be.
+    pub(super) fn of(
+        args: &VerifyArgs,
+        loaded: &Loaded,
+        now: Timestamp,
+    ) -> Result<Subject, String> {
         if let Some(account) = &args.service_account {
             return Self::imagined(account, args, loaded, now);
         }
@@ -29,37 +34,78 @@ impl Subject {
             (Some(path), _) => path.as_path(),
             (None, [_]) => Path::new("-"),
             (None, _) => {
-                return Err("finding the token: give --target-token-file FILE, - for standard input, or --service-account".to_owned());
+                return Err(
+                    "finding the token: give --target-token-file FILE, - for standard \
+                    input, or --service-account"
+                        .to_owned(),
+                );
             }
         };
         if is_token(path) {
-            return Err("reading --target-token-file: what is given is a token, not the name of a file, and never an argument".to_owned());
+            return Err(
+                "reading --target-token-file: what is given is a token, not the name of a \
+                file, and never an argument"
+                    .to_owned(),
+            );
         }
         let bytes = local_file::read(path, "the token", MAX_BYTES + 1)?;
         if bytes.trim_ascii().is_empty() {
-            return Err(format!("reading the token from {}: it is empty", path.display()));
+            return Err(format!(
+                "reading the token from {}: it is empty",
+                path.display()
+            ));
         }
-        let from = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
-        Ok(Subject { token: Token::read(bytes.trim_ascii()), assumed: Vec::new(), told: format!("a token from {from}") })
+        let from = if path == Path::new("-") {
+            "standard input".to_owned()
+        } else {
+            path.display().to_string()
+        };
+        Ok(Subject {
+            token: Token::read(bytes.trim_ascii()),
+            assumed: Vec::new(),
+            told: format!("a token from {from}"),
+        })
     }
 
-    fn imagined(account: &ServiceAccount, args: &VerifyArgs, loaded: &Loaded, now: Timestamp) -> Result<Subject, String> {
-        let issuers = || loaded.configuration.jwt.iter().map(|authenticator| &authenticator.issuer);
+    fn imagined(
+        account: &ServiceAccount,
+        args: &VerifyArgs,
+        loaded: &Loaded,
+        now: Timestamp,
+    ) -> Result<Subject, String> {
+        let issuers = || {
+            loaded
+                .configuration
+                .jwt
+                .iter()
+                .map(|authenticator| &authenticator.issuer)
+        };
         let issuer = match (&args.issuer, loaded.configuration.jwt.as_slice()) {
             (Some(issuer), _) => issuer.clone(),
             (None, [only]) => only.issuer.url.clone(),
-            (None, many) => return Err(format!("finding the issuer of the token: the file has {} of them; give --issuer", many.len())),
+            (None, many) => {
+                return Err(format!(
+                    "finding the issuer of the token: the file has {} of them; give --issuer",
+                    many.len()
+                ));
+            }
         };
-        let audiences = issuers().find(|known| known.url == issuer).map_or(&[][..], |known| &known.audiences);
+        let audiences = issuers()
+            .find(|known| known.url == issuer)
+            .map_or(&[][..], |known| &known.audiences);
         let audience = match (&args.audience, audiences) {
             (Some(audience), _) => audience.clone(),
             (None, [only]) => only.clone(),
             (None, _) => {
-                return Err(format!("finding the audience of the token: the file names no single one for {issuer}; give --audience"));
+                return Err(format!(
+                    "finding the audience of the token: the file names no single one for {issuer}; \
+                     give --audience"
+                ));
             }
         };
         let told = format!(
-            "a token of ServiceAccount {account} for {audience} that lives {} s, as its hub {issuer} would mint it",
+            "a token of ServiceAccount {account} for {audience} that lives {} s, as its hub \
+             {issuer} would mint it",
             args.lifetime.as_secs()
         );
         let token = ServiceAccountToken {
@@ -71,7 +117,11 @@ impl Subject {
             issued_at: now.as_second(),
             lifetime: i64::try_from(args.lifetime.as_secs()).unwrap_or(i64::MAX),
         };
-        Ok(Subject { token: Ok(Token::imagine(&token)), assumed: token.assumed(), told })
+        Ok(Subject {
+            token: Ok(Token::imagine(&token)),
+            assumed: token.assumed(),
+            told,
+        })
     }
 }
 

@@ -24,11 +24,19 @@ fn after(seconds: i64) -> Timestamp {
 fn token(seconds: i64) -> String {
     let part = |text: String| URL_SAFE_NO_PAD.encode(text);
     let claims = format!(r#"{{"exp":{}}}"#, now().as_second() + seconds);
-    format!("{}.{}.{}", part(r#"{"alg":"ES256"}"#.to_owned()), part(claims), part("signature".to_owned()))
+    format!(
+        "{}.{}.{}",
+        part(r#"{"alg":"ES256"}"#.to_owned()),
+        part(claims),
+        part("signature".to_owned())
+    )
 }
 
 fn cached(seconds: i64) -> CachedToken {
-    CachedToken { token: token(seconds).into(), expiration: after(seconds - 60) }
+    CachedToken {
+        token: token(seconds).into(),
+        expiration: after(seconds - 60),
+    }
 }
 
 fn setup() -> (TempDir, CredentialCache, CacheKey, PathBuf) {
@@ -45,16 +53,37 @@ fn setup() -> (TempDir, CredentialCache, CacheKey, PathBuf) {
 #[test]
 fn what_was_put_comes_back_until_ten_seconds_before_its_end() {
     let (_folder, cache, key, file) = setup();
-    assert_eq!(cache.get(&key, now()).unwrap().token.expose_secret(), token(600));
+    assert_eq!(
+        cache.get(&key, now()).unwrap().token.expose_secret(),
+        token(600)
+    );
     assert_eq!(cache.get(&key, now()).unwrap().expiration, after(540));
     assert!(cache.get(&key, after(530)).is_some());
     assert!(cache.get(&key, after(531)).is_none());
     assert!(cache.get(&CacheKey::of(&[Some(b"b")]), now()).is_none());
-    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o600);
-    assert_eq!(std::fs::metadata(file.parent().unwrap()).unwrap().permissions().mode() & 0o7777, 0o700);
+    assert_eq!(
+        std::fs::metadata(&file).unwrap().permissions().mode() & 0o7777,
+        0o600
+    );
+    assert_eq!(
+        std::fs::metadata(file.parent().unwrap())
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o7777,
+        0o700
+    );
     cache.put(&key, &cached(900), now()).unwrap();
-    assert_eq!(cache.get(&key, now()).unwrap().expiration, after(840), "a later one takes its place");
-    assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "nothing unfinished is left");
+    assert_eq!(
+        cache.get(&key, now()).unwrap().expiration,
+        after(840),
+        "a later one takes its place"
+    );
+    assert_eq!(
+        std::fs::read_dir(file.parent().unwrap()).unwrap().count(),
+        1,
+        "nothing unfinished is left"
+    );
 }
 
 #[test]
@@ -70,13 +99,26 @@ fn a_file_that_others_could_have_written_or_read_is_a_miss() {
     symlink(&elsewhere, &file).unwrap();
     assert!(cache.get(&key, now()).is_none(), "a link is not followed");
     cache.put(&key, &cached(600), now()).unwrap();
-    assert!(!std::fs::symlink_metadata(&file).unwrap().is_symlink(), "but replaced");
+    assert!(
+        !std::fs::symlink_metadata(&file).unwrap().is_symlink(),
+        "but replaced"
+    );
     std::fs::remove_file(&file).unwrap();
     std::fs::create_dir(&file).unwrap();
     assert!(cache.get(&key, now()).is_none() && cache.put(&key, &cached(600), now()).is_err());
     std::fs::remove_dir(&file).unwrap();
-    rustix::fs::mknodat(rustix::fs::CWD, &file, rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600), 0).unwrap();
-    assert!(cache.get(&key, now()).is_none(), "a pipe does not hold it up");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &file,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    assert!(
+        cache.get(&key, now()).is_none(),
+        "a pipe does not hold it up"
+    );
 }
 
 #[test]
@@ -99,7 +141,14 @@ fn hostile_content_is_a_miss() {
         assert!(cache.get(&key, now()).is_none(), "{text}");
     }
     // A longer life than the token itself has is not believed.
-    std::fs::write(&file, good.replace(&after(540).as_second().to_string(), &after(90_000).as_second().to_string())).unwrap();
+    std::fs::write(
+        &file,
+        good.replace(
+            &after(540).as_second().to_string(),
+            &after(90_000).as_second().to_string(),
+        ),
+    )
+    .unwrap();
     assert_eq!(cache.get(&key, now()).unwrap().expiration, after(540));
 }
 
@@ -109,22 +158,39 @@ fn a_folder_that_others_can_enter_is_not_used() {
     let folder = file.parent().unwrap();
     for mode in [0o755, 0o750, 0o777, 0o1777] {
         std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode)).unwrap();
-        assert!(CredentialCache::open(folder).err().unwrap().contains("chmod 700"), "{mode:o}");
+        assert!(
+            CredentialCache::open(folder)
+                .err()
+                .unwrap()
+                .contains("chmod 700"),
+            "{mode:o}"
+        );
     }
     let link = folder.with_extension("link");
     symlink(folder, &link).unwrap();
     assert!(CredentialCache::open(&link).is_err());
     assert!(CredentialCache::open(&file).is_err(), "a file {}", key.0);
-    assert!(CredentialCache::open(std::path::Path::new("/proc/keyferry")).is_err(), "where nothing can be made");
+    assert!(
+        CredentialCache::open(std::path::Path::new("/proc/keyferry")).is_err(),
+        "where nothing can be made"
+    );
 }
 
 #[test]
 fn one_process_at_a_time_holds_the_lock() {
     let (_folder, cache, key, file) = setup();
     let held = cache.lock(&key).unwrap();
-    assert!(cache.lock(&CacheKey::of(&[Some(b"b")])).is_some(), "another key is another lock");
+    assert!(
+        cache.lock(&CacheKey::of(&[Some(b"b")])).is_some(),
+        "another key is another lock"
+    );
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| CredentialCache::open(file.parent().unwrap()).unwrap().lock(&key).is_some());
+        let waiter = scope.spawn(|| {
+            CredentialCache::open(file.parent().unwrap())
+                .unwrap()
+                .lock(&key)
+                .is_some()
+        });
         std::thread::sleep(Duration::from_millis(100));
         assert!(!waiter.is_finished());
         drop(held);
@@ -144,6 +210,9 @@ fn no_two_lists_of_parts_are_one_key() {
         CacheKey::of(&[None, Some(b"abc")]),
     ];
     for (index, key) in keys.iter().enumerate() {
-        assert!(keys.iter().skip(index + 1).all(|other| other != key), "{index}");
+        assert!(
+            keys.iter().skip(index + 1).all(|other| other != key),
+            "{index}"
+        );
     }
 }

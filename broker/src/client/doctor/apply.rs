@@ -43,9 +43,12 @@ pub fn objects(path: &Path) -> Result<Found, String> {
     collect(path, &mut files, &mut found.unbuilt, 0)?;
     for file in files {
         let wrong = |what: &str| format!("reading {}: {what}", file.display());
-        let text = regular_file::read(&file, MAX_FILE_BYTES).map_err(|error| wrong(&error.to_string()))?;
+        let text =
+            regular_file::read(&file, MAX_FILE_BYTES).map_err(|error| wrong(&error.to_string()))?;
         let text = String::from_utf8(text).map_err(|_| wrong("it is not text in UTF-8"))?;
-        found.objects.extend(objects_of(&text).ok_or_else(|| wrong("it is not YAML"))?);
+        found
+            .objects
+            .extend(objects_of(&text).ok_or_else(|| wrong("it is not YAML"))?);
     }
     Ok(found)
 }
@@ -56,7 +59,13 @@ pub fn objects_of(text: &str) -> Option<Vec<Value>> {
     let mut objects = Vec::new();
     for document in documents {
         match document["items"].as_array() {
-            Some(items) if document["kind"].as_str().is_some_and(|kind| kind.ends_with("List")) => objects.extend(items.iter().cloned()),
+            Some(items)
+                if document["kind"]
+                    .as_str()
+                    .is_some_and(|kind| kind.ends_with("List")) =>
+            {
+                objects.extend(items.iter().cloned())
+            }
             _ if document.is_null() => {}
             _ => objects.push(document),
         }
@@ -64,21 +73,39 @@ pub fn objects_of(text: &str) -> Option<Vec<Value>> {
     Some(objects)
 }
 
-fn collect(path: &Path, files: &mut Vec<PathBuf>, unbuilt: &mut Vec<PathBuf>, depth: usize) -> Result<(), String> {
+fn collect(
+    path: &Path,
+    files: &mut Vec<PathBuf>,
+    unbuilt: &mut Vec<PathBuf>,
+    depth: usize,
+) -> Result<(), String> {
     let wrong = |error: std::io::Error| format!("reading {}: {error}", path.display());
     if depth > MAX_DEPTH || files.len() > MAX_FILES {
-        return Err(format!("reading {}: there are too many files", path.display()));
+        return Err(format!(
+            "reading {}: there are too many files",
+            path.display()
+        ));
     }
     if !std::fs::metadata(path).map_err(wrong)?.is_dir() {
         files.push(path.to_owned());
         return Ok(());
     }
-    let mut entries: Vec<PathBuf> =
-        std::fs::read_dir(path).map_err(wrong)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>().map_err(wrong)?;
+    let mut entries: Vec<PathBuf> = std::fs::read_dir(path)
+        .map_err(wrong)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()
+        .map_err(wrong)?;
     entries.sort();
     for entry in entries {
-        let yaml = entry.extension().is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|known| extension == *known));
-        let name = entry.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let yaml = entry.extension().is_some_and(|extension| {
+            ["yaml", "yml", "json"]
+                .iter()
+                .any(|known| extension == *known)
+        });
+        let name = entry
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
         if ["kustomization.yaml", "kustomization.yml", "Kustomization"].contains(&name) {
             unbuilt.push(entry);
         } else if entry.is_dir() || yaml {
@@ -89,13 +116,23 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>, unbuilt: &mut Vec<PathBuf>, de
 }
 
 /// Asks about every object, and about equal questions once.
-pub async fn ask(calls: &TargetCalls, objects: &[Value], default_namespace: &str, user: Option<&str>) -> Applied {
-    let mut kinds: BTreeMap<Kind, Result<Served, String>> = defined(objects).into_iter().map(|(kind, served)| (kind, Ok(served))).collect();
+pub async fn ask(
+    calls: &TargetCalls,
+    objects: &[Value],
+    default_namespace: &str,
+    user: Option<&str>,
+) -> Applied {
+    let mut kinds: BTreeMap<Kind, Result<Served, String>> = defined(objects)
+        .into_iter()
+        .map(|(kind, served)| (kind, Ok(served)))
+        .collect();
     let mut applied = Applied::default();
     let mut questions = std::collections::BTreeSet::new();
     for object in objects {
         let Some(kind) = kind_of(object) else {
-            applied.unknown.push("an object has no apiVersion or kind".to_owned());
+            applied
+                .unknown
+                .push("an object has no apiVersion or kind".to_owned());
             continue;
         };
         if !kinds.contains_key(&kind) {
@@ -131,16 +168,25 @@ async fn served(calls: &TargetCalls, kind: &Kind) -> Result<Served, String> {
         None => ("", format!("/api/{}", kind.api_version)),
     };
     let name = format!("{} of {}", kind.kind, kind.api_version);
-    // A tenant can have written it, in the inventory of a Kustomization: it must not lead to another path.
+    // A tenant can have written it, in the inventory of a Kustomization: it must not lead to
+    // another path.
     if !is_api_version(&kind.api_version) {
         return Err(format!("{name}: it is no apiVersion"));
     }
-    let list = calls.get_json(&path).await.map_err(|how| format!("{name}: {how}"))?;
+    let list = calls
+        .get_json(&path)
+        .await
+        .map_err(|how| format!("{name}: {how}"))?;
     let found = list["resources"]
         .as_array()
         .into_iter()
         .flatten()
-        .find(|resource| resource["kind"] == kind.kind.as_str() && resource["name"].as_str().is_some_and(|name| !name.contains('/')));
+        .find(|resource| {
+            resource["kind"] == kind.kind.as_str()
+                && resource["name"]
+                    .as_str()
+                    .is_some_and(|name| !name.contains('/'))
+        });
     let found = found.ok_or_else(|| format!("{name}: the target does not serve it"))?;
     Ok(Served {
         group: group.to_owned(),
@@ -152,7 +198,8 @@ async fn served(calls: &TargetCalls, kind: &Kind) -> Result<Served, String> {
 /// `VERSION` or `GROUP/VERSION`, each of letters, digits, dots and dashes, and no dots alone.
 fn is_api_version(text: &str) -> bool {
     let is_name = |part: &str| {
-        part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
+        part.bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
             && part.bytes().any(|byte| byte.is_ascii_alphanumeric())
     };
     let parts: Vec<&str> = text.split('/').collect();
@@ -169,7 +216,16 @@ mod tests {
         for good in ["v1", "apps/v1", "source.toolkit.fluxcd.io/v1beta2"] {
             assert!(is_api_version(good), "{good}");
         }
-        for bad in ["", "/", "..", "../v1", "apps/..", "apps/v1/../../../api", "v1?x", "a b"] {
+        for bad in [
+            "",
+            "/",
+            "..",
+            "../v1",
+            "apps/..",
+            "apps/v1/../../../api",
+            "v1?x",
+            "a b",
+        ] {
             assert!(!is_api_version(bad), "{bad}");
         }
     }
@@ -178,13 +234,21 @@ mod tests {
     fn objects_are_found_in_files_below_a_folder() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("below")).unwrap();
-        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        let write =
+            |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
         write("a.yaml", "kind: A\n---\n---\nkind: B\n");
-        write("below/c.yml", "kind: XList\nitems: [{kind: C}, {kind: D}]\n");
+        write(
+            "below/c.yml",
+            "kind: XList\nitems: [{kind: C}, {kind: D}]\n",
+        );
         write("kustomization.yaml", "resources: [a.yaml]\n");
         write("notes.txt", "no yaml: [\n");
         let found = objects(folder.path()).unwrap();
-        let kinds: Vec<_> = found.objects.iter().map(|one| one["kind"].as_str().unwrap().to_owned()).collect();
+        let kinds: Vec<_> = found
+            .objects
+            .iter()
+            .map(|one| one["kind"].as_str().unwrap().to_owned())
+            .collect();
         assert_eq!(kinds, ["A", "B", "C", "D"]);
         assert_eq!(found.unbuilt, [folder.path().join("kustomization.yaml")]);
         write("broken.yaml", "a: [\n");

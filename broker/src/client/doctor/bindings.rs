@@ -12,18 +12,27 @@ const PAGE: usize = 200;
 /// As many pages as are read of each kind.
 const MAX_PAGES: usize = 50;
 
-/// Finds bindings whose subject is the hub's ServiceAccount as if it were the target's own, or its user name without the hub's prefix. What
-/// may not be listed is left out: this is a hint, and no proof.
+/// Finds bindings whose subject is the hub's ServiceAccount as if it were the target's own, or its
+/// user name without the hub's prefix. What may not be listed is left out: this is a hint, and no
+/// proof.
 pub async fn mistaken(client: &HubClient, subject: &str) -> Vec<MistakenBinding> {
     let mut found = Vec::new();
-    for (kind, plural) in [("RoleBinding", "rolebindings"), ("ClusterRoleBinding", "clusterrolebindings")] {
+    for (kind, plural) in [
+        ("RoleBinding", "rolebindings"),
+        ("ClusterRoleBinding", "clusterrolebindings"),
+    ] {
         let mut next = String::new();
         for _ in 0..MAX_PAGES {
             let path = format!("{RBAC}/{plural}?limit={PAGE}{next}");
-            let Ok(list) = client.get_object::<Value>(&path, "list of bindings").await else { break };
+            let Ok(list) = client.get_object::<Value>(&path, "list of bindings").await else {
+                break;
+            };
             let items = list["items"].as_array().into_iter().flatten();
             found.extend(items.filter_map(|binding| mistake(kind, binding, subject)));
-            let token = list.pointer("/metadata/continue").and_then(Value::as_str).unwrap_or_default();
+            let token = list
+                .pointer("/metadata/continue")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
             if token.is_empty() {
                 break;
             }
@@ -38,17 +47,32 @@ fn mistake(kind: &str, binding: &Value, subject: &str) -> Option<MistakenBinding
     let account = ServiceAccount::from_username(subject).ok();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let wrong = binding["subjects"].as_array()?.iter().find_map(|named| {
-        let (of, name, namespace) = (text(&named["kind"]), text(&named["name"]), text(&named["namespace"]));
-        let is_account = account.as_ref().is_some_and(|account| account.name.as_str() == name && account.namespace.as_str() == namespace);
+        let (of, name, namespace) = (
+            text(&named["kind"]),
+            text(&named["name"]),
+            text(&named["namespace"]),
+        );
+        let is_account = account.as_ref().is_some_and(|account| {
+            account.name.as_str() == name && account.namespace.as_str() == namespace
+        });
         match of.as_str() {
-            "ServiceAccount" if is_account => Some(format!("kind ServiceAccount {namespace}/{name}, which is the target's own")),
-            "User" if name == subject => Some(format!("kind User {name}, without the hub's prefix")),
+            "ServiceAccount" if is_account => Some(format!(
+                "kind ServiceAccount {namespace}/{name}, which is the target's own"
+            )),
+            "User" if name == subject => {
+                Some(format!("kind User {name}, without the hub's prefix"))
+            }
             _ => None,
         }
     })?;
     let metadata = &binding["metadata"];
-    let place = metadata["namespace"].as_str().map_or_else(String::new, |namespace| format!("{namespace}/"));
-    Some(MistakenBinding { binding: format!("{kind} {place}{}", text(&metadata["name"])), subject: wrong })
+    let place = metadata["namespace"]
+        .as_str()
+        .map_or_else(String::new, |namespace| format!("{namespace}/"));
+    Some(MistakenBinding {
+        binding: format!("{kind} {place}{}", text(&metadata["name"])),
+        subject: wrong,
+    })
 }
 
 #[cfg(test)]
@@ -63,9 +87,17 @@ mod tests {
         let binding = |subject: serde_json::Value| json!({ "metadata": { "name": "x", "namespace": "apps" }, "subjects": [subject] });
         let user = "system:serviceaccount:tenant-a:reconciler";
         let found = |subject| mistake("RoleBinding", &binding(subject), user);
-        let account = found(json!({ "kind": "ServiceAccount", "namespace": "tenant-a", "name": "reconciler" })).unwrap();
+        let account = found(
+            json!({ "kind": "ServiceAccount", "namespace": "tenant-a", "name": "reconciler" }),
+        )
+        .unwrap();
         assert_eq!(account.binding, "RoleBinding apps/x");
-        assert!(account.subject.contains("kind ServiceAccount tenant-a/reconciler"), "{account:?}");
+        assert!(
+            account
+                .subject
+                .contains("kind ServiceAccount tenant-a/reconciler"),
+            "{account:?}"
+        );
         assert!(found(json!({ "kind": "User", "name": user })).is_some());
         for right in [
             json!({ "kind": "User", "name": format!("hub:{user}") }),

@@ -1,4 +1,5 @@
-//! Documents as a target fetches them: anonymously, with one set of authorities, redirects followed.
+//! Documents as a target fetches them: anonymously, with one set of authorities, redirects
+//! followed.
 
 use std::time::Duration;
 
@@ -25,7 +26,9 @@ impl Fetcher {
         if let Some(pem) = ca_pem {
             builder = builder.tls_certs_only(authorities(pem, "the discovery document")?);
         }
-        Ok(Fetcher { client: builder.build().map_err(|_| DoctorError::Client)? })
+        Ok(Fetcher {
+            client: builder.build().map_err(|_| DoctorError::Client)?,
+        })
     }
 
     /// GET.
@@ -38,9 +41,17 @@ impl Fetcher {
 ///
 /// # Errors
 /// [`DoctorError::Authority`].
-pub(super) fn authorities(pem: &[u8], whose: &'static str) -> Result<Vec<reqwest::Certificate>, DoctorError> {
-    let found = reqwest::Certificate::from_pem_bundle(pem).map_err(|_| DoctorError::Authority(whose))?;
-    if found.is_empty() { Err(DoctorError::Authority(whose)) } else { Ok(found) }
+pub(super) fn authorities(
+    pem: &[u8],
+    whose: &'static str,
+) -> Result<Vec<reqwest::Certificate>, DoctorError> {
+    let found =
+        reqwest::Certificate::from_pem_bundle(pem).map_err(|_| DoctorError::Authority(whose))?;
+    if found.is_empty() {
+        Err(DoctorError::Authority(whose))
+    } else {
+        Ok(found)
+    }
 }
 
 /// Where a request's connection leads, for a message about its failure.
@@ -75,15 +86,22 @@ pub(super) async fn bounded(mut response: reqwest::Response, way: Way<'_>) -> Fe
     let mut body = Vec::new();
     loop {
         match response.chunk().await {
-            Ok(Some(chunk)) if body.len() + chunk.len() <= MAX_BYTES => body.extend_from_slice(&chunk),
-            Ok(Some(_)) => return Fetched::Unreachable(format!("the answer is longer than {MAX_BYTES} bytes")),
+            Ok(Some(chunk)) if body.len() + chunk.len() <= MAX_BYTES => {
+                body.extend_from_slice(&chunk)
+            }
+            Ok(Some(_)) => {
+                return Fetched::Unreachable(format!(
+                    "the answer is longer than {MAX_BYTES} bytes"
+                ));
+            }
             Ok(None) => return Fetched::Answer(Answer { status, body }),
             Err(error) => return way.fault(&error).await,
         }
     }
 }
 
-/// What kind of fault it was. `place` is where the connection led, unless the error names it itself.
+/// What kind of fault it was. `place` is where the connection led, unless the error names it
+/// itself.
 pub(super) async fn fault(error: &reqwest::Error, place: Option<&Place>) -> Fetched {
     if error.is_timeout() {
         return Fetched::Unreachable("it did not answer within 10 s".to_owned());
@@ -99,14 +117,18 @@ pub(super) async fn fault(error: &reqwest::Error, place: Option<&Place>) -> Fetc
     }
     let fault = ConnectionFault::of(error, place).await;
     match fault.kind {
-        Kind::UnknownAuthority | Kind::OtherNames | Kind::Certificate(_) => Fetched::Untrusted(fault.text),
+        Kind::UnknownAuthority | Kind::OtherNames | Kind::Certificate(_) => {
+            Fetched::Untrusted(fault.text)
+        }
         _ => Fetched::Unreachable(fault.text),
     }
 }
 
 /// Where a discovery document says the keys are.
 pub(super) fn jwks_uri(document: &Fetched) -> Option<String> {
-    let Fetched::Answer(Answer { status: 200, body }) = document else { return None };
+    let Fetched::Answer(Answer { status: 200, body }) = document else {
+        return None;
+    };
     let document: serde_json::Value = serde_json::from_slice(body).ok()?;
     Some(document.get("jwks_uri")?.as_str()?.to_owned()).filter(|uri| !uri.is_empty())
 }
@@ -124,7 +146,10 @@ mod tests {
 
     fn pair() -> (String, String) {
         let key = rcgen::KeyPair::generate().unwrap();
-        let certificate = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+        let certificate = rcgen::CertificateParams::new(vec!["localhost".to_owned()])
+            .unwrap()
+            .self_signed(&key)
+            .unwrap();
         (certificate.pem(), key.serialize_pem())
     }
 
@@ -134,9 +159,14 @@ mod tests {
         let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap();
         let config = axum_server::tls_rustls::RustlsConfig::from_config(Arc::new(
-            config.with_no_client_auth().with_single_cert(chain, key).unwrap(),
+            config
+                .with_no_client_auth()
+                .with_single_cert(chain, key)
+                .unwrap(),
         ));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -144,13 +174,25 @@ mod tests {
         let server = axum_server::from_tcp_rustls(listener, config).unwrap();
         let running = tokio::spawn(server.serve(axum::Router::new().into_make_service()));
         let url = format!("https://localhost:{port}/");
-        let other = Fetcher::new(Some(pair().0.as_bytes())).unwrap().get(&url).await;
+        let other = Fetcher::new(Some(pair().0.as_bytes()))
+            .unwrap()
+            .get(&url)
+            .await;
         assert!(matches!(other, Fetched::Untrusted(_)), "{other:?}");
-        let same = Fetcher::new(Some(certificate.as_bytes())).unwrap().get(&url).await;
-        assert!(matches!(&same, Fetched::Answer(answer) if answer.status == 404), "{same:?}");
+        let same = Fetcher::new(Some(certificate.as_bytes()))
+            .unwrap()
+            .get(&url)
+            .await;
+        assert!(
+            matches!(&same, Fetched::Answer(answer) if answer.status == 404),
+            "{same:?}"
+        );
         running.abort();
         let _ = running.await;
-        let dead = Fetcher::new(Some(certificate.as_bytes())).unwrap().get(&url).await;
+        let dead = Fetcher::new(Some(certificate.as_bytes()))
+            .unwrap()
+            .get(&url)
+            .await;
         assert!(matches!(dead, Fetched::Unreachable(_)), "{dead:?}");
     }
 }

@@ -55,24 +55,47 @@ struct Reference {
 
 /// A plan from an object of Flux.
 pub async fn from_flux(hub: &HubAccess, kind: Kind, namespace: &Namespace, name: &str) -> Plan {
-    let lower = if kind == Kind::Kustomization { "kustomization" } else { "helmrelease" };
+    let lower = if kind == Kind::Kustomization {
+        "kustomization"
+    } else {
+        "helmrelease"
+    };
     let mut plan = Plan::named(format!("{lower}/{name} in {namespace}"));
     let client = match hub_client(hub).await {
         Ok(client) => client,
-        Err(detail) => return Plan { problem: Some(problem(Code::StartUnread, detail)), ..plan },
+        Err(detail) => {
+            return Plan {
+                problem: Some(problem(Code::StartUnread, detail)),
+                ..plan
+            };
+        }
     };
     plan.issuer = issuer_of(&client).await;
-    let object: Value = match client.get_object(&kind.path(namespace, name), "object of Flux").await {
+    let object: Value = match client
+        .get_object(&kind.path(namespace, name), "object of Flux")
+        .await
+    {
         Ok(object) => object,
-        Err(error) => return Plan { problem: Some(problem(Code::StartUnread, error.to_string())), ..plan },
+        Err(error) => {
+            return Plan {
+                problem: Some(problem(Code::StartUnread, error.to_string())),
+                ..plan
+            };
+        }
     };
     let Ok(spec) = serde_json::from_value::<Spec>(object["spec"].clone()) else {
-        return Plan { problem: Some(problem(Code::StartUnread, "its spec cannot be read")), ..plan };
+        return Plan {
+            problem: Some(problem(Code::StartUnread, "its spec cannot be read")),
+            ..plan
+        };
     };
     if !spec.service_account_name.is_empty() {
         let Ok(account) = ObjectName::new(spec.service_account_name.as_str()) else {
             return Plan {
-                problem: Some(problem(Code::FluxReferenceUnusable, "spec.serviceAccountName is no name of a ServiceAccount")),
+                problem: Some(problem(
+                    Code::FluxReferenceUnusable,
+                    "spec.serviceAccountName is no name of a ServiceAccount",
+                )),
                 ..plan
             };
         };
@@ -81,17 +104,47 @@ pub async fn from_flux(hub: &HubAccess, kind: Kind, namespace: &Namespace, name:
     plan.inventory = inventory::objects(&object);
     plan.flux = ready(&object);
     match spec.kube_config {
-        None => plan.problem = Some(problem(Code::FluxReferenceUnusable, "it has no spec.kubeConfig: it applies on the hub itself")),
-        Some(KubeConfig { secret_ref: Some(reference), .. }) => {
-            read_secret(&client, namespace, &reference.name, reference.key.as_deref(), &mut plan).await;
+        None => {
+            plan.problem = Some(problem(
+                Code::FluxReferenceUnusable,
+                "it has no spec.kubeConfig: it applies on the hub itself",
+            ))
         }
-        Some(KubeConfig { config_map_ref: Some(reference), .. }) => {
+        Some(KubeConfig {
+            secret_ref: Some(reference),
+            ..
+        }) => {
+            read_secret(
+                &client,
+                namespace,
+                &reference.name,
+                reference.key.as_deref(),
+                &mut plan,
+            )
+            .await;
+        }
+        Some(KubeConfig {
+            config_map_ref: Some(reference),
+            ..
+        }) => {
             read_config_map(&client, namespace, &reference.name, &mut plan).await;
-            if plan.flux.as_ref().is_some_and(|ready| ready.message.contains("ObjectLevelWorkloadIdentity feature gate is not enabled")) {
-                plan.problem = Some(problem(Code::FluxGateOff, "the object's Ready condition says that the feature gate is not enabled"));
+            if plan.flux.as_ref().is_some_and(|ready| {
+                ready
+                    .message
+                    .contains("ObjectLevelWorkloadIdentity feature gate is not enabled")
+            }) {
+                plan.problem = Some(problem(
+                    Code::FluxGateOff,
+                    "the object's Ready condition says that the feature gate is not enabled",
+                ));
             }
         }
-        Some(_) => plan.problem = Some(problem(Code::FluxReferenceUnusable, "spec.kubeConfig has neither secretRef nor configMapRef")),
+        Some(_) => {
+            plan.problem = Some(problem(
+                Code::FluxReferenceUnusable,
+                "spec.kubeConfig has neither secretRef nor configMapRef",
+            ))
+        }
     }
     plan
 }
@@ -99,14 +152,28 @@ pub async fn from_flux(hub: &HubAccess, kind: Kind, namespace: &Namespace, name:
 /// The object's condition `Ready`.
 fn ready(object: &Value) -> Option<FluxReady> {
     let conditions = object["status"]["conditions"].as_array()?;
-    let ready = conditions.iter().find(|condition| condition["type"] == "Ready")?;
+    let ready = conditions
+        .iter()
+        .find(|condition| condition["type"] == "Ready")?;
     let text = |name: &str| ready[name].as_str().unwrap_or_default();
-    let message = [text("reason"), text("message")].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ");
-    Some(FluxReady { status: text("status").to_owned(), message })
+    let message = [text("reason"), text("message")]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(": ");
+    Some(FluxReady {
+        status: text("status").to_owned(),
+        message,
+    })
 }
 
 async fn read_config_map(client: &HubClient, namespace: &Namespace, name: &str, plan: &mut Plan) {
-    let unusable = |detail: String| Some(problem(Code::FluxReferenceUnusable, format!("configmap/{name}: {detail}")));
+    let unusable = |detail: String| {
+        Some(problem(
+            Code::FluxReferenceUnusable,
+            format!("configmap/{name}: {detail}"),
+        ))
+    };
     // A tenant can have written the name: as part of a path it could lead to another namespace.
     let Ok(map_name) = ObjectName::new(name) else {
         plan.problem = unusable("it is no name of a ConfigMap".to_owned());
@@ -116,20 +183,31 @@ async fn read_config_map(client: &HubClient, namespace: &Namespace, name: &str, 
     let map: Value = match client.get_object(&path, "ConfigMap").await {
         Ok(map) => map,
         Err(error) => {
-            plan.problem = Some(problem(Code::StartUnread, format!("configmap/{name}: {error}")));
+            plan.problem = Some(problem(
+                Code::StartUnread,
+                format!("configmap/{name}: {error}"),
+            ));
             return;
         }
     };
     match Identity::read(&map["data"]) {
         Err(detail) => plan.problem = unusable(detail),
         Ok(identity) => {
-            plan.target = Some(TargetAddress { url: identity.url, ca_pem: identity.ca_pem, ..TargetAddress::default() });
+            plan.target = Some(TargetAddress {
+                url: identity.url,
+                ca_pem: identity.ca_pem,
+                ..TargetAddress::default()
+            });
             plan.target_is_tenants = true;
             plan.audiences = vec![identity.audience.to_string()];
             // Without one it is the controller's own identity, which nobody but the controller has.
-            plan.to_issue = identity
-                .account
-                .map(|name| TokenOrder { account: ServiceAccount { namespace: namespace.clone(), name }, audience: identity.audience });
+            plan.to_issue = identity.account.map(|name| TokenOrder {
+                account: ServiceAccount {
+                    namespace: namespace.clone(),
+                    name,
+                },
+                audience: identity.audience,
+            });
         }
     }
 }
@@ -158,28 +236,56 @@ struct Identity {
 
 impl Identity {
     fn read(data: &Value) -> Result<Identity, String> {
-        let text = |key: &str| data.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let text = |key: &str| {
+            data.get(key)
+                .and_then(Value::as_str)
+                .filter(|text| !text.is_empty())
+        };
         match text("provider") {
             Some("generic") => {}
-            other => return Err(format!("its provider is {:?}, not generic", other.unwrap_or_default())),
+            other => {
+                return Err(format!(
+                    "its provider is {:?}, not generic",
+                    other.unwrap_or_default()
+                ));
+            }
         }
         let address = text("address").ok_or("it has no address")?;
-        let with_scheme = if address.starts_with("http") { address.to_owned() } else { format!("https://{address}") };
-        let url = url::Url::parse(&with_scheme).map_err(|_| format!("its address {address:?} is no URL"))?;
+        let with_scheme = if address.starts_with("http") {
+            address.to_owned()
+        } else {
+            format!("https://{address}")
+        };
+        let url = url::Url::parse(&with_scheme)
+            .map_err(|_| format!("its address {address:?} is no URL"))?;
         if url.scheme() != "https" {
             return Err(format!("its address {address:?} is not https"));
         }
         if !matches!(url.path(), "" | "/") || url.query().is_some() {
-            return Err(format!("its address {address:?} has a path, which Flux drops: it would ask the bare host"));
+            return Err(format!(
+                "its address {address:?} has a path, which Flux drops: it would ask the bare host"
+            ));
         }
         // Lines, and nothing else: a bullet or a comma would be part of the audience.
-        let lines = text("audiences").map(|text| text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect());
+        let lines = text("audiences").map(|text| {
+            text.lines()
+                .map(str::trim)
+                .filter(|line| !line.is_empty())
+                .map(str::to_owned)
+                .collect()
+        });
         let audiences: Vec<String> = lines.unwrap_or_else(|| vec![address.to_owned()]);
-        if let Some(odd) = audiences.iter().find(|one| one.starts_with("- ") || one.contains(',')) {
-            return Err(format!("the audience {odd:?} holds a bullet or a comma: one per line is wanted"));
+        if let Some(odd) = audiences
+            .iter()
+            .find(|one| one.starts_with("- ") || one.contains(','))
+        {
+            return Err(format!(
+                "the audience {odd:?} holds a bullet or a comma: one per line is wanted"
+            ));
         }
         let audience = match audiences.as_slice() {
-            [one] => Audience::new(one.as_str()).map_err(|error| format!("the audience {one:?} {error}"))?,
+            [one] => Audience::new(one.as_str())
+                .map_err(|error| format!("the audience {one:?} {error}"))?,
             [] => {
                 return Err(
                     "its audiences names none: a TokenRequest without an audience asks for a credential of the hub itself, which would be \
@@ -187,7 +293,13 @@ impl Identity {
                         .to_owned(),
                 );
             }
-            many => return Err(format!("its audiences names {}: whoever gets a token for several can use it at each of them", many.len())),
+            many => {
+                return Err(format!(
+                    "its audiences names {}: whoever gets a token for several can use it at each \
+                     of them",
+                    many.len()
+                ));
+            }
         };
         let account = text("serviceAccountName").map(ObjectName::new).transpose();
         let account = account.map_err(|error| format!("its serviceAccountName {error}"))?;
@@ -211,9 +323,16 @@ mod tests {
     fn a_config_map_is_read_as_flux_does() {
         let good = json!({ "provider": "generic", "address": "t.example.com:6443", "audiences": " a \n\n", "serviceAccountName": "s" });
         let identity = Identity::read(&good).unwrap();
-        assert_eq!((identity.url.as_str(), identity.audience.as_str()), ("https://t.example.com:6443", "a"));
-        let default = Identity::read(&json!({ "provider": "generic", "address": "https://t" })).unwrap();
-        assert_eq!((default.audience.as_str(), default.account), ("https://t", None));
+        assert_eq!(
+            (identity.url.as_str(), identity.audience.as_str()),
+            ("https://t.example.com:6443", "a")
+        );
+        let default =
+            Identity::read(&json!({ "provider": "generic", "address": "https://t" })).unwrap();
+        assert_eq!(
+            (default.audience.as_str(), default.account),
+            ("https://t", None)
+        );
         for (key, value) in [
             ("provider", "aws"),
             ("address", "http://t"),
@@ -225,7 +344,10 @@ mod tests {
             ("audiences", " \n \n"),
             ("audiences", "a\nb"),
             ("audiences", "a b"),
-            ("serviceAccountName", "../../kube-system/serviceaccounts/admin"),
+            (
+                "serviceAccountName",
+                "../../kube-system/serviceaccounts/admin",
+            ),
             ("serviceAccountName", "admin/token?x="),
         ] {
             let mut data = good.clone();

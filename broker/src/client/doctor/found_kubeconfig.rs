@@ -1,4 +1,5 @@
-//! A kubeconfig that others wrote, read for what a controller would take of it: never a path, never a command.
+//! A kubeconfig that others wrote, read for what a controller would take of it: never a path, never
+//! a command.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -21,29 +22,54 @@ pub struct FoundKubeconfig {
 /// What is wrong, without anything that stands in it.
 pub fn read(text: &str) -> Result<FoundKubeconfig, &'static str> {
     let all = Kubeconfig::from_yaml(text).map_err(|_| "it is no kubeconfig")?;
-    let current = all.current_context.as_deref().ok_or("it has no current-context")?;
-    let context = all.contexts.iter().find(|named| named.name == current).and_then(|named| named.context.as_ref());
+    let current = all
+        .current_context
+        .as_deref()
+        .ok_or("it has no current-context")?;
+    let context = all
+        .contexts
+        .iter()
+        .find(|named| named.name == current)
+        .and_then(|named| named.context.as_ref());
     let context = context.ok_or("its current-context is not there")?;
-    let cluster = all.clusters.iter().find(|named| named.name == context.cluster).and_then(|named| named.cluster.as_ref());
+    let cluster = all
+        .clusters
+        .iter()
+        .find(|named| named.name == context.cluster)
+        .and_then(|named| named.cluster.as_ref());
     let cluster = cluster.ok_or("its context names no cluster that is there")?;
     let user = context.user.as_deref().unwrap_or_default();
-    let user = all.auth_infos.iter().find(|named| named.name == user).and_then(|named| named.auth_info.as_ref());
+    let user = all
+        .auth_infos
+        .iter()
+        .find(|named| named.name == user)
+        .and_then(|named| named.auth_info.as_ref());
     let user = user.ok_or("its context names no user that is there")?;
     if user.exec.is_some() || user.auth_provider.is_some() {
-        return Err("its user is a command or an auth-provider, which controllers refuse; an inline token is wanted");
+        return Err(
+            "its user is a command or an auth-provider, which controllers refuse; an inline token \
+             is wanted",
+        );
     }
     if user.token_file.is_some() || cluster.certificate_authority.is_some() {
         return Err("it names files, which controllers refuse; inline data is wanted");
     }
     if cluster.insecure_skip_tls_verify == Some(true) {
-        return Err("it has insecure-skip-tls-verify, which Flux drops; certificate-authority-data is wanted");
+        return Err(
+            "it has insecure-skip-tls-verify, which Flux drops; certificate-authority-data is \
+             wanted",
+        );
     }
     if user.client_certificate_data.is_some() || user.client_certificate.is_some() {
         return Err("it has a client certificate, which goes before any token");
     }
     let token = user.token.clone().ok_or("its user has no inline token")?;
     let token = SecretString::from(token.expose_secret().trim().to_owned());
-    let pem = cluster.certificate_authority_data.as_deref().map(|data| STANDARD.decode(data)).transpose();
+    let pem = cluster
+        .certificate_authority_data
+        .as_deref()
+        .map(|data| STANDARD.decode(data))
+        .transpose();
     Ok(FoundKubeconfig {
         target: TargetAddress {
             url: cluster.server.clone().ok_or("its cluster has no server")?,
@@ -72,7 +98,10 @@ mod tests {
     #[test]
     fn what_controllers_refuse_is_refused() {
         let found = read(&text(", tls-server-name: n", "token: abc")).unwrap();
-        assert_eq!((found.target.url.as_str(), found.token.expose_secret()), ("https://t:6443", "abc"));
+        assert_eq!(
+            (found.target.url.as_str(), found.token.expose_secret()),
+            ("https://t:6443", "abc")
+        );
         assert_eq!(found.target.tls_server_name.as_deref(), Some("n"));
         let cases = [
             ("", "tokenFile: /x"),
@@ -83,7 +112,9 @@ mod tests {
             ("", "token: abc, client-certificate-data: eA=="),
         ];
         for (cluster, user) in cases {
-            let wrong = read(&text(cluster, user)).err().unwrap_or_else(|| unreachable!("{cluster} {user} is read"));
+            let wrong = read(&text(cluster, user))
+                .err()
+                .unwrap_or_else(|| unreachable!("{cluster} {user} is read"));
             assert!(!wrong.contains("abc"), "{wrong}");
         }
         assert!(read("{").is_err());

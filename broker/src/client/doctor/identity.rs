@@ -1,7 +1,9 @@
 //! Who a token is to a target, and who it was predicted to be.
 
 use keyferry_core::reason::Reason;
-use keyferry_trust::doctor::{Cause, Fetched, Held, Identity, Prediction, Problem, entry_for, name_fault, predict};
+use keyferry_trust::doctor::{
+    Cause, Fetched, Held, Identity, Prediction, Problem, entry_for, name_fault, predict,
+};
 use keyferry_trust::lint::{Severity, lint};
 use keyferry_trust::token::Token;
 use keyferry_trust::{Code, Minor};
@@ -42,7 +44,11 @@ pub async fn ask(plan: &Plan, auth_config: Option<&[u8]>) -> Result<Answered, St
     };
     let mut problems = Vec::new();
     if let Ok(user) = &user
-        && let Some((cause, detail)) = name_fault(username(user), plan.subject().as_deref(), plan.hub_name.as_deref())
+        && let Some((cause, detail)) = name_fault(
+            username(user),
+            plan.subject().as_deref(),
+            plan.hub_name.as_deref(),
+        )
     {
         problems.push(Problem { cause, detail });
     }
@@ -51,12 +57,20 @@ pub async fn ask(plan: &Plan, auth_config: Option<&[u8]>) -> Result<Answered, St
     }
     if let Some(file) = auth_config {
         let minor = Minor::ALL.into_iter().next_back().unwrap_or(Minor::V1_36);
-        let errors = lint(file, minor, &plan.own_issuers).into_iter().filter(|found| found.severity == Severity::Error);
-        problems.extend(
-            errors.map(|found| Problem { cause: found.code.into(), detail: format!("{} of the file: {}", found.path, found.message) }),
-        );
+        let errors = lint(file, minor, &plan.own_issuers)
+            .into_iter()
+            .filter(|found| found.severity == Severity::Error);
+        problems.extend(errors.map(|found| Problem {
+            cause: found.code.into(),
+            detail: format!("{} of the file: {}", found.path, found.message),
+        }));
     }
-    Ok(Answered { user, impersonated, predicted, problems })
+    Ok(Answered {
+        user,
+        impersonated,
+        predicted,
+        problems,
+    })
 }
 
 /// Calls to the plan's target with its token.
@@ -65,16 +79,34 @@ pub async fn ask(plan: &Plan, auth_config: Option<&[u8]>) -> Result<Answered, St
 /// What is missing.
 pub async fn calls(plan: &Plan) -> Result<TargetCalls, String> {
     if let Some(problem) = &plan.problem {
-        return Err(format!("starting from {}: {}: {}", plan.start, problem.cause.name(), problem.detail));
+        return Err(format!(
+            "starting from {}: {}: {}",
+            plan.start,
+            problem.cause.name(),
+            problem.detail
+        ));
     }
-    let target = plan.target.as_ref().ok_or("the target is not known: give --target-address, or something to start from")?;
+    let target = plan
+        .target
+        .as_ref()
+        .ok_or("the target is not known: give --target-address, or something to start from")?;
     match &plan.held {
-        Held::Failed(problem) => return Err(format!("getting the token: {}: {}", problem.cause.name(), problem.detail)),
+        Held::Failed(problem) => {
+            return Err(format!(
+                "getting the token: {}: {}",
+                problem.cause.name(),
+                problem.detail
+            ));
+        }
         Held::None => return Err("there is no token: give --target-token-file".to_owned()),
         Held::Token(_) => {}
     }
-    let token = plan.secret().ok_or("reading the token: it is no signed JWT")?;
-    TargetCalls::new(target, Some(token)).await.map_err(|error| error.to_string())
+    let token = plan
+        .secret()
+        .ok_or("reading the token: it is no signed JWT")?;
+    TargetCalls::new(target, Some(token))
+        .await
+        .map_err(|error| error.to_string())
 }
 
 fn username(user: &Value) -> &str {
@@ -84,16 +116,31 @@ fn username(user: &Value) -> &str {
 /// That a target answered as another user than the one that was impersonated.
 pub fn ignored(wanted: &str, answered: &str) -> Option<Problem> {
     let detail = format!("the target answers as {answered:?} where {wanted:?} is impersonated");
-    (wanted != answered).then(|| Problem { cause: Code::ImpersonationIgnored.into(), detail })
+    (wanted != answered).then(|| Problem {
+        cause: Code::ImpersonationIgnored.into(),
+        detail,
+    })
 }
 
-async fn prediction(plan: &Plan, file: &[u8], calls: &TargetCalls, clock: &SystemClock) -> Result<Prediction, String> {
-    let Held::Token(bytes) = &plan.held else { return Err("there is no token".to_owned()) };
+async fn prediction(
+    plan: &Plan,
+    file: &[u8],
+    calls: &TargetCalls,
+    clock: &SystemClock,
+) -> Result<Prediction, String> {
+    let Held::Token(bytes) = &plan.held else {
+        return Err("there is no token".to_owned());
+    };
     let token = Token::read(bytes).map_err(|undetermined| undetermined.to_string())?;
-    let minor = calls.greet(clock).await.minor.ok_or("predicting: the target does not say a release of 1.30 to 1.37")?;
+    let minor = calls
+        .greet(clock)
+        .await
+        .minor
+        .ok_or("predicting: the target does not say a release of 1.30 to 1.37")?;
     let issuer = plan.token_issuer();
     let mut keys = Fetched::NotTried;
-    if let Some(place) = plan.discovery_place(entry_for(file, issuer.as_deref()), issuer.as_deref()) {
+    if let Some(place) = plan.discovery_place(entry_for(file, issuer.as_deref()), issuer.as_deref())
+    {
         let fetcher = Fetcher::new(place.ca_pem.as_deref()).map_err(|error| error.to_string())?;
         if let Some(uri) = jwks_uri(&fetcher.get(&place.url).await) {
             keys = fetcher.get(&uri).await;
@@ -103,16 +150,33 @@ async fn prediction(plan: &Plan, file: &[u8], calls: &TargetCalls, clock: &Syste
         Fetched::Answer(answer) if answer.status == 200 => Some(answer.body.as_slice()),
         _ => None,
     };
-    Ok(predict(file, minor, &plan.own_issuers, &token, body, clock.now().wall))
+    Ok(predict(
+        file,
+        minor,
+        &plan.own_issuers,
+        &token,
+        body,
+        clock.now().wall,
+    ))
 }
 
 impl Answered {
-    /// The fields in which the answer differs from what it is to be; none where there is nothing to compare it with.
+    /// The fields in which the answer differs from what it is to be; none where there is nothing to
+    /// compare it with.
     #[must_use]
     pub fn differences(&self) -> Option<Vec<&'static str>> {
-        let wrong = |causes: &[Cause]| self.problems.iter().any(|problem| causes.contains(&problem.cause));
-        let names = [Code::EmptyPrefix.into(), Code::SystemPrefix.into(), Reason::IdentityUnexpected.into()];
-        let mut differences: Vec<&'static str> = wrong(&names).then_some("prefix").into_iter().collect();
+        let wrong = |causes: &[Cause]| {
+            self.problems
+                .iter()
+                .any(|problem| causes.contains(&problem.cause))
+        };
+        let names = [
+            Code::EmptyPrefix.into(),
+            Code::SystemPrefix.into(),
+            Reason::IdentityUnexpected.into(),
+        ];
+        let mut differences: Vec<&'static str> =
+            wrong(&names).then_some("prefix").into_iter().collect();
         differences.extend(wrong(&[Code::ImpersonationIgnored.into()]).then_some("impersonated"));
         match self.unlike_predicted() {
             Some(more) => differences.extend(more),
@@ -124,7 +188,8 @@ impl Answered {
 
     fn unlike_predicted(&self) -> Option<Vec<&'static str>> {
         match (self.predicted.as_ref()?, &self.user) {
-            (Prediction::Undetermined(..), _) | (_, Err(Identity::Failed(_) | Identity::NotAsked)) => None,
+            (Prediction::Undetermined(..), _)
+            | (_, Err(Identity::Failed(_) | Identity::NotAsked)) => None,
             (Prediction::Accepted(user), Ok(answer)) => {
                 let predicted = serde_json::to_value(user).unwrap_or_default();
                 let mut differences = Vec::new();
@@ -135,7 +200,9 @@ impl Answered {
                 // The target adds this one itself.
                 let groups = |value: &Value| {
                     let all = value["groups"].as_array().cloned().unwrap_or_default();
-                    all.into_iter().filter(|group| group != "system:authenticated").collect::<Vec<_>>()
+                    all.into_iter()
+                        .filter(|group| group != "system:authenticated")
+                        .collect::<Vec<_>>()
                 };
                 differences.extend((groups(&predicted) != groups(answer)).then_some("groups"));
                 let extra = |value: &Value| value["extra"].as_object().cloned().unwrap_or_default();
@@ -143,7 +210,9 @@ impl Answered {
                 Some(differences)
             }
             (Prediction::Accepted(_), Err(_)) => Some(vec!["verdict"]),
-            (Prediction::Rejected(..) | Prediction::Refused(..), Err(Identity::Refused)) => Some(Vec::new()),
+            (Prediction::Rejected(..) | Prediction::Refused(..), Err(Identity::Refused)) => {
+                Some(Vec::new())
+            }
             (Prediction::Rejected(..) | Prediction::Refused(..), _) => Some(vec!["verdict"]),
         }
     }
@@ -159,7 +228,10 @@ mod tests {
 
     #[test]
     fn what_the_target_adds_is_no_difference() {
-        let user = keyferry_trust::verify::User { username: "hub:a".to_owned(), ..Default::default() };
+        let user = keyferry_trust::verify::User {
+            username: "hub:a".to_owned(),
+            ..Default::default()
+        };
         let mut answered = Answered {
             user: Ok(json!({ "username": "hub:a", "groups": ["system:authenticated"] })),
             impersonated: None,
@@ -175,7 +247,9 @@ mod tests {
         assert_eq!(answered.differences(), Some(vec![]));
         answered.predicted = None;
         assert_eq!(answered.differences(), None);
-        answered.problems = ignored("system:serviceaccount:apps:x", "hub:a").into_iter().collect();
+        answered.problems = ignored("system:serviceaccount:apps:x", "hub:a")
+            .into_iter()
+            .collect();
         assert_eq!(answered.differences(), Some(vec!["impersonated"]));
         assert_eq!(ignored("hub:a", "hub:a"), None);
     }
@@ -193,11 +267,16 @@ mod embedded_tests {
     use super::*;
     use crate::embedded::{Authority, EmbeddedHub, EmbeddedTarget, HubOptions, TargetOptions};
 
-    /// What a target with this prefix answers to a token of its hub. The embedded target knows no impersonation, as one behind a proxy that
-    /// drops the header.
+    /// What a target with this prefix answers to a token of its hub. The embedded target knows no
+    /// impersonation, as one behind a proxy that drops the header.
     async fn asked(prefix: &str, hub_name: Option<&str>, impersonate: bool) -> Answered {
         let ca = Authority::new("a CA of a test").unwrap();
-        let hub = EmbeddedHub::start(HubOptions { discovery_ca: Some(ca.clone()), ..HubOptions::default() }).await.unwrap();
+        let hub = EmbeddedHub::start(HubOptions {
+            discovery_ca: Some(ca.clone()),
+            ..HubOptions::default()
+        })
+        .await
+        .unwrap();
         hub.add_service_account("ci", "deployer");
         let target = EmbeddedTarget::start(TargetOptions {
             discovery_url: Some(hub.discovery_url()),
@@ -205,7 +284,9 @@ mod embedded_tests {
             ..TargetOptions::new(hub.issuer(), "target-a", prefix, ca.ca_pem())
         });
         let target = target.await.unwrap();
-        let token = hub.token("ci", "deployer", "target-a", Duration::from_secs(3600)).unwrap();
+        let token = hub
+            .token("ci", "deployer", "target-a", Duration::from_secs(3600))
+            .unwrap();
         let plan = Plan {
             target: Some(TargetAddress {
                 url: target.url().to_owned(),
@@ -221,18 +302,28 @@ mod embedded_tests {
     }
 
     fn causes(answered: &Answered) -> Vec<&'static str> {
-        answered.problems.iter().map(|problem| problem.cause.name()).collect()
+        answered
+            .problems
+            .iter()
+            .map(|problem| problem.cause.name())
+            .collect()
     }
 
     #[tokio::test]
     async fn a_name_without_the_hubs_prefix_is_a_difference() {
         let sound = asked("hub:", Some("hub"), false).await;
         assert_eq!((causes(&sound), sound.differences()), (vec![], None));
-        for (prefix, hub_name, cause) in
-            [("", None, "EmptyPrefix"), ("", Some("hub"), "EmptyPrefix"), ("other:", Some("hub"), "IdentityUnexpected")]
-        {
+        for (prefix, hub_name, cause) in [
+            ("", None, "EmptyPrefix"),
+            ("", Some("hub"), "EmptyPrefix"),
+            ("other:", Some("hub"), "IdentityUnexpected"),
+        ] {
             let answered = asked(prefix, hub_name, false).await;
-            assert_eq!((causes(&answered), answered.differences()), (vec![cause], Some(vec!["prefix"])), "{prefix:?}");
+            assert_eq!(
+                (causes(&answered), answered.differences()),
+                (vec![cause], Some(vec!["prefix"])),
+                "{prefix:?}"
+            );
         }
     }
 

@@ -1,25 +1,38 @@
-//! What a Kustomization has applied (`status.inventory` of kustomize.toolkit.fluxcd.io/v1): its objects without their contents, which is
-//! all that a question of rights needs.
+//! What a Kustomization has applied (`status.inventory` of kustomize.toolkit.fluxcd.io/v1): its
+//! objects without their contents, which is all that a question of rights needs.
 
 use serde_json::{Value, json};
 
 /// The most entries that are read.
 const MOST: usize = 10_000;
 
-/// The objects of a Kustomization's inventory; nothing where it has none. An entry that cannot be read is an object without a kind, so that
-/// it is not left out in silence.
+/// The objects of a Kustomization's inventory; nothing where it has none. An entry that cannot be
+/// read is an object without a kind, so that it is not left out in silence.
 pub fn objects(kustomization: &Value) -> Option<Vec<Value>> {
-    let entries = kustomization.pointer("/status/inventory/entries")?.as_array()?;
-    Some(entries.iter().take(MOST).map(|entry| object(entry).unwrap_or_default()).collect())
+    let entries = kustomization
+        .pointer("/status/inventory/entries")?
+        .as_array()?;
+    Some(
+        entries
+            .iter()
+            .take(MOST)
+            .map(|entry| object(entry).unwrap_or_default())
+            .collect(),
+    )
 }
 
-/// One entry: `id` is `<namespace>_<name>_<group>_<kind>`, in which a colon of a name stands as two underscores; `v` is the version.
+/// One entry: `id` is `<namespace>_<name>_<group>_<kind>`, in which a colon of a name stands as two
+/// underscores; `v` is the version.
 fn object(entry: &Value) -> Option<Value> {
     let (id, version) = (entry.get("id")?.as_str()?, entry.get("v")?.as_str()?);
     let (namespace, rest) = id.split_once('_')?;
     let (rest, kind) = rest.rsplit_once('_')?;
     let (name, group) = rest.rsplit_once('_')?;
-    let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    let api_version = if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    };
     let mut object = json!({ "apiVersion": api_version, "kind": kind, "metadata": { "name": name.replace("__", ":") } });
     if !namespace.is_empty() {
         object["metadata"]["namespace"] = json!(namespace);
@@ -37,7 +50,12 @@ mod tests {
     #[test]
     fn entries_are_objects() {
         let entry = |id: &str| json!({ "id": id, "v": "v1" });
-        let ids = ["apps_web_apps_Deployment", "_system__reader_rbac.authorization.k8s.io_ClusterRole", "apps_config__ConfigMap", "odd"];
+        let ids = [
+            "apps_web_apps_Deployment",
+            "_system__reader_rbac.authorization.k8s.io_ClusterRole",
+            "apps_config__ConfigMap",
+            "odd",
+        ];
         let kustomization = json!({ "status": { "inventory": { "entries": ids.map(entry) } } });
         let read = objects(&kustomization).unwrap();
         assert_eq!(

@@ -1,5 +1,6 @@
-//! The targets that the platform's admins have listed, as objects of the hub or in a configuration file. Secrets, ConfigMaps and objects of
-//! Flux are written by tenants: where they lead is compared with this list before a token is issued or sent.
+//! The targets that the platform's admins have listed, as objects of the hub or in a configuration
+//! file. Secrets, ConfigMaps and objects of Flux are written by tenants: where they lead is
+//! compared with this list before a token is issued or sent.
 
 use std::path::Path;
 
@@ -7,7 +8,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use keyferry_core::audience::Audience;
 use keyferry_core::ca_bundle::CaBundle;
-use keyferry_core::config::{CertificateSource, ObjectSource, Overrides, ServerConfiguration, StoredTarget, TargetCluster};
+use keyferry_core::config::{
+    CertificateSource, ObjectSource, Overrides, ServerConfiguration, StoredTarget, TargetCluster,
+};
 use keyferry_core::name::Namespace;
 use keyferry_core::public_cluster::{ClaimedCluster, PublicCluster};
 use serde_json::Value;
@@ -43,30 +46,51 @@ impl ListedTargets {
     /// # Errors
     /// What could not be read.
     pub async fn read(config: Option<&Path>, hub: &HubAccess) -> Result<ListedTargets, String> {
-        let configuration = config.map(|path| config_file::read(path, Overrides::of_a_reader())).transpose();
+        let configuration = config
+            .map(|path| config_file::read(path, Overrides::of_a_reader()))
+            .transpose();
         let configuration = configuration.map_err(|error| error.to_string())?;
-        let server = configuration.as_ref().map(|configuration| &configuration.server);
+        let server = configuration
+            .as_ref()
+            .map(|configuration| &configuration.server);
         let namespace = server.map(|server| server.cluster_resource_namespace.clone());
-        let namespace = namespace.map_or_else(|| Namespace::new(DEFAULT_NAMESPACE), Ok).map_err(|error| error.to_string())?;
-        let caller = server.map_or(DEFAULT_CALLER_AUDIENCE, |server| server.caller_audience.as_str()).to_owned();
+        let namespace = namespace
+            .map_or_else(|| Namespace::new(DEFAULT_NAMESPACE), Ok)
+            .map_err(|error| error.to_string())?;
+        let caller = server
+            .map_or(DEFAULT_CALLER_AUDIENCE, |server| {
+                server.caller_audience.as_str()
+            })
+            .to_owned();
         let in_file = |server: &&ServerConfiguration| server.objects == ObjectSource::File;
         let (targets, place) = match (&configuration, config) {
-            (Some(configuration), Some(path)) if server.as_ref().is_some_and(in_file) => {
-                (configuration.policy.targets.values().cloned().collect(), path.display().to_string())
-            }
+            (Some(configuration), Some(path)) if server.as_ref().is_some_and(in_file) => (
+                configuration.policy.targets.values().cloned().collect(),
+                path.display().to_string(),
+            ),
             _ => (of_hub(hub).await?, "the hub".to_owned()),
         };
-        Ok(ListedTargets { targets, place, hub: hub.clone(), namespace, caller_audience: caller })
+        Ok(ListedTargets {
+            targets,
+            place,
+            hub: hub.clone(),
+            namespace,
+            caller_audience: caller,
+        })
     }
 
     /// The listed target of this name.
     pub fn named(&self, name: &str) -> Option<&TargetCluster> {
-        self.targets.iter().find(|target| target.name.as_str() == name)
+        self.targets
+            .iter()
+            .find(|target| target.name.as_str() == name)
     }
 
     /// The listed target whose one audience this is.
     pub fn with_audience(&self, audience: &Audience) -> Option<&TargetCluster> {
-        self.targets.iter().find(|target| target.audience == *audience)
+        self.targets
+            .iter()
+            .find(|target| target.audience == *audience)
     }
 
     /// Whether Keyferry's own callers prove themselves with this audience.
@@ -79,25 +103,41 @@ impl ListedTargets {
         &self.place
     }
 
-    /// The listed target at this address, if whoever talks to the address as it is written trusts nobody else to be that target. Where
-    /// several have the address, the one with the audience.
+    /// The listed target at this address, if whoever talks to the address as it is written trusts
+    /// nobody else to be that target. Where several have the address, the one with the audience.
     ///
     /// # Errors
     /// What differs.
-    pub async fn find(&self, address: &TargetAddress, audience: Option<&Audience>) -> Result<&TargetCluster, String> {
+    pub async fn find(
+        &self,
+        address: &TargetAddress,
+        audience: Option<&Audience>,
+    ) -> Result<&TargetCluster, String> {
         let (mut differences, mut found) = (Vec::new(), None);
-        for target in self.targets.iter().filter(|target| is_same_url(&target.address, &address.url)) {
+        for target in self
+            .targets
+            .iter()
+            .filter(|target| is_same_url(&target.address, &address.url))
+        {
             match self.compare(target, address).await {
-                Ok(()) if audience.is_none_or(|audience| target.audience == *audience) => return Ok(target),
+                Ok(()) if audience.is_none_or(|audience| target.audience == *audience) => {
+                    return Ok(target);
+                }
                 Ok(()) => found = found.or(Some(target)),
                 Err(difference) => {
-                    differences.push(format!("it differs from TargetCluster {} of {}: {difference}", target.name, self.place));
+                    differences.push(format!(
+                        "it differs from TargetCluster {} of {}: {difference}",
+                        target.name, self.place
+                    ));
                 }
             }
         }
         match found {
             Some(target) => Ok(target),
-            None if differences.is_empty() => Err(format!("no TargetCluster of {} has the address {:?}", self.place, address.url)),
+            None if differences.is_empty() => Err(format!(
+                "no TargetCluster of {} has the address {:?}",
+                self.place, address.url
+            )),
             None => Err(differences.join("; ")),
         }
     }
@@ -108,10 +148,16 @@ impl ListedTargets {
             server: target.address.clone(),
             tls_server_name: address.tls_server_name.clone().unwrap_or_default(),
             insecure_skip_tls_verify: false,
-            certificate_authority_data: address.ca_pem.as_ref().map(|pem| STANDARD.encode(pem)).unwrap_or_default(),
+            certificate_authority_data: address
+                .ca_pem
+                .as_ref()
+                .map(|pem| STANDARD.encode(pem))
+                .unwrap_or_default(),
             proxy_url: address.proxy_url.clone().unwrap_or_default(),
         };
-        PublicCluster::of(target, ca_pem.as_deref()).is_what(&claimed).map_err(|difference| difference.to_string())
+        PublicCluster::of(target, ca_pem.as_deref())
+            .is_what(&claimed)
+            .map_err(|difference| difference.to_string())
     }
 
     /// The CA certificates of a listed target, PEM.
@@ -119,18 +165,29 @@ impl ListedTargets {
     /// # Errors
     /// They could not be read.
     pub async fn ca_pem(&self, target: &TargetCluster) -> Result<Option<String>, String> {
-        let failed = |how: String| format!("the CA certificates of TargetCluster {} could not be read: {how}", target.name);
+        let failed = |how: String| {
+            format!(
+                "the CA certificates of TargetCluster {} could not be read: {how}",
+                target.name
+            )
+        };
         let pem = match &target.certificate {
             CertificateSource::System => return Ok(None),
             CertificateSource::Inline(pem) => pem.clone().into_bytes(),
             CertificateSource::Secret(name) => {
                 let client = client(&self.hub).await.map_err(failed)?;
                 let secrets = KubeCertificateSecrets::new(client, self.namespace.clone());
-                let entry = secrets.certificate(name).await.map_err(|error| failed(error.to_string()))?;
-                entry.pem.ok_or_else(|| failed(format!("Secret {}/{name} has no ca.crt", self.namespace)))?
+                let entry = secrets
+                    .certificate(name)
+                    .await
+                    .map_err(|error| failed(error.to_string()))?;
+                entry.pem.ok_or_else(|| {
+                    failed(format!("Secret {}/{name} has no ca.crt", self.namespace))
+                })?
             }
         };
-        let bundle = CaBundle::from_pem(&pem, SystemClock::start().now().wall).map_err(|error| failed(error.to_string()))?;
+        let bundle = CaBundle::from_pem(&pem, SystemClock::start().now().wall)
+            .map_err(|error| failed(error.to_string()))?;
         Ok(Some(bundle.to_pem()))
     }
 }
@@ -159,12 +216,17 @@ async fn of_hub(hub: &HubAccess) -> Result<Vec<TargetCluster>, String> {
             item
         });
         targets.extend(items.filter_map(|item| StoredTarget::read_alone(&item)));
-        let token = list.pointer("/metadata/continue").and_then(Value::as_str).unwrap_or_default();
+        let token = list
+            .pointer("/metadata/continue")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         if token.is_empty() {
             return Ok(targets);
         }
         if targets.len() > MAX_TARGETS {
-            return Err(format!("listing the TargetClusters of the hub: there are more than {MAX_TARGETS}"));
+            return Err(format!(
+                "listing the TargetClusters of the hub: there are more than {MAX_TARGETS}"
+            ));
         }
         let encoded: String = url::form_urlencoded::byte_serialize(token.as_bytes()).collect();
         next = format!("&continue={encoded}");
@@ -173,7 +235,11 @@ async fn of_hub(hub: &HubAccess) -> Result<Vec<TargetCluster>, String> {
 
 /// Whether two addresses are one, as URLs: Flux drops a port that is the scheme's own.
 fn is_same_url(listed: &str, written: &str) -> bool {
-    let plain = |text: &str| url::Url::parse(text).ok().map(|url| url.as_str().trim_end_matches('/').to_owned());
+    let plain = |text: &str| {
+        url::Url::parse(text)
+            .ok()
+            .map(|url| url.as_str().trim_end_matches('/').to_owned())
+    };
     plain(listed).is_some_and(|listed| plain(written) == Some(listed))
 }
 
@@ -185,7 +251,14 @@ mod tests {
     fn addresses_are_compared_as_urls() {
         assert!(is_same_url("https://t:443", "https://t/"));
         assert!(is_same_url("https://t:6443/a", "https://t:6443/a"));
-        for other in ["https://t:6443", "https://u", "https://t/a", "http://t", "t", "https://t@u"] {
+        for other in [
+            "https://t:6443",
+            "https://u",
+            "https://t/a",
+            "http://t",
+            "t",
+            "https://t@u",
+        ] {
             assert!(!is_same_url("https://t", other), "{other}");
         }
     }

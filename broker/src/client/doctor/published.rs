@@ -1,4 +1,5 @@
-//! What the issuers of an AuthenticationConfiguration publish, fetched as its target would: anonymously, each by its own authority.
+//! What the issuers of an AuthenticationConfiguration publish, fetched as its target would:
+//! anonymously, each by its own authority.
 
 use futures::future::join_all;
 use keyferry_trust::doctor::Fetched;
@@ -11,13 +12,22 @@ const MAX_ENTRIES: usize = 64;
 
 /// Fetches all of them at once; each document within the time and size that [`Fetcher`] gives it.
 pub async fn published(places: &[Option<Place>]) -> Vec<Published> {
-    join_all(places.iter().take(MAX_ENTRIES).map(|place| one(place.as_ref()))).await
+    join_all(
+        places
+            .iter()
+            .take(MAX_ENTRIES)
+            .map(|place| one(place.as_ref())),
+    )
+    .await
 }
 
 async fn one(place: Option<&Place>) -> Published {
     // An authority that is none has its own finding.
-    let fetcher = place.map(|place| Fetcher::new(place.certificate_authority.as_deref().map(str::as_bytes)));
-    let (Some(place), Some(Ok(fetcher))) = (place, fetcher) else { return Published::default() };
+    let fetcher =
+        place.map(|place| Fetcher::new(place.certificate_authority.as_deref().map(str::as_bytes)));
+    let (Some(place), Some(Ok(fetcher))) = (place, fetcher) else {
+        return Published::default();
+    };
     let discovery = fetcher.get(&place.discovery_url).await;
     let keys = match jwks_uri(&discovery) {
         Some(uri) => fetcher.get(&uri).await,
@@ -36,15 +46,55 @@ mod tests {
 
     #[tokio::test]
     async fn both_documents_are_read_by_the_entrys_own_authority() {
-        let (authority, stranger) = (Authority::new("test CA").unwrap(), Authority::new("another CA").unwrap());
-        let options = HubOptions { discovery_ca: Some(authority.clone()), ..HubOptions::default() };
+        let (authority, stranger) = (
+            Authority::new("test CA").unwrap(),
+            Authority::new("another CA").unwrap(),
+        );
+        let options = HubOptions {
+            discovery_ca: Some(authority.clone()),
+            ..HubOptions::default()
+        };
         let hub = EmbeddedHub::start(options).await.unwrap();
-        let place = |pem: &str| Some(Place { discovery_url: hub.discovery_url(), certificate_authority: Some(pem.to_owned()) });
-        let found = published(&[place(authority.ca_pem()), place(stranger.ca_pem()), place("no PEM"), None]).await;
-        let [sound, untrusted, unusable, none] = found.as_slice() else { panic!("{found:?}") };
-        assert!(matches!(&sound.discovery, Fetched::Answer(Answer { status: 200, .. })), "{sound:?}");
-        assert!(matches!(&sound.keys, Fetched::Answer(Answer { status: 200, .. })), "{sound:?}");
-        assert!(matches!(&untrusted, Published { discovery: Fetched::Untrusted(_), keys: Fetched::NotTried }), "{untrusted:?}");
-        assert_eq!((unusable, none), (&Published::default(), &Published::default()));
+        let place = |pem: &str| {
+            Some(Place {
+                discovery_url: hub.discovery_url(),
+                certificate_authority: Some(pem.to_owned()),
+            })
+        };
+        let found = published(&[
+            place(authority.ca_pem()),
+            place(stranger.ca_pem()),
+            place("no PEM"),
+            None,
+        ])
+        .await;
+        let [sound, untrusted, unusable, none] = found.as_slice() else {
+            panic!("{found:?}")
+        };
+        assert!(
+            matches!(
+                &sound.discovery,
+                Fetched::Answer(Answer { status: 200, .. })
+            ),
+            "{sound:?}"
+        );
+        assert!(
+            matches!(&sound.keys, Fetched::Answer(Answer { status: 200, .. })),
+            "{sound:?}"
+        );
+        assert!(
+            matches!(
+                &untrusted,
+                Published {
+                    discovery: Fetched::Untrusted(_),
+                    keys: Fetched::NotTried
+                }
+            ),
+            "{untrusted:?}"
+        );
+        assert_eq!(
+            (unusable, none),
+            (&Published::default(), &Published::default())
+        );
     }
 }

@@ -65,11 +65,13 @@ pub struct Plan {
     pub impersonate: Option<(String, String)>,
     /// What a Kustomization that was started from has applied.
     pub inventory: Option<Vec<Value>>,
-    /// Whether a tenant can have written the target: then nothing is sent there before it was compared.
+    /// Whether a tenant can have written the target: then nothing is sent there before it was
+    /// compared.
     pub target_is_tenants: bool,
     /// Whether the target was neither listed nor permitted.
     pub refused: bool,
-    /// A token that is still to be issued, for a ServiceAccount and an audience that a tenant can have written.
+    /// A token that is still to be issued, for a ServiceAccount and an audience that a tenant can
+    /// have written.
     pub to_issue: Option<TokenOrder>,
     /// The hub's name; `<hubName>:` begins every user name at a target.
     pub hub_name: Option<String>,
@@ -100,7 +102,10 @@ pub struct Permission {
 impl Plan {
     /// One that starts from something, with nothing found yet.
     pub fn named(start: impl Into<String>) -> Plan {
-        Plan { start: start.into(), ..Plan::default() }
+        Plan {
+            start: start.into(),
+            ..Plan::default()
+        }
     }
 
     /// The `iss` of the token, unverified.
@@ -114,7 +119,9 @@ impl Plan {
     }
 
     fn claim(&self, name: &str) -> Option<String> {
-        let Held::Token(bytes) = &self.held else { return None };
+        let Held::Token(bytes) = &self.held else {
+            return None;
+        };
         let text = std::str::from_utf8(bytes).ok()?;
         let jwt = keyferry_core::jwt::UnverifiedJwt::parse(text).ok()?;
         Some(jwt.claims().get(name)?.as_str()?.to_owned())
@@ -122,20 +129,28 @@ impl Plan {
 
     /// The target's name, or its address.
     pub fn target_in_words(&self) -> String {
-        let address = || self.target.as_ref().map_or_else(|| "the target".to_owned(), |target| target.url.clone());
+        let address = || {
+            self.target
+                .as_ref()
+                .map_or_else(|| "the target".to_owned(), |target| target.url.clone())
+        };
         self.target_name.clone().unwrap_or_else(address)
     }
 
     pub(super) fn secret(&self) -> Option<SecretString> {
         // What is no JWT is shown to nobody: it may be a credential of another kind.
-        let Held::Token(bytes) = &self.held else { return None };
+        let Held::Token(bytes) = &self.held else {
+            return None;
+        };
         Token::read(bytes).ok().filter(Token::is_signed)?;
         secret_of(&self.held)
     }
 
     /// The user name that Flux's impersonation sends.
     pub fn impersonated_user(&self) -> Option<String> {
-        self.impersonate.as_ref().map(|(namespace, name)| format!("system:serviceaccount:{namespace}:{name}"))
+        self.impersonate
+            .as_ref()
+            .map(|(namespace, name)| format!("system:serviceaccount:{namespace}:{name}"))
     }
 
     pub(super) fn evidence(&self, file: Option<&[u8]>) -> Evidence {
@@ -151,30 +166,63 @@ impl Plan {
             hub_name: self.hub_name.clone(),
             flux: self.flux.clone(),
             discovery_stated: entry.is_some(),
-            target: Target { own_issuers: self.own_issuers.clone(), ..Target::default() },
+            target: Target {
+                own_issuers: self.own_issuers.clone(),
+                ..Target::default()
+            },
             ..Evidence::default()
         }
     }
 
-    /// A flag, else the target's file, else what the start says, else where the issuer has it by itself.
-    pub(super) fn discovery_place(&self, entry: Option<Entry>, issuer: Option<&str>) -> Option<DiscoveryPlace> {
-        // The target reads it by the file's CA: a --discovery-ca in its place would hide that the file has none.
-        let by_file = entry.as_ref().is_some_and(|entry| self.discovery_url.as_ref().is_none_or(|url| *url == entry.discovery_url));
+    /// A flag, else the target's file, else what the start says, else where the issuer has it by
+    /// itself.
+    pub(super) fn discovery_place(
+        &self,
+        entry: Option<Entry>,
+        issuer: Option<&str>,
+    ) -> Option<DiscoveryPlace> {
+        // The target reads it by the file's CA: a --discovery-ca in its place would hide that the
+        // file has none.
+        let by_file = entry.as_ref().is_some_and(|entry| {
+            self.discovery_url
+                .as_ref()
+                .is_none_or(|url| *url == entry.discovery_url)
+        });
         if let Some(url) = self.discovery_url.as_ref().filter(|_| !by_file) {
-            return Some(DiscoveryPlace { url: url.clone(), ca_pem: self.discovery_ca.clone(), stated: true });
+            return Some(DiscoveryPlace {
+                url: url.clone(),
+                ca_pem: self.discovery_ca.clone(),
+                stated: true,
+            });
         }
         if let Some(entry) = entry {
             let ca_pem = entry.certificate_authority.map(String::into_bytes);
-            return Some(DiscoveryPlace { url: entry.discovery_url, ca_pem, stated: true });
+            return Some(DiscoveryPlace {
+                url: entry.discovery_url,
+                ca_pem,
+                stated: true,
+            });
         }
         if let Some(url) = &self.published_at {
             // By which CA the target trusts it, the start does not say.
-            return Some(DiscoveryPlace { url: url.clone(), ca_pem: self.discovery_ca.clone(), stated: self.discovery_ca.is_some() });
+            return Some(DiscoveryPlace {
+                url: url.clone(),
+                ca_pem: self.discovery_ca.clone(),
+                stated: self.discovery_ca.is_some(),
+            });
         }
-        // What a tenant's token names is not where this machine fetches from, as long as the hub says its issuer.
-        let issuer = self.issuer.as_deref().or(issuer.filter(|_| !self.target_is_tenants))?;
+        // What a tenant's token names is not where this machine fetches from, as long as the hub
+        // says its issuer.
+        let issuer = self
+            .issuer
+            .as_deref()
+            .or(issuer.filter(|_| !self.target_is_tenants))?;
         let url = format!("{}{DISCOVERY}", issuer.strip_suffix('/').unwrap_or(issuer));
-        Some(DiscoveryPlace { url, ca_pem: self.discovery_ca.clone(), stated: false })
+        Some(DiscoveryPlace {
+            url,
+            ca_pem: self.discovery_ca.clone(),
+            stated: false,
+        })
     }
 }
 
@@ -183,30 +231,68 @@ pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
     let mut plan = Plan::named(format!("access/{access}"));
     let configuration = match direct.configuration(access).await {
         Ok(configuration) => configuration,
-        Err(error) => return Plan { problem: Some(problem(Reason::ConfigurationInvalid, error.to_string())), ..plan },
+        Err(error) => {
+            return Plan {
+                problem: Some(problem(Reason::ConfigurationInvalid, error.to_string())),
+                ..plan
+            };
+        }
     };
     plan.hub_name = Some(configuration.server.hub_name.clone());
-    plan.published_at = Some(format!("{}{DISCOVERY}", configuration.server.public_url.as_str().trim_end_matches('/')));
-    plan.issuer =
-        hub_issuer(&direct.hub).await.or_else(|| configuration.server.hub_issuer.as_ref().map(|issuer| issuer.as_str().to_owned()));
+    plan.published_at = Some(format!(
+        "{}{DISCOVERY}",
+        configuration
+            .server
+            .public_url
+            .as_str()
+            .trim_end_matches('/')
+    ));
+    plan.issuer = hub_issuer(&direct.hub).await.or_else(|| {
+        configuration
+            .server
+            .hub_issuer
+            .as_ref()
+            .map(|issuer| issuer.as_str().to_owned())
+    });
     let found = configuration.policy.accesses.get(access);
     let target = found.and_then(|found| configuration.policy.targets.get(&found.target));
     let Some(target) = target else {
-        plan.problem = Some(problem(Reason::TargetNotGranted, "there is no access of this name that leads to a target".to_owned()));
+        plan.problem = Some(problem(
+            Reason::TargetNotGranted,
+            "there is no access of this name that leads to a target".to_owned(),
+        ));
         return plan;
     };
     plan.target_name = Some(target.name.to_string());
     plan.audiences = vec![target.audience.as_str().to_owned()];
-    plan.own_issuers.extend(target.target_issuer.as_ref().map(|issuer| issuer.as_str().to_owned()));
+    plan.own_issuers.extend(
+        target
+            .target_issuer
+            .as_ref()
+            .map(|issuer| issuer.as_str().to_owned()),
+    );
     let ca_pem = match &target.certificate {
         CertificateSource::System => Ok(None),
         CertificateSource::Inline(pem) => Ok(Some(pem.clone().into_bytes())),
-        CertificateSource::Secret(name) => secret_authority(&direct.hub, &configuration.server.cluster_resource_namespace, name).await,
+        CertificateSource::Secret(name) => {
+            secret_authority(
+                &direct.hub,
+                &configuration.server.cluster_resource_namespace,
+                name,
+            )
+            .await
+        }
     };
     match ca_pem {
         Ok(ca_pem) => {
-            let (tls_server_name, proxy_url) = (target.tls_server_name.clone(), target.proxy_url.clone());
-            plan.target = Some(TargetAddress { url: target.address.clone(), ca_pem, tls_server_name, proxy_url });
+            let (tls_server_name, proxy_url) =
+                (target.tls_server_name.clone(), target.proxy_url.clone());
+            plan.target = Some(TargetAddress {
+                url: target.address.clone(),
+                ca_pem,
+                tls_server_name,
+                proxy_url,
+            });
         }
         Err(detail) => plan.problem = Some(problem(Reason::CertificateAuthorityInvalid, detail)),
     }
@@ -218,16 +304,28 @@ pub async fn from_access(access: &AccessName, direct: &Direct) -> Plan {
     plan
 }
 
-/// A plan from a listed TargetCluster. There is no token to it: which ServiceAccount would ask is for a TargetAccess to say.
+/// A plan from a listed TargetCluster. There is no token to it: which ServiceAccount would ask is
+/// for a TargetAccess to say.
 pub async fn from_target(name: &str, config: Option<&Path>, hub: &HubAccess) -> Plan {
     let mut plan = Plan::named(format!("targetcluster/{name}"));
     let listed = match ListedTargets::read(config, hub).await {
         Ok(listed) => listed,
-        Err(detail) => return Plan { problem: Some(problem(Code::StartUnread, detail)), ..plan },
+        Err(detail) => {
+            return Plan {
+                problem: Some(problem(Code::StartUnread, detail)),
+                ..plan
+            };
+        }
     };
     let Some(target) = listed.named(name) else {
-        let detail = format!("{} has no TargetCluster {name} that can be read", listed.place());
-        return Plan { problem: Some(problem(Code::StartUnread, detail)), ..plan };
+        let detail = format!(
+            "{} has no TargetCluster {name} that can be read",
+            listed.place()
+        );
+        return Plan {
+            problem: Some(problem(Code::StartUnread, detail)),
+            ..plan
+        };
     };
     plan.issuer = match hub_client(hub).await {
         Ok(client) => issuer_of(&client).await,
@@ -235,26 +333,51 @@ pub async fn from_target(name: &str, config: Option<&Path>, hub: &HubAccess) -> 
     };
     plan.target_name = Some(target.name.to_string());
     plan.audiences = vec![target.audience.as_str().to_owned()];
-    plan.own_issuers.extend(target.target_issuer.as_ref().map(|issuer| issuer.as_str().to_owned()));
+    plan.own_issuers.extend(
+        target
+            .target_issuer
+            .as_ref()
+            .map(|issuer| issuer.as_str().to_owned()),
+    );
     match listed.ca_pem(target).await {
         Ok(ca_pem) => {
-            let (tls_server_name, proxy_url) = (target.tls_server_name.clone(), target.proxy_url.clone());
-            plan.target =
-                Some(TargetAddress { url: target.address.clone(), ca_pem: ca_pem.map(String::into_bytes), tls_server_name, proxy_url });
+            let (tls_server_name, proxy_url) =
+                (target.tls_server_name.clone(), target.proxy_url.clone());
+            plan.target = Some(TargetAddress {
+                url: target.address.clone(),
+                ca_pem: ca_pem.map(String::into_bytes),
+                tls_server_name,
+                proxy_url,
+            });
         }
         Err(detail) => plan.problem = Some(problem(Reason::CertificateAuthorityInvalid, detail)),
     }
     plan
 }
 
-async fn secret_authority(hub: &HubAccess, namespace: &Namespace, name: &ObjectName) -> Result<Option<Vec<u8>>, String> {
+async fn secret_authority(
+    hub: &HubAccess,
+    namespace: &Namespace,
+    name: &ObjectName,
+) -> Result<Option<Vec<u8>>, String> {
     let client = hub_client(hub).await?;
-    let entry = KubeCertificateSecrets::new(client, namespace.clone()).certificate(name).await.map_err(|error| error.to_string())?;
-    entry.pem.map(Some).ok_or_else(|| "the Secret of certSecretRef has no ca.crt".to_owned())
+    let entry = KubeCertificateSecrets::new(client, namespace.clone())
+        .certificate(name)
+        .await
+        .map_err(|error| error.to_string())?;
+    entry
+        .pem
+        .map(Some)
+        .ok_or_else(|| "the Secret of certSecretRef has no ca.crt".to_owned())
 }
 
 /// A plan from a Secret of the hub that holds a kubeconfig.
-pub async fn from_secret(hub: &HubAccess, namespace: &Namespace, name: &str, key: Option<&str>) -> Plan {
+pub async fn from_secret(
+    hub: &HubAccess,
+    namespace: &Namespace,
+    name: &str,
+    key: Option<&str>,
+) -> Plan {
     let mut plan = Plan::named(format!("secret/{name} in {namespace}"));
     match hub_client(hub).await {
         Ok(client) => {
@@ -273,18 +396,30 @@ struct Secret {
 }
 
 /// Reads the Secret as Flux does: the named key, else `value`, else `value.yaml`.
-pub(super) async fn read_secret(client: &HubClient, namespace: &Namespace, name: &str, key: Option<&str>, plan: &mut Plan) {
+pub(super) async fn read_secret(
+    client: &HubClient,
+    namespace: &Namespace,
+    name: &str,
+    key: Option<&str>,
+    plan: &mut Plan,
+) {
     use base64::Engine;
     // A tenant can have written the name: as part of a path it could lead to another namespace.
     let Ok(name) = ObjectName::new(name) else {
-        plan.problem = Some(problem(Code::FluxReferenceUnusable, format!("{name:?} is no name of a Secret")));
+        plan.problem = Some(problem(
+            Code::FluxReferenceUnusable,
+            format!("{name:?} is no name of a Secret"),
+        ));
         return;
     };
     let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
     let secret: Secret = match client.get_object(&path, "Secret").await {
         Ok(secret) => secret,
         Err(error) => {
-            plan.problem = Some(problem(Code::StartUnread, format!("secret/{name}: {error}")));
+            plan.problem = Some(problem(
+                Code::StartUnread,
+                format!("secret/{name}: {error}"),
+            ));
             return;
         }
     };
@@ -292,13 +427,24 @@ pub(super) async fn read_secret(client: &HubClient, namespace: &Namespace, name:
         Some(key) => &[*key],
         None => &["value", "value.yaml"],
     };
-    let unusable = |detail: &str| Some(problem(Code::KubeconfigUnusable, format!("secret/{name}: {detail}")));
+    let unusable = |detail: &str| {
+        Some(problem(
+            Code::KubeconfigUnusable,
+            format!("secret/{name}: {detail}"),
+        ))
+    };
     let Some(data) = keys.iter().find_map(|key| secret.data.get(*key)) else {
         plan.problem = unusable(&format!("it has no key {}", keys.join(" or ")));
         return;
     };
-    let text = base64::engine::general_purpose::STANDARD.decode(data.expose_secret()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    match text.ok_or("it is no text").and_then(|text| found_kubeconfig::read(&text)) {
+    let text = base64::engine::general_purpose::STANDARD
+        .decode(data.expose_secret())
+        .ok()
+        .and_then(|bytes| String::from_utf8(bytes).ok());
+    match text
+        .ok_or("it is no text")
+        .and_then(|text| found_kubeconfig::read(&text))
+    {
         Ok(found) => {
             plan.take(found);
             plan.target_is_tenants = true;
@@ -314,9 +460,15 @@ impl Plan {
         self.held = Held::Token(found.token.expose_secret().as_bytes().to_vec());
     }
 
-    /// Compares what a tenant can have written with the listed targets, and issues the token that the start asks for. What is neither
-    /// listed nor permitted becomes the plan's problem: the target is then asked nothing, and no token is issued.
-    pub async fn admit(mut self, config: Option<&Path>, hub: &HubAccess, permission: Permission) -> Plan {
+    /// Compares what a tenant can have written with the listed targets, and issues the token that
+    /// the start asks for. What is neither listed nor permitted becomes the plan's problem: the
+    /// target is then asked nothing, and no token is issued.
+    pub async fn admit(
+        mut self,
+        config: Option<&Path>,
+        hub: &HubAccess,
+        permission: Permission,
+    ) -> Plan {
         if !self.target_is_tenants && self.to_issue.is_none() {
             return self;
         }
@@ -335,36 +487,64 @@ impl Plan {
         if let Some(TokenOrder { account, audience }) = self.to_issue.take() {
             self.held = match checked_mint::mint(hub, &account, &audience).await {
                 Ok(token) => Held::Token(token.expose_secret().as_bytes().to_vec()),
-                Err(error) => Held::Failed(problem(error.reason(), format!("ServiceAccount {account}: {error}"))),
+                Err(error) => Held::Failed(problem(
+                    error.reason(),
+                    format!("ServiceAccount {account}: {error}"),
+                )),
             };
         }
         self
     }
 
     /// The name of the listed target, if it is one.
-    async fn compare(&self, listed: &Result<ListedTargets, String>, permission: Permission) -> Result<Option<String>, (Cause, String)> {
+    async fn compare(
+        &self,
+        listed: &Result<ListedTargets, String>,
+        permission: Permission,
+    ) -> Result<Option<String>, (Cause, String)> {
         let unlisted = |detail: String| {
-            (Code::TargetNotListed.into(), format!("{detail}. If this target is meant, give --allow-unlisted-target as well"))
+            (
+                Code::TargetNotListed.into(),
+                format!("{detail}. If this target is meant, give --allow-unlisted-target as well"),
+            )
         };
         let audience = self.to_issue.as_ref().map(|order| &order.audience);
         if let (Ok(known), Some(audience)) = (listed, audience)
             && known.is_callers(audience)
         {
-            return Err((Reason::AudienceIsHubs.into(), format!("{:?} is the audience of Keyferry's own callers", audience.as_str())));
+            return Err((
+                Reason::AudienceIsHubs.into(),
+                format!(
+                    "{:?} is the audience of Keyferry's own callers",
+                    audience.as_str()
+                ),
+            ));
         }
         if audience.is_some_and(|audience| self.issuer.as_deref() == Some(audience.as_str())) {
-            let detail = "its audience is the hub's issuer, so the token would be a credential of the hub".to_owned();
+            let detail =
+                "its audience is the hub's issuer, so the token would be a credential of the hub"
+                    .to_owned();
             return Err((Reason::AudienceIsHubs.into(), detail));
         }
-        let unread = |error: &String| unlisted(format!("it could not be compared with the listed targets: {error}"));
+        let unread = |error: &String| {
+            unlisted(format!(
+                "it could not be compared with the listed targets: {error}"
+            ))
+        };
         let Some(target) = self.target.as_ref().filter(|_| self.target_is_tenants) else {
             // The user has named the target by flags; the audience alone is the tenant's.
-            let Some(audience) = audience.filter(|_| !permission.audience && !permission.unlisted_target) else { return Ok(None) };
+            let Some(audience) =
+                audience.filter(|_| !permission.audience && !permission.unlisted_target)
+            else {
+                return Ok(None);
+            };
             return match listed {
                 Ok(known) if known.with_audience(audience).is_some() => Ok(None),
-                Ok(known) => {
-                    Err(unlisted(format!("its audience {:?} is that of no TargetCluster of {}", audience.as_str(), known.place())))
-                }
+                Ok(known) => Err(unlisted(format!(
+                    "its audience {:?} is that of no TargetCluster of {}",
+                    audience.as_str(),
+                    known.place()
+                ))),
                 Err(error) => Err(unread(error)),
             };
         };
@@ -374,12 +554,18 @@ impl Plan {
             Err(error) => return Err(unread(error)),
         };
         let difference = match (known.find(target, audience).await, audience) {
-            // An audience of the user's own is not held against the list, but for those of other targets: this one could use the token there.
+            // An audience of the user's own is not held against the list, but for those of other
+            // targets: this one could use the token there.
             (Ok(found), Some(audience))
-                if found.audience != *audience && (!permission.audience || known.with_audience(audience).is_some()) =>
+                if found.audience != *audience
+                    && (!permission.audience || known.with_audience(audience).is_some()) =>
             {
                 let (name, theirs) = (&found.name, found.audience.as_str());
-                format!("its audience is {:?}, that of TargetCluster {name} with this address is {theirs:?}", audience.as_str())
+                format!(
+                    "its audience is {:?}, that of TargetCluster {name} with this address is \
+                     {theirs:?}",
+                    audience.as_str()
+                )
             }
             (Ok(found), _) => return Ok(Some(found.name.to_string())),
             (Err(difference), _) => difference,
@@ -387,11 +573,15 @@ impl Plan {
         if !permission.unlisted_target {
             return Err(unlisted(difference));
         }
-        // Even then no token is issued that a listed target would take: this one could use it there.
+        // Even then no token is issued that a listed target would take: this one could use it
+        // there.
         match audience.and_then(|audience| known.with_audience(audience)) {
             Some(other) => {
-                let detail =
-                    format!("{difference}; and its audience is that of TargetCluster {}, whose tokens go nowhere else", other.name);
+                let detail = format!(
+                    "{difference}; and its audience is that of TargetCluster {}, whose tokens go \
+                     nowhere else",
+                    other.name
+                );
                 Err((Code::TargetNotListed.into(), detail))
             }
             None => Ok(None),
@@ -411,7 +601,10 @@ async fn hub_issuer(hub: &HubAccess) -> Option<String> {
 
 /// A problem by its name.
 pub(super) fn problem(cause: impl Into<Cause>, detail: impl Into<String>) -> Problem {
-    Problem { cause: cause.into(), detail: detail.into() }
+    Problem {
+        cause: cause.into(),
+        detail: detail.into(),
+    }
 }
 
 #[cfg(all(test, feature = "embedded"))]

@@ -28,7 +28,13 @@ struct PausedClock(tokio::time::Instant);
 impl Clock for PausedClock {
     fn now(&self) -> Moment {
         let mono = self.0.elapsed();
-        Moment { wall: Timestamp::from_second(START).unwrap().checked_add(mono).unwrap(), mono }
+        Moment {
+            wall: Timestamp::from_second(START)
+                .unwrap()
+                .checked_add(mono)
+                .unwrap(),
+            mono,
+        }
     }
 }
 
@@ -47,7 +53,12 @@ impl Random for Counting {
 fn token(minted: i64, life: i64) -> SecretString {
     let part = |text: String| URL_SAFE_NO_PAD.encode(text);
     let claims = part(format!(r#"{{"exp":{}}}"#, minted + life));
-    format!("{}.{claims}.{}", part(r#"{"alg":"ES256"}"#.to_owned()), part("signature".to_owned())).into()
+    format!(
+        "{}.{claims}.{}",
+        part(r#"{"alg":"ES256"}"#.to_owned()),
+        part("signature".to_owned())
+    )
+    .into()
 }
 
 fn received(token: SecretString, ca: Option<&str>) -> ReceivedKubeconfig {
@@ -62,7 +73,15 @@ fn setup() -> (TempDir, PathBuf, AgentParts) {
     let path = folder.path().join("tokens");
     let parts = AgentParts {
         access: AccessName::parse("tenant-a/prod").unwrap(),
-        directory: TokenDirectory::open(&path, &[], Rights { mode: 0o600, group: None }).unwrap(),
+        directory: TokenDirectory::open(
+            &path,
+            &[],
+            Rights {
+                mode: 0o600,
+                group: None,
+            },
+        )
+        .unwrap(),
         clock: Arc::new(PausedClock(tokio::time::Instant::now())),
         random: Arc::new(Counting(Mutex::new(0))),
     };
@@ -77,17 +96,39 @@ fn text(path: &Path, name: &str) -> String {
 async fn a_round_writes_what_a_client_needs() {
     let (_folder, path, parts) = setup();
     let pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-    assert!(write(&parts, &received(token(START, 600), Some(pem))).unwrap().written);
+    assert!(
+        write(&parts, &received(token(START, 600), Some(pem)))
+            .unwrap()
+            .written
+    );
     assert_eq!(text(&path, "token"), token(START, 600).expose_secret());
-    assert_eq!((text(&path, "ca.crt").as_str(), text(&path, "namespace").as_str()), (pem, "tenant-a"));
+    assert_eq!(
+        (
+            text(&path, "ca.crt").as_str(),
+            text(&path, "namespace").as_str()
+        ),
+        (pem, "tenant-a")
+    );
     let document = text(&path, "kubeconfig");
-    assert!(document.contains("'./token'") && document.contains("'./ca.crt'") && !document.contains("eyJ"), "{document}");
-    assert!(!write(&parts, &received(token(START, 600), Some(pem))).unwrap().written);
+    assert!(
+        document.contains("'./token'")
+            && document.contains("'./ca.crt'")
+            && !document.contains("eyJ"),
+        "{document}"
+    );
+    assert!(
+        !write(&parts, &received(token(START, 600), Some(pem)))
+            .unwrap()
+            .written
+    );
     // A target without a CA of its own.
     write(&parts, &received(token(START, 700), None)).unwrap();
     assert!(!path.join("ca.crt").exists() && !text(&path, "kubeconfig").contains("ca.crt"));
     // A token that has ended is not put in the place of one that has not.
-    assert!(matches!(write(&parts, &received(token(START - 600, 600), None)), Err(RoundError::Expiry)));
+    assert!(matches!(
+        write(&parts, &received(token(START - 600, 600), None)),
+        Err(RoundError::Expiry)
+    ));
     assert_eq!(text(&path, "token"), token(START, 700).expose_secret());
 }
 
@@ -104,18 +145,27 @@ async fn the_token_that_is_there_has_two_minutes_to_go_whatever_the_server_does(
         count.lock().unwrap().push(now);
         // Away for 40 s of every half hour, from the moment when it has a new token.
         if (410..450).contains(&(now % 1800)) {
-            return Err(ClientError::Server { server: "https://k".to_owned(), problem: "away".to_owned() });
+            return Err(ClientError::Server {
+                server: "https://k".to_owned(),
+                problem: "away".to_owned(),
+            });
         }
         Ok(received(token(START + now - now % 410, 600), None))
     };
-    let report = move |_: &AccessName, round: &Result<super::Round, RoundError>| *failures.lock().unwrap() += u32::from(round.is_err());
+    let report = move |_: &AccessName, round: &Result<super::Round, RoundError>| {
+        *failures.lock().unwrap() += u32::from(round.is_err())
+    };
     let agent = keep(parts, fetch, &report);
     let watch = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         while started.elapsed() < Duration::from_secs(6 * 3600) {
             let ends = expiry(&read_token(&path).unwrap()).unwrap().as_second();
             let left = ends - START - i64::try_from(started.elapsed().as_secs()).unwrap();
-            assert!(left >= 120, "{left} s are left after {:?}", started.elapsed());
+            assert!(
+                left >= 120,
+                "{left} s are left after {:?}",
+                started.elapsed()
+            );
             tokio::time::sleep(Duration::from_secs(5)).await;
         }
     };
@@ -126,7 +176,10 @@ async fn the_token_that_is_there_has_two_minutes_to_go_whatever_the_server_does(
     let asked = asked.lock().unwrap().len();
     assert!(*failed.lock().unwrap() > 0, "the server was away");
     // 21,600 s are 53 of its tokens; a few looks for each.
-    assert!((53..250).contains(&asked), "the server was asked {asked} times");
+    assert!(
+        (53..250).contains(&asked),
+        "the server was asked {asked} times"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,19 +189,34 @@ async fn what_was_written_stays_when_the_server_is_gone_for_good() {
     let asked = Mutex::new(0_u32);
     let fetch = async || {
         *asked.lock().unwrap() += 1;
-        Err(ClientError::Server { server: "https://k".to_owned(), problem: "gone".to_owned() })
+        Err(ClientError::Server {
+            server: "https://k".to_owned(),
+            problem: "gone".to_owned(),
+        })
     };
     let report = |_: &AccessName, _: &Result<super::Round, RoundError>| {};
     let _ = tokio::time::timeout(Duration::from_secs(3600), keep(parts, fetch, &report)).await;
     assert_eq!(text(&path, "token"), token(START, 600).expose_secret());
     let asked = *asked.lock().unwrap();
-    assert!((60..200).contains(&asked), "it asks on, and not all the time: {asked}");
+    assert!(
+        (60..200).contains(&asked),
+        "it asks on, and not all the time: {asked}"
+    );
 }
 
 #[test]
 fn pauses_grow_to_a_minute() {
     let seconds = |failures, jitter| pause(failures, jitter).as_secs_f64();
-    assert_eq!([seconds(1, 0.0), seconds(2, 0.0), seconds(3, 0.0), seconds(7, 0.0), seconds(u32::MAX, 0.0)], [1.0, 2.0, 4.0, 60.0, 60.0]);
+    assert_eq!(
+        [
+            seconds(1, 0.0),
+            seconds(2, 0.0),
+            seconds(3, 0.0),
+            seconds(7, 0.0),
+            seconds(u32::MAX, 0.0)
+        ],
+        [1.0, 2.0, 4.0, 60.0, 60.0]
+    );
     assert_eq!(seconds(7, 1.0), 30.0);
     assert!(pause(0, 9.0) >= Duration::from_millis(500));
 }

@@ -28,11 +28,14 @@ impl Rights {
 pub(super) fn is_dated(name: &str) -> bool {
     let pattern = "..dddd_dd_dd_dd_dd_dd.xxxxxxxxxxxxxxxx";
     name.len() == pattern.len()
-        && name.bytes().zip(pattern.bytes()).all(|(byte, wanted)| match wanted {
-            b'd' => byte.is_ascii_digit(),
-            b'x' => byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte),
-            other => byte == other,
-        })
+        && name
+            .bytes()
+            .zip(pattern.bytes())
+            .all(|(byte, wanted)| match wanted {
+                b'd' => byte.is_ascii_digit(),
+                b'x' => byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte),
+                other => byte == other,
+            })
 }
 
 /// A directory in another, made with these rights if it is not there.
@@ -55,7 +58,8 @@ pub(super) fn read(folder: &OwnedFd, name: &str, rights: Rights) -> Option<Vec<u
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(openat(folder, name, flags, Mode::empty()).ok()?);
     let metadata = file.metadata().ok()?;
-    let as_asked = metadata.mode() & 0o7777 == rights.mode && rights.group.is_none_or(|group| group == metadata.gid());
+    let as_asked = metadata.mode() & 0o7777 == rights.mode
+        && rights.group.is_none_or(|group| group == metadata.gid());
     if !metadata.is_file() || !as_asked {
         return None;
     }

@@ -12,14 +12,20 @@ use super::{Rights, TokenDirectory, is_dated, read_token};
 /// Puts something into a directory that is not the agent's.
 type Spoil<'a> = &'a dyn Fn(&Path);
 
-const OWN: Rights = Rights { mode: 0o600, group: None };
+const OWN: Rights = Rights {
+    mode: 0o600,
+    group: None,
+};
 
 fn now() -> Timestamp {
     "2026-08-01T10:00:00Z".parse().unwrap()
 }
 
 fn entries(path: &Path) -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir(path).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<String> = std::fs::read_dir(path)
+        .unwrap()
+        .map(|it| it.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -33,13 +39,41 @@ fn files_change_together_and_nothing_old_stays() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokens");
     let directory = TokenDirectory::open(&path, &[], OWN).unwrap();
-    assert!(directory.replace(&[("token", b"one"), ("ca.crt", b"ca")], now(), 1).unwrap());
-    assert_eq!(entries(&path), ["..2026_08_01_10_00_00.0000000000000001", "..data", "ca.crt", "token"]);
+    assert!(
+        directory
+            .replace(&[("token", b"one"), ("ca.crt", b"ca")], now(), 1)
+            .unwrap()
+    );
+    assert_eq!(
+        entries(&path),
+        [
+            "..2026_08_01_10_00_00.0000000000000001",
+            "..data",
+            "ca.crt",
+            "token"
+        ]
+    );
     assert_eq!(read_token(&path).unwrap().expose_secret(), "one");
-    assert_eq!((mode(&path.join("token")), mode(&path), mode(&path.join("..data/"))), (0o600, 0o700, 0o700));
-    assert!(!directory.replace(&[("token", b"one"), ("ca.crt", b"ca")], now(), 2).unwrap(), "the same is not written again");
+    assert_eq!(
+        (
+            mode(&path.join("token")),
+            mode(&path),
+            mode(&path.join("..data/"))
+        ),
+        (0o600, 0o700, 0o700)
+    );
+    assert!(
+        !directory
+            .replace(&[("token", b"one"), ("ca.crt", b"ca")], now(), 2)
+            .unwrap(),
+        "the same is not written again"
+    );
     assert!(directory.replace(&[("token", b"two")], now(), 3).unwrap());
-    assert_eq!(entries(&path), ["..2026_08_01_10_00_00.0000000000000003", "..data", "token"], "a CA that is gone leaves no link");
+    assert_eq!(
+        entries(&path),
+        ["..2026_08_01_10_00_00.0000000000000003", "..data", "token"],
+        "a CA that is gone leaves no link"
+    );
     assert_eq!(std::fs::read_to_string(path.join("token")).unwrap(), "two");
 }
 
@@ -48,7 +82,9 @@ fn a_reader_sees_old_or_new_files_and_never_some_of_each() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let directory = TokenDirectory::open(path, &[], OWN).unwrap();
-    directory.replace(&[("token", b"0"), ("ca.crt", b"0")], now(), 0).unwrap();
+    directory
+        .replace(&[("token", b"0"), ("ca.crt", b"0")], now(), 0)
+        .unwrap();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
@@ -58,13 +94,18 @@ fn a_reader_sees_old_or_new_files_and_never_some_of_each() {
                 let last = done.load(Ordering::SeqCst);
                 // As a reader does that wants both of one round: one look at where they are.
                 let data = path.join(std::fs::read_link(path.join("..data")).unwrap());
-                let (token, ca) = (std::fs::read_to_string(data.join("token")), std::fs::read_to_string(data.join("ca.crt")));
+                let (token, ca) = (
+                    std::fs::read_to_string(data.join("token")),
+                    std::fs::read_to_string(data.join("ca.crt")),
+                );
                 if let (Ok(token), Ok(ca)) = (token, ca) {
                     assert_eq!(token, ca);
                     seen += 1;
                 }
                 // And through the visible name there is always one.
-                assert!(!std::fs::read_to_string(path.join("token")).is_ok_and(|text| text.is_empty()));
+                assert!(
+                    !std::fs::read_to_string(path.join("token")).is_ok_and(|text| text.is_empty())
+                );
                 if last {
                     break seen;
                 }
@@ -72,7 +113,13 @@ fn a_reader_sees_old_or_new_files_and_never_some_of_each() {
         });
         for round in 1..200_u64 {
             let text = round.to_string();
-            directory.replace(&[("token", text.as_bytes()), ("ca.crt", text.as_bytes())], now(), round).unwrap();
+            directory
+                .replace(
+                    &[("token", text.as_bytes()), ("ca.crt", text.as_bytes())],
+                    now(),
+                    round,
+                )
+                .unwrap();
         }
         done.store(true, Ordering::SeqCst);
         assert!(reader.join().unwrap() > 0);
@@ -84,12 +131,26 @@ fn rights_are_as_asked() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokens");
     let group = rustix::process::getegid().as_raw();
-    let rights = Rights { mode: 0o440, group: Some(group) };
+    let rights = Rights {
+        mode: 0o440,
+        group: Some(group),
+    };
     let directory = TokenDirectory::open(&path, &["tenant-a", "prod"], rights).unwrap();
     directory.replace(&[("token", b"one")], now(), 1).unwrap();
     let place = path.join("tenant-a/prod");
-    assert_eq!((mode(&place.join("token")), mode(&place.join("..data/")), mode(&place)), (0o440, 0o750, 0o750));
-    assert_eq!((mode(&path), mode(&path.join("tenant-a"))), (0o750, 0o750), "whoever may read must get there");
+    assert_eq!(
+        (
+            mode(&place.join("token")),
+            mode(&place.join("..data/")),
+            mode(&place)
+        ),
+        (0o440, 0o750, 0o750)
+    );
+    assert_eq!(
+        (mode(&path), mode(&path.join("tenant-a"))),
+        (0o750, 0o750),
+        "whoever may read must get there"
+    );
     drop(directory);
     // Asked for otherwise, they are made otherwise.
     let directory = TokenDirectory::open(&path, &["tenant-a", "prod"], OWN).unwrap();
@@ -103,27 +164,50 @@ fn what_is_not_the_agents_is_left_alone() {
     let foreign = folder.path().join("foreign");
     std::fs::write(&foreign, "foreign").unwrap();
     let cases: [(&str, Spoil<'_>); 5] = [
-        ("token", &|path| std::fs::write(path.join("token"), "mine").unwrap()),
-        ("token", &|path| symlink(&foreign, path.join("token")).unwrap()),
-        ("..data", &|path| symlink(folder.path(), path.join("..data")).unwrap()),
-        ("..data", &|path| std::fs::create_dir(path.join("..data")).unwrap()),
-        ("..data", &|path| std::fs::write(path.join("..data"), "mine").unwrap()),
+        ("token", &|path| {
+            std::fs::write(path.join("token"), "mine").unwrap()
+        }),
+        ("token", &|path| {
+            symlink(&foreign, path.join("token")).unwrap()
+        }),
+        ("..data", &|path| {
+            symlink(folder.path(), path.join("..data")).unwrap()
+        }),
+        ("..data", &|path| {
+            std::fs::create_dir(path.join("..data")).unwrap()
+        }),
+        ("..data", &|path| {
+            std::fs::write(path.join("..data"), "mine").unwrap()
+        }),
     ];
     for (index, (name, spoil)) in cases.iter().enumerate() {
         let path = folder.path().join(format!("case-{index}"));
         std::fs::create_dir(&path).unwrap();
         spoil(&path);
         let before = entries(&path);
-        let error = TokenDirectory::open(&path, &[], OWN).unwrap().replace(&[("token", b"one")], now(), 1).unwrap_err().to_string();
-        assert!(error.contains(name) && error.contains("is not the agent's"), "{error}");
+        let error = TokenDirectory::open(&path, &[], OWN)
+            .unwrap()
+            .replace(&[("token", b"one")], now(), 1)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains(name) && error.contains("is not the agent's"),
+            "{error}"
+        );
         assert_eq!(entries(&path), before);
     }
     assert_eq!(std::fs::read_to_string(&foreign).unwrap(), "foreign");
     let link = folder.path().join("link");
     symlink(folder.path().join("case-0"), &link).unwrap();
-    assert!(TokenDirectory::open(&link, &[], OWN).is_err(), "a link in the place of the directory");
+    assert!(
+        TokenDirectory::open(&link, &[], OWN).is_err(),
+        "a link in the place of the directory"
+    );
     assert!(TokenDirectory::open(&foreign, &[], OWN).is_err(), "a file");
-    assert!(TokenDirectory::open(&folder.path().join("missing/tokens"), &[], OWN).is_err(), "parents are the user's to make");
+    assert!(
+        TokenDirectory::open(&folder.path().join("missing/tokens"), &[], OWN).is_err(),
+        "parents are the user's to make"
+    );
 }
 
 #[test]
@@ -132,22 +216,44 @@ fn a_killed_agent_leaves_nothing_that_holds_up_the_next() {
     let path = folder.path();
     let directory = TokenDirectory::open(path, &[], OWN).unwrap();
     directory.replace(&[("token", b"one")], now(), 1).unwrap();
-    assert!(TokenDirectory::open(path, &[], OWN).err().unwrap().problem.contains("another agent"));
+    assert!(
+        TokenDirectory::open(path, &[], OWN)
+            .err()
+            .unwrap()
+            .problem
+            .contains("another agent")
+    );
     drop(directory);
     let unfinished = path.join("..2026_08_01_09_00_00.00000000000000aa");
     std::fs::create_dir(&unfinished).unwrap();
     std::fs::write(unfinished.join("token"), "half").unwrap();
-    symlink("..2026_08_01_09_00_00.00000000000000aa", path.join("..data_tmp")).unwrap();
+    symlink(
+        "..2026_08_01_09_00_00.00000000000000aa",
+        path.join("..data_tmp"),
+    )
+    .unwrap();
     // Looks like ours and is a link: what it leads to is not emptied.
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("token"), "foreign").unwrap();
-    symlink(outside.path(), path.join("..2026_08_01_09_00_00.00000000000000bb")).unwrap();
+    symlink(
+        outside.path(),
+        path.join("..2026_08_01_09_00_00.00000000000000bb"),
+    )
+    .unwrap();
     let directory = TokenDirectory::open(path, &[], OWN).unwrap();
     directory.replace(&[("token", b"two")], now(), 2).unwrap();
     assert!(!unfinished.exists() && !path.join("..data_tmp").exists());
     assert_eq!(std::fs::read_to_string(path.join("token")).unwrap(), "two");
-    assert_eq!(std::fs::read_to_string(outside.path().join("token")).unwrap(), "foreign");
-    for name in ["..data", "..2026_08_01_10_00_00.000000000000000g", "..2026-08-01_10_00_00.0000000000000000", ""] {
+    assert_eq!(
+        std::fs::read_to_string(outside.path().join("token")).unwrap(),
+        "foreign"
+    );
+    for name in [
+        "..data",
+        "..2026_08_01_10_00_00.000000000000000g",
+        "..2026-08-01_10_00_00.0000000000000000",
+        "",
+    ] {
         assert!(!is_dated(name), "{name}");
     }
 }

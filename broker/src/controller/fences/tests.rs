@@ -18,8 +18,10 @@ use crate::live::LiveObjects;
 use crate::ports::Hub;
 use crate::testing::{FakeClock, FakeObjects, account_of};
 
-const POLICY: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/keyferry-pairing";
-const BINDING: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/keyferry-pairing";
+const POLICY: &str =
+    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/keyferry-pairing";
+const BINDING: &str =
+    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/keyferry-pairing";
 const OBJECT: &str = "/apis/keyferry.dev/v1alpha1/audiencepairings/keyferry";
 const REFUSAL: &str = "serviceaccounts \"keyferry-canary\" is forbidden: ValidatingAdmissionPolicy 'keyferry-pairing' with binding \
                        'keyferry-pairing' denied request: no TargetAccess gives it";
@@ -37,17 +39,36 @@ impl Hub for OneAnswer {
         audience: &'a Audience,
         _: Duration,
     ) -> BoxFuture<'a, Result<MintAnswer, HubError>> {
-        self.asked.lock().unwrap().push(format!("{} {audience}", identity.account));
-        let token = || MintAnswer { token: "a.b.c".to_owned().into(), expires_at: jiff::Timestamp::MAX };
-        let answer = self.refusal.lock().unwrap().clone().map_or_else(|| Ok(token()), Err);
+        self.asked
+            .lock()
+            .unwrap()
+            .push(format!("{} {audience}", identity.account));
+        let token = || MintAnswer {
+            token: "a.b.c".to_owned().into(),
+            expires_at: jiff::Timestamp::MAX,
+        };
+        let answer = self
+            .refusal
+            .lock()
+            .unwrap()
+            .clone()
+            .map_or_else(|| Ok(token()), Err);
         Box::pin(async { answer })
     }
 
-    fn token_review<'a>(&'a self, _: &'a SecretString, _: Option<&'a Audience>) -> BoxFuture<'a, Result<TokenReviewAnswer, HubError>> {
+    fn token_review<'a>(
+        &'a self,
+        _: &'a SecretString,
+        _: Option<&'a Audience>,
+    ) -> BoxFuture<'a, Result<TokenReviewAnswer, HubError>> {
         Box::pin(async { Err(HubError::Busy) })
     }
 
-    fn access_review<'a>(&'a self, _: &'a ReviewedUser, _: &'a ServiceAccount) -> BoxFuture<'a, Result<bool, HubError>> {
+    fn access_review<'a>(
+        &'a self,
+        _: &'a ReviewedUser,
+        _: &'a ServiceAccount,
+    ) -> BoxFuture<'a, Result<bool, HubError>> {
         Box::pin(async { Err(HubError::Busy) })
     }
 }
@@ -57,7 +78,9 @@ struct Facts(Mutex<Result<Vec<String>, HubError>>);
 
 impl Default for Facts {
     fn default() -> Facts {
-        Facts(Mutex::new(Ok(vec!["https://kubernetes.default.svc".to_owned()])))
+        Facts(Mutex::new(Ok(vec![
+            "https://kubernetes.default.svc".to_owned(),
+        ])))
     }
 }
 
@@ -86,10 +109,26 @@ struct Bench {
 impl Bench {
     /// A hub with `keyferry-pairing` as shipped, its object as Keyferry writes it, and a leader.
     fn start() -> Bench {
-        let (objects, clock, leadership) = (Arc::<FakeObjects>::default(), FakeClock::start(), LeadershipWriter::default());
-        let fence = |text: &str| serde_saphyr::from_multiple::<Value>(text).unwrap().remove(0);
-        objects.put_foreign(POLICY, fence(include_str!("../../../../examples/fences/pairing.yaml")));
-        objects.put_foreign(BINDING, fence(include_str!("../../../../examples/fences/pairing-binding.yaml")));
+        let (objects, clock, leadership) = (
+            Arc::<FakeObjects>::default(),
+            FakeClock::start(),
+            LeadershipWriter::default(),
+        );
+        let fence = |text: &str| {
+            serde_saphyr::from_multiple::<Value>(text)
+                .unwrap()
+                .remove(0)
+        };
+        objects.put_foreign(
+            POLICY,
+            fence(include_str!("../../../../examples/fences/pairing.yaml")),
+        );
+        objects.put_foreign(
+            BINDING,
+            fence(include_str!(
+                "../../../../examples/fences/pairing-binding.yaml"
+            )),
+        );
         for text in [
             include_str!("../../../../examples/fences/audience.yaml"),
             include_str!("../../../../examples/fences/kept.yaml"),
@@ -98,17 +137,37 @@ impl Bench {
             include_str!("../../../../examples/fences/self.yaml"),
         ] {
             for object in serde_saphyr::from_multiple::<Value>(text).unwrap() {
-                let plural = if object["kind"] == "ValidatingAdmissionPolicy" { "policies" } else { "policybindings" };
-                let path = format!("{GROUP}/validatingadmission{plural}/{}", object["metadata"]["name"].as_str().unwrap());
+                let plural = if object["kind"] == "ValidatingAdmissionPolicy" {
+                    "policies"
+                } else {
+                    "policybindings"
+                };
+                let path = format!(
+                    "{GROUP}/validatingadmission{plural}/{}",
+                    object["metadata"]["name"].as_str().unwrap()
+                );
                 objects.put_foreign(&path, object);
             }
         }
-        objects.put_foreign(OBJECT, json!({ "metadata": { "name": "keyferry" }, "pairs": { pairing::NOBODYS: [] } }));
-        let hub = Arc::new(OneAnswer { refusal: Mutex::new(Some(HubError::Forbidden(REFUSAL.to_owned()))), asked: Mutex::default() });
-        let (live, canary) = (Arc::new(LiveObjects::default()), account_of("keyferry-system", "keyferry-canary"));
+        objects.put_foreign(
+            OBJECT,
+            json!({ "metadata": { "name": "keyferry" }, "pairs": { pairing::NOBODYS: [] } }),
+        );
+        let hub = Arc::new(OneAnswer {
+            refusal: Mutex::new(Some(HubError::Forbidden(REFUSAL.to_owned()))),
+            asked: Mutex::default(),
+        });
+        let (live, canary) = (
+            Arc::new(LiveObjects::default()),
+            account_of("keyferry-system", "keyferry-canary"),
+        );
         live.set_service_account(canary.clone(), Some(Uid::new("uid-canary").unwrap()));
         leadership.set(Some(Duration::from_secs(1_000_000)));
-        let (author, pairing, metrics) = (FenceWriter::author(), FenceWriter::pairing(), Metrics::default());
+        let (author, pairing, metrics) = (
+            FenceWriter::author(),
+            FenceWriter::pairing(),
+            Metrics::default(),
+        );
         let (reader, others) = (pairing.reader(), OtherFences::default());
         let other_readers = others.readers();
         let facts = KnownSite {
@@ -130,7 +189,16 @@ impl Bench {
             clock: Arc::<FakeClock>::clone(&clock),
             metrics: metrics.clone(),
         };
-        Bench { hub, objects, clock, leadership, pairing: reader, others: other_readers, metrics, fences }
+        Bench {
+            hub,
+            objects,
+            clock,
+            leadership,
+            pairing: reader,
+            others: other_readers,
+            metrics,
+            fences,
+        }
     }
 
     async fn looks(&mut self, times: usize) {
@@ -149,17 +217,25 @@ impl Bench {
     }
 
     fn told(&self) -> bool {
-        self.metrics.exposition().contains("keyferry_fence_in_force{fence=\"keyferry-pairing\"} 0")
+        self.metrics
+            .exposition()
+            .contains("keyferry_fence_in_force{fence=\"keyferry-pairing\"} 0")
     }
 }
 
 #[tokio::test]
 async fn a_hub_that_refuses_what_is_nobodys_is_fenced() {
     let mut bench = Bench::start();
-    assert!(bench.pairing.checked().is_err() && bench.pairing.gap().is_none(), "not known, which is no alarm");
+    assert!(
+        bench.pairing.checked().is_err() && bench.pairing.gap().is_none(),
+        "not known, which is no alarm"
+    );
     bench.looks(1).await;
     assert_eq!((bench.pairing.checked(), bench.asked()), (Ok(()), 1));
-    assert_eq!(bench.hub.asked.lock().unwrap()[0], "keyferry-system/keyferry-canary keyferry.dev/nobody");
+    assert_eq!(
+        bench.hub.asked.lock().unwrap()[0],
+        "keyferry-system/keyferry-canary keyferry.dev/nobody"
+    );
     bench.looks(6).await;
     assert_eq!(bench.asked(), 2, "again after two minutes");
     assert!(!bench.told());
@@ -172,7 +248,13 @@ async fn a_policy_that_lets_through_is_a_gap_though_its_objects_are_as_shipped()
     bench.looks(2).await;
     assert_eq!(bench.pairing.gap(), None, "it may not have been seen yet");
     bench.looks(1).await;
-    assert!(bench.pairing.gap().unwrap().contains("minted a token for an audience that nobody may have"));
+    assert!(
+        bench
+            .pairing
+            .gap()
+            .unwrap()
+            .contains("minted a token for an audience that nobody may have")
+    );
     assert!(bench.told());
     *bench.hub.refusal.lock().unwrap() = Some(HubError::Unreachable("away".to_owned()));
     bench.looks(9).await;
@@ -185,10 +267,16 @@ async fn a_policy_that_lets_through_is_a_gap_though_its_objects_are_as_shipped()
 #[tokio::test]
 async fn without_its_object_the_policy_holds_nobody() {
     let mut bench = Bench::start();
-    bench.objects.edit(OBJECT, |object| object["pairs"] = json!({ "https://prod.example.test": ["a/b"] }));
+    bench.objects.edit(OBJECT, |object| {
+        object["pairs"] = json!({ "https://prod.example.test": ["a/b"] })
+    });
     bench.looks(3).await;
     assert!(bench.pairing.gap().unwrap().contains("AudiencePairing"));
-    assert_eq!(bench.asked(), 0, "a token for an audience that is not listed shows nothing");
+    assert_eq!(
+        bench.asked(),
+        0,
+        "a token for an audience that is not listed shows nothing"
+    );
 }
 
 #[tokio::test]
@@ -196,17 +284,30 @@ async fn a_missing_or_narrowed_binding_is_a_gap_at_once_and_by_every_replica() {
     let mut bench = Bench::start();
     bench.leadership.set(None);
     bench.looks(1).await;
-    assert_eq!((bench.pairing.checked(), bench.asked()), (Ok(()), 0), "only the leader tries");
+    assert_eq!(
+        (bench.pairing.checked(), bench.asked()),
+        (Ok(()), 0),
+        "only the leader tries"
+    );
     let narrow = json!({ "namespaceSelector": { "matchLabels": { "a": "b" } } });
-    bench.objects.edit(BINDING, |binding| binding["spec"]["matchResources"] = narrow);
+    bench.objects.edit(BINDING, |binding| {
+        binding["spec"]["matchResources"] = narrow
+    });
     bench.looks(1).await;
-    assert!(bench.pairing.gap().unwrap().contains("spec.matchResources"), "{:?}", bench.pairing.gap());
+    assert!(
+        bench.pairing.gap().unwrap().contains("spec.matchResources"),
+        "{:?}",
+        bench.pairing.gap()
+    );
     assert_eq!(fence::PAIRING.name(), "keyferry-pairing");
 }
 
 #[tokio::test]
 async fn another_refusal_or_none_is_no_alarm() {
-    for refusal in [HubError::Forbidden("serviceaccounts/token".to_owned()), HubError::Unreachable("away".to_owned())] {
+    for refusal in [
+        HubError::Forbidden("serviceaccounts/token".to_owned()),
+        HubError::Unreachable("away".to_owned()),
+    ] {
         let mut bench = Bench::start();
         *bench.hub.refusal.lock().unwrap() = Some(refusal);
         bench.looks(5).await;
@@ -216,43 +317,93 @@ async fn another_refusal_or_none_is_no_alarm() {
 
 #[tokio::test]
 async fn every_policy_that_is_missing_or_changed_is_named() {
-    for name in
-        ["keyferry-audience", "keyferry-kept", "keyferry-pairing-closed", "keyferry-retarget", "keyferry-self", "keyferry-self-secrets"]
-    {
+    for name in [
+        "keyferry-audience",
+        "keyferry-kept",
+        "keyferry-pairing-closed",
+        "keyferry-retarget",
+        "keyferry-self",
+        "keyferry-self-secrets",
+    ] {
         let mut bench = Bench::start();
         bench.looks(1).await;
         assert_eq!(bench.gaps(), Vec::<String>::new(), "{name}");
-        bench.objects.edit(&format!("{GROUP}/validatingadmissionpolicybindings/{name}"), |binding| {
-            binding["spec"]["validationActions"] = json!(["Audit"]);
-        });
+        bench.objects.edit(
+            &format!("{GROUP}/validatingadmissionpolicybindings/{name}"),
+            |binding| {
+                binding["spec"]["validationActions"] = json!(["Audit"]);
+            },
+        );
         bench.looks(3).await;
-        assert!(matches!(&bench.gaps()[..], [gap] if gap.contains(name)), "{name}: {:?}", bench.gaps());
-        assert!(bench.metrics.exposition().contains(&format!("keyferry_fence_in_force{{fence=\"{name}\"}} 0")), "{name}");
+        assert!(
+            matches!(&bench.gaps()[..], [gap] if gap.contains(name)),
+            "{name}: {:?}",
+            bench.gaps()
+        );
+        assert!(
+            bench
+                .metrics
+                .exposition()
+                .contains(&format!("keyferry_fence_in_force{{fence=\"{name}\"}} 0")),
+            "{name}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_list_that_lacks_an_audience_of_the_hub_is_named_and_holds_the_pairs_all_the_same() {
     let mut bench = Bench::start();
-    let facts = Arc::new(Facts(Mutex::new(Ok(vec!["https://hub.example.com".to_owned()]))));
+    let facts = Arc::new(Facts(Mutex::new(Ok(vec![
+        "https://hub.example.com".to_owned(),
+    ]))));
     bench.fences.facts.source = Arc::<Facts>::clone(&facts);
     bench.looks(1).await;
     for name in ["keyferry-audience", "keyferry-pairing", "keyferry-self"] {
-        assert!(bench.gaps().iter().any(|gap| gap.contains(name) && gap.contains("https://hub.example.com")), "{name}: {:?}", bench.gaps());
-        assert!(bench.metrics.exposition().contains(&format!("keyferry_fence_in_force{{fence=\"{name}\"}} 0")), "{name}");
+        assert!(
+            bench
+                .gaps()
+                .iter()
+                .any(|gap| gap.contains(name) && gap.contains("https://hub.example.com")),
+            "{name}: {:?}",
+            bench.gaps()
+        );
+        assert!(
+            bench
+                .metrics
+                .exposition()
+                .contains(&format!("keyferry_fence_in_force{{fence=\"{name}\"}} 0")),
+            "{name}"
+        );
     }
-    assert_eq!((bench.pairing.checked(), bench.gaps().len()), (Ok(()), 3), "the pairs are held, whatever the list lacks");
+    assert_eq!(
+        (bench.pairing.checked(), bench.gaps().len()),
+        (Ok(()), 3),
+        "the pairs are held, whatever the list lacks"
+    );
     *facts.0.lock().unwrap() = Err(HubError::Unreachable("away".to_owned()));
     bench.clock.advance(FACTS);
     bench.looks(1).await;
-    assert_eq!(bench.gaps().len(), 3, "what was known of the hub stays known");
+    assert_eq!(
+        bench.gaps().len(),
+        3,
+        "what was known of the hub stays known"
+    );
     bench.objects.edit(POLICY, |policy| {
         let variables = policy["spec"]["variables"].as_array_mut().unwrap();
-        variables.iter_mut().find(|variable| variable["name"] == "hubAudiences").unwrap()["expression"] =
-            json!("['https://hub.example.com']");
+        variables
+            .iter_mut()
+            .find(|variable| variable["name"] == "hubAudiences")
+            .unwrap()["expression"] = json!("['https://hub.example.com']");
     });
     bench.looks(1).await;
-    assert!(!bench.gaps().iter().any(|gap| gap.contains("keyferry-pairing")), "{:?}", bench.gaps());
+    assert!(
+        !bench
+            .gaps()
+            .iter()
+            .any(|gap| gap.contains("keyferry-pairing")),
+        "{:?}",
+        bench.gaps()
+    );
     assert!(!bench.told());
 }
 
@@ -267,15 +418,28 @@ async fn with_objects_in_a_file_only_installed_policies_are_compared() {
     };
     let writers = installed_policies::writers();
     installed.compare(&writers).await;
-    let in_force =
-        |name: &str, value: u8| bench.metrics.exposition().contains(&format!("keyferry_fence_in_force{{fence=\"{name}\"}} {value}"));
+    let in_force = |name: &str, value: u8| {
+        bench.metrics.exposition().contains(&format!(
+            "keyferry_fence_in_force{{fence=\"{name}\"}} {value}"
+        ))
+    };
     assert!(in_force("keyferry-audience", 1) && in_force("keyferry-pairing", 1));
-    assert!(!in_force("keyferry-author", 0) && !in_force("keyferry-author", 1), "it is not installed, and need not be");
-    bench.objects.edit(BINDING, |binding| binding["spec"]["validationActions"] = json!(["Audit"]));
-    installed.facts.source = Arc::new(Facts(Mutex::new(Ok(vec!["https://hub.example.com".to_owned()]))));
+    assert!(
+        !in_force("keyferry-author", 0) && !in_force("keyferry-author", 1),
+        "it is not installed, and need not be"
+    );
+    bench.objects.edit(BINDING, |binding| {
+        binding["spec"]["validationActions"] = json!(["Audit"])
+    });
+    installed.facts.source = Arc::new(Facts(Mutex::new(Ok(vec![
+        "https://hub.example.com".to_owned(),
+    ]))));
     bench.clock.advance(FACTS);
     installed.compare(&writers).await;
     assert!(in_force("keyferry-pairing", 0), "its binding only audits");
-    assert!(in_force("keyferry-audience", 0), "its list lacks an audience of the hub");
+    assert!(
+        in_force("keyferry-audience", 0),
+        "its list lacks an audience of the hub"
+    );
     assert!(in_force("keyferry-kept", 1));
 }

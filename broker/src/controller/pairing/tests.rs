@@ -51,11 +51,22 @@ struct Bench {
 
 impl Bench {
     async fn start(audiences: &[&str]) -> Bench {
-        let (world, objects, trials) = (SmallWorld::start().await, Arc::<FakeObjects>::default(), Arc::<Trials>::default());
-        let (leadership, clock, unlisted) = (LeadershipWriter::default(), FakeClock::start(), UnlistedAudiences::default());
+        let (world, objects, trials) = (
+            SmallWorld::start().await,
+            Arc::<FakeObjects>::default(),
+            Arc::<Trials>::default(),
+        );
+        let (leadership, clock, unlisted) = (
+            LeadershipWriter::default(),
+            FakeClock::start(),
+            UnlistedAudiences::default(),
+        );
         leadership.set(Some(Duration::from_secs(1_000_000)));
         let server = config::read(crate::testing::CONFIGURATION).unwrap().server;
-        let (store, policy) = (Arc::new(ObjectStore::new(server)), PolicyWriter::new(world.policy.clone()));
+        let (store, policy) = (
+            Arc::new(ObjectStore::new(server)),
+            PolicyWriter::new(world.policy.clone()),
+        );
         let parts = PairingParts {
             policy: policy.reader(),
             store: Arc::clone(&store),
@@ -69,7 +80,17 @@ impl Bench {
             clock: Arc::<FakeClock>::clone(&clock),
             canary: account_of("keyferry-system", "keyferry-canary"),
         };
-        let bench = Bench { world, objects, trials, leadership, clock, store, unlisted, _policy: policy, pairing: Pairing::new(parts) };
+        let bench = Bench {
+            world,
+            objects,
+            trials,
+            leadership,
+            clock,
+            store,
+            unlisted,
+            _policy: policy,
+            pairing: Pairing::new(parts),
+        };
         bench.has(audiences, None);
         bench
     }
@@ -106,22 +127,50 @@ impl Bench {
 
     fn stored(&self) -> Vec<String> {
         let object = self.objects.object(OBJECT).unwrap_or_default();
-        listed(&object).into_iter().filter(|audience| audience != pairing::NOBODYS).collect()
+        listed(&object)
+            .into_iter()
+            .filter(|audience| audience != pairing::NOBODYS)
+            .collect()
     }
 }
 
 #[tokio::test]
 async fn what_the_hub_itself_uses_is_never_listed() {
     let issuer = crate::testing::ISSUER;
-    let mut bench = Bench::start(&[TARGET, "keyferry.dev", issuer, "api", "keyferry.dev/inert", "late"]).await;
+    let mut bench = Bench::start(&[
+        TARGET,
+        "keyferry.dev",
+        issuer,
+        "api",
+        "keyferry.dev/inert",
+        "late",
+    ])
+    .await;
     for audience in [TARGET, "keyferry.dev", issuer, "keyferry.dev/inert"] {
         bench.trials.set(audience, Ok(()));
     }
     bench.trials.set("api", Err(Reason::AudienceIsHubs));
-    assert_eq!(bench.listed().await, [TARGET], "and what has not been tried is not listed yet");
-    let why = |audience: &str| bench.unlisted.why(&Audience::new(audience).unwrap()).unwrap_or_default();
-    assert!(why("api").contains("the hub itself accepts it") && why(issuer).contains("issuer") && why("late").is_empty());
-    assert!(bench.objects.object(OBJECT).unwrap()["pairs"][TARGET].to_string().contains("tenant-a/reconciler"));
+    assert_eq!(
+        bench.listed().await,
+        [TARGET],
+        "and what has not been tried is not listed yet"
+    );
+    let why = |audience: &str| {
+        bench
+            .unlisted
+            .why(&Audience::new(audience).unwrap())
+            .unwrap_or_default()
+    };
+    assert!(
+        why("api").contains("the hub itself accepts it")
+            && why(issuer).contains("issuer")
+            && why("late").is_empty()
+    );
+    assert!(
+        bench.objects.object(OBJECT).unwrap()["pairs"][TARGET]
+            .to_string()
+            .contains("tenant-a/reconciler")
+    );
 }
 
 #[tokio::test]
@@ -131,7 +180,11 @@ async fn an_audience_that_becomes_the_hubs_is_let_go() {
     assert_eq!(bench.listed().await, [TARGET]);
     bench.trials.set(TARGET, Err(Reason::AudienceUnchecked));
     bench.clock.advance(TRY_EVERY);
-    assert_eq!(bench.listed().await, [TARGET], "a try that decides nothing opens nothing");
+    assert_eq!(
+        bench.listed().await,
+        [TARGET],
+        "a try that decides nothing opens nothing"
+    );
     bench.trials.set(TARGET, Err(Reason::AudienceIsHubs));
     bench.clock.advance(TRY_AGAIN);
     assert_eq!(bench.listed().await, Vec::<String>::new());
@@ -140,9 +193,17 @@ async fn an_audience_that_becomes_the_hubs_is_let_go() {
 #[tokio::test]
 async fn a_new_leader_keeps_what_was_listed_until_it_knows_better() {
     let mut bench = Bench::start(&[TARGET, "api", "keyferry.dev"]).await;
-    let pairs = json!({ TARGET: ["tenant-a/reconciler"], "api": [], "keyferry.dev": [], "gone": [] });
-    bench.objects.put_foreign(OBJECT, json!({ "metadata": { "name": "keyferry" }, "pairs": pairs }));
-    assert_eq!(bench.listed().await, ["api", TARGET], "neither what is Keyferry's own nor what no target has");
+    let pairs =
+        json!({ TARGET: ["tenant-a/reconciler"], "api": [], "keyferry.dev": [], "gone": [] });
+    bench.objects.put_foreign(
+        OBJECT,
+        json!({ "metadata": { "name": "keyferry" }, "pairs": pairs }),
+    );
+    assert_eq!(
+        bench.listed().await,
+        ["api", TARGET],
+        "neither what is Keyferry's own nor what no target has"
+    );
     bench.trials.set("api", Err(Reason::AudienceIsHubs));
     bench.leadership.set(None);
     bench.pairing.reconcile().await;

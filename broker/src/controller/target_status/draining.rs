@@ -1,5 +1,6 @@
-//! The finalizer of TargetClusters: a target that is deleted stays while accesses have objects for it, for a bounded time. No tenant can make
-//! it stay longer, and `deletionPolicy: Immediate` lets it go at once.
+//! The finalizer of TargetClusters: a target that is deleted stays while accesses have objects for
+//! it, for a bounded time. No tenant can make it stay longer, and `deletionPolicy: Immediate` lets
+//! it go at once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -36,18 +37,28 @@ impl Drains {
         self.refused.retain(|_, again| *again > now);
     }
 
-    /// Sees to it that a target that accesses use stays when it is deleted, and goes when nothing of it is left that may stay.
-    pub(super) async fn bring(&mut self, parts: &TargetStatusParts, name: &ObjectName, record: &Record) -> Result<(), HubError> {
+    /// Sees to it that a target that accesses use stays when it is deleted, and goes when nothing
+    /// of it is left that may stay.
+    pub(super) async fn bring(
+        &mut self,
+        parts: &TargetStatusParts,
+        name: &ObjectName,
+        record: &Record,
+    ) -> Result<(), HubError> {
         match record.deleting {
             Some(_) if record.finalizers.ours => self.drain(parts, name, record).await,
-            None if !record.finalizers.ours && self.is_used(parts, name) && !self.refused.contains_key(name) => {
+            None if !record.finalizers.ours
+                && self.is_used(parts, name)
+                && !self.refused.contains_key(name) =>
+            {
                 let outcome = set(parts, name, record, Wanted::Present).await;
                 if let Err(error) = &outcome {
                     let again = parts.clock.now().mono + AFTER_FAILURE;
                     self.refused.insert(name.clone(), again);
                     tracing::warn!(
                         target_cluster = %name, %error,
-                        "the finalizer of a TargetCluster could not be set; if it is deleted, its delivered objects go at once"
+                        "the finalizer of a TargetCluster could not be set; if it is deleted, its \
+                         delivered objects go at once"
                     );
                 }
                 Ok(())
@@ -58,38 +69,76 @@ impl Drains {
 
     fn is_used(&self, parts: &TargetStatusParts, name: &ObjectName) -> bool {
         let policy = parts.policy.current();
-        let drains = policy.targets.get(name).is_some_and(|target| target.deletion_policy == DeletionPolicy::Drain);
+        let drains = policy
+            .targets
+            .get(name)
+            .is_some_and(|target| target.deletion_policy == DeletionPolicy::Drain);
         drains && self.users.contains_key(name)
     }
 
-    async fn drain(&self, parts: &TargetStatusParts, name: &ObjectName, record: &Record) -> Result<(), HubError> {
+    async fn drain(
+        &self,
+        parts: &TargetStatusParts,
+        name: &ObjectName,
+        record: &Record,
+    ) -> Result<(), HubError> {
         let now = parts.clock.now().wall;
         let users = self.users.get(name).map(Vec::as_slice).unwrap_or_default();
-        let Some(draining) = parts.store.draining(name).filter(|draining| !users.is_empty() && now < draining.ends()) else {
+        let Some(draining) = parts
+            .store
+            .draining(name)
+            .filter(|draining| !users.is_empty() && now < draining.ends())
+        else {
             set(parts, name, record, Wanted::Absent).await?;
             tracing::info!(target_cluster = %name, "a deleted TargetCluster may go");
             return Ok(());
         };
-        let ready = Finding::not(Reason::TargetDraining, message(name, users, &seconds(draining.ends())));
+        let ready = Finding::not(
+            Reason::TargetDraining,
+            message(name, users, &seconds(draining.ends())),
+        );
         let summary = summary::of_draining_target(users.len());
-        write(parts, name, record, Some(&draining.target), &[("Ready", &ready)], summary).await
+        write(
+            parts,
+            name,
+            record,
+            Some(&draining.target),
+            &[("Ready", &ready)],
+            summary,
+        )
+        .await
     }
 }
 
 /// Adds or removes the finalizer, unless another replica leads by now.
-async fn set(parts: &TargetStatusParts, name: &ObjectName, record: &Record, wanted: Wanted) -> Result<(), HubError> {
+async fn set(
+    parts: &TargetStatusParts,
+    name: &ObjectName,
+    record: &Record,
+    wanted: Wanted,
+) -> Result<(), HubError> {
     if !parts.leadership.leads(parts.clock.now()) {
         return Err(HubError::Busy);
     }
     let path = format!("/apis/keyferry.dev/v1alpha1/targetclusters/{name}");
-    finalizer::set(&*parts.objects, &path, record, wanted).await.map(drop)
+    finalizer::set(&*parts.objects, &path, record, wanted)
+        .await
+        .map(drop)
 }
 
 /// Names who is in the way, and what to do. Only who may read TargetClusters reads it.
 fn message(name: &ObjectName, users: &[AccessName], ends: &str) -> String {
-    let named: Vec<String> = users.iter().take(NAMED).map(AccessName::to_string).collect();
+    let named: Vec<String> = users
+        .iter()
+        .take(NAMED)
+        .map(AccessName::to_string)
+        .collect();
     let more = users.len().saturating_sub(NAMED);
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let more = if more == 0 {
+        String::new()
+    } else {
+        format!(" and {more} more")
+    };
     format!(
         "deleted; nothing is minted or refreshed for it. TargetAccesses with delivered objects: {}{more}. The objects stay until their tokens \
          expire, {ends} at the latest, so that Flux can prune; fix: delete the Kustomizations and HelmReleases that use them, then these \
@@ -105,9 +154,19 @@ mod tests {
 
     #[test]
     fn the_condition_names_who_is_in_the_way_and_stays_short() {
-        let users: Vec<AccessName> = (0..200).map(|number| AccessName::parse(&format!("tenant-{number}/apps")).unwrap()).collect();
-        let text = message(&ObjectName::new("prod").unwrap(), &users, "2026-11-23T12:00:00Z");
-        assert!(text.contains("tenant-0/apps, tenant-1/apps") && text.contains("tenant-9/apps and 190 more"), "{text}");
+        let users: Vec<AccessName> = (0..200)
+            .map(|number| AccessName::parse(&format!("tenant-{number}/apps")).unwrap())
+            .collect();
+        let text = message(
+            &ObjectName::new("prod").unwrap(),
+            &users,
+            "2026-11-23T12:00:00Z",
+        );
+        assert!(
+            text.contains("tenant-0/apps, tenant-1/apps")
+                && text.contains("tenant-9/apps and 190 more"),
+            "{text}"
+        );
         assert!(text.contains(r#"kubectl patch targetcluster prod --type=merge -p '{"spec":{"deletionPolicy":"Immediate"}}'"#), "{text}");
         assert!(text.len() < 4000);
     }

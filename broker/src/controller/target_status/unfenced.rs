@@ -1,4 +1,5 @@
-//! What a missing fence of the hub means for one target. Neither takes anything away: whoever looks at the target is to know.
+//! What a missing fence of the hub means for one target. Neither takes anything away: whoever looks
+//! at the target is to know.
 
 use keyferry_core::condition::Finding;
 use keyferry_core::config::{AllowRule, TargetCluster, TokenIssuer};
@@ -7,29 +8,58 @@ use keyferry_core::reason::Reason;
 use crate::controller::pairing::UnlistedAudiences;
 use crate::fence::FenceReader;
 
-/// A finding if nothing on the hub keeps the target's audience for its pairs. It is no matter where the target trusts another issuer.
-pub(super) fn others_may_mint(pairing: &FenceReader, unlisted: &UnlistedAudiences, target: &TargetCluster) -> Option<Finding> {
-    let not_listed = || unlisted.why(&target.audience).map(|why| format!("the AudiencePairing does not list it, because {why}"));
-    let gap = pairing.gap().or_else(not_listed).filter(|_| target.issuer == TokenIssuer::Hub)?;
-    let message = format!("whoever may create tokens on the hub may have one for this target's audience, past allow[]: {gap}");
+/// A finding if nothing on the hub keeps the target's audience for its pairs. It is no matter where
+/// the target trusts another issuer.
+pub(super) fn others_may_mint(
+    pairing: &FenceReader,
+    unlisted: &UnlistedAudiences,
+    target: &TargetCluster,
+) -> Option<Finding> {
+    let not_listed = || {
+        unlisted
+            .why(&target.audience)
+            .map(|why| format!("the AudiencePairing does not list it, because {why}"))
+    };
+    let gap = pairing
+        .gap()
+        .or_else(not_listed)
+        .filter(|_| target.issuer == TokenIssuer::Hub)?;
+    let message = format!(
+        "whoever may create tokens on the hub may have one for this target's audience, past \
+         allow[]: {gap}"
+    );
     Some(Finding::so(Reason::PairingUnfenced, message))
 }
 
-/// A finding if another admission policy of the hub is missing, differs, or does not know the hub's audiences. It names all of them: they
-/// concern every target alike.
+/// A finding if another admission policy of the hub is missing, differs, or does not know the hub's
+/// audiences. It names all of them: they concern every target alike.
 pub(super) fn policies_are_incomplete(policies: &[FenceReader]) -> Option<Finding> {
     let gaps: Vec<String> = policies.iter().filter_map(FenceReader::gap).collect();
     if gaps.is_empty() {
         return None;
     }
-    let message: String = format!("{}; keyferry admission-policies --check names each", gaps.join("; ")).chars().take(1000).collect();
+    let message: String = format!(
+        "{}; keyferry admission-policies --check names each",
+        gaps.join("; ")
+    )
+    .chars()
+    .take(1000)
+    .collect();
     Some(Finding::so(Reason::AdmissionPolicyIncomplete, message))
 }
 
 /// A finding if a selector of the target goes by labels that nothing on the hub is known to guard.
-pub(super) fn others_may_be_selected(labels: &FenceReader, target: &TargetCluster) -> Option<Finding> {
-    let gap = labels.gap().filter(|_| target.allow.iter().any(AllowRule::needs_guarded_labels))?;
-    let message = format!("a namespaceSelector of allow[] goes by labels that whoever may edit a namespace may set: {gap}");
+pub(super) fn others_may_be_selected(
+    labels: &FenceReader,
+    target: &TargetCluster,
+) -> Option<Finding> {
+    let gap = labels
+        .gap()
+        .filter(|_| target.allow.iter().any(AllowRule::needs_guarded_labels))?;
+    let message = format!(
+        "a namespaceSelector of allow[] goes by labels that whoever may edit a namespace may set: \
+         {gap}"
+    );
     Some(Finding::so(Reason::LabelsUnfenced, message))
 }
 
@@ -50,18 +80,27 @@ mod tests {
              apiVersion: keyferry.dev/v1alpha1\nkind: TargetCluster\nmetadata: {{name: prod}}\nspec:\n  \
              address: https://prod.example.com\n  audience: prod\n{further}"
         );
-        config::read(&text).unwrap().policy.targets.into_values().next().unwrap()
+        config::read(&text)
+            .unwrap()
+            .policy
+            .targets
+            .into_values()
+            .next()
+            .unwrap()
     }
 
     fn allowing(namespaces: &str) -> TargetCluster {
-        target(&format!("  allow: [{{{namespaces}, serviceAccounts: [a]}}]\n"))
+        target(&format!(
+            "  allow: [{{{namespaces}, serviceAccounts: [a]}}]\n"
+        ))
     }
 
     #[test]
     fn a_missing_pairing_concerns_who_trusts_the_hubs_issuer() {
         let fence = FenceWriter::pairing();
         let of = |target: &TargetCluster| {
-            others_may_mint(&fence.reader(), &UnlistedAudiences::default(), target).map(|finding| (finding.holds(), finding.reason))
+            others_may_mint(&fence.reader(), &UnlistedAudiences::default(), target)
+                .map(|finding| (finding.holds(), finding.reason))
         };
         assert_eq!(of(&target("")), None, "nobody has looked yet");
         fence.set(Standing::Gap("it is gone".to_owned()));
@@ -77,8 +116,16 @@ mod tests {
         fence.set(Standing::InForce);
         unlisted.set([("prod".to_owned(), "it is the hub's issuer".to_owned())].into());
         let finding = others_may_mint(&fence.reader(), &unlisted, &target("")).unwrap();
-        assert!(finding.message.contains("does not list it, because it is the hub's issuer"), "{}", finding.message);
-        assert!(others_may_mint(&fence.reader(), &unlisted, &target("  issuer: Keyferry\n")).is_none());
+        assert!(
+            finding
+                .message
+                .contains("does not list it, because it is the hub's issuer"),
+            "{}",
+            finding.message
+        );
+        assert!(
+            others_may_mint(&fence.reader(), &unlisted, &target("  issuer: Keyferry\n")).is_none()
+        );
         unlisted.set([("other".to_owned(), "it is the hub's issuer".to_owned())].into());
         assert!(others_may_mint(&fence.reader(), &unlisted, &target("")).is_none());
     }
@@ -87,30 +134,56 @@ mod tests {
     fn every_incomplete_policy_is_named() {
         let writers = [fence::RETARGET, fence::OWN_ACCOUNT, fence::KEPT].map(FenceWriter::of);
         let readers = writers.each_ref().map(FenceWriter::reader);
-        assert!(policies_are_incomplete(&readers).is_none(), "nobody has looked yet");
-        for (writer, standing) in writers.iter().zip([Standing::Gap("one".to_owned()), Standing::InForce, Standing::Gap("two".to_owned())])
-        {
+        assert!(
+            policies_are_incomplete(&readers).is_none(),
+            "nobody has looked yet"
+        );
+        for (writer, standing) in writers.iter().zip([
+            Standing::Gap("one".to_owned()),
+            Standing::InForce,
+            Standing::Gap("two".to_owned()),
+        ]) {
             writer.set(standing);
         }
         let finding = policies_are_incomplete(&readers).unwrap();
-        assert_eq!((finding.holds(), finding.reason), (true, Reason::AdmissionPolicyIncomplete));
-        assert!(finding.message.starts_with("one; two; "), "{}", finding.message);
+        assert_eq!(
+            (finding.holds(), finding.reason),
+            (true, Reason::AdmissionPolicyIncomplete)
+        );
+        assert!(
+            finding.message.starts_with("one; two; "),
+            "{}",
+            finding.message
+        );
     }
 
     #[test]
     fn missing_guards_of_labels_concern_who_goes_by_them() {
         let fence = FenceWriter::labels();
         fence.set(Standing::Gap("it is gone".to_owned()));
-        let of = |namespaces: &str| others_may_be_selected(&fence.reader(), &allowing(namespaces)).map(|finding| finding.reason);
+        let of = |namespaces: &str| {
+            others_may_be_selected(&fence.reader(), &allowing(namespaces))
+                .map(|finding| finding.reason)
+        };
         assert_eq!(of("namespaces: [a]"), None);
-        assert_eq!(of("namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: a}}"), None, "the apiserver itself sets this one");
-        assert_eq!(of("namespaceSelector: {matchLabels: {access.keyferry.dev/team: a}}"), Some(Reason::LabelsUnfenced));
+        assert_eq!(
+            of("namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: a}}"),
+            None,
+            "the apiserver itself sets this one"
+        );
+        assert_eq!(
+            of("namespaceSelector: {matchLabels: {access.keyferry.dev/team: a}}"),
+            Some(Reason::LabelsUnfenced)
+        );
         let mixed = "namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: a}, \
                      matchExpressions: [{key: access.keyferry.dev/out, operator: DoesNotExist}]}";
         assert_eq!(of(mixed), Some(Reason::LabelsUnfenced));
         fence.set(Standing::InForce);
         assert_eq!(
-            others_may_be_selected(&fence.reader(), &allowing("namespaceSelector: {matchLabels: {access.keyferry.dev/team: a}}")),
+            others_may_be_selected(
+                &fence.reader(),
+                &allowing("namespaceSelector: {matchLabels: {access.keyferry.dev/team: a}}")
+            ),
             None
         );
     }

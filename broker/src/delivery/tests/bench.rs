@@ -23,7 +23,8 @@ use crate::targets::{Readiness, TargetState, TargetWriter};
 use crate::testing::{CONFIGURATION, FakeObjects, SmallWorld, settle};
 
 /// Where the access is, and where it delivers.
-pub(super) const ACCESS: &str = "/apis/keyferry.dev/v1alpha1/namespaces/tenant-a/targetaccesses/apps";
+pub(super) const ACCESS: &str =
+    "/apis/keyferry.dev/v1alpha1/namespaces/tenant-a/targetaccesses/apps";
 pub(super) const TARGET: &str = "/apis/keyferry.dev/v1alpha1/targetclusters/prod";
 pub(super) const SECRET: &str = "/api/v1/namespaces/tenant-a/secrets/apps-kubeconfig";
 
@@ -59,7 +60,9 @@ impl Bench {
             targets: TargetWriter::default(),
         };
         bench.fence.set(Standing::InForce);
-        bench.leadership.set(Some(Duration::from_secs(1_000_000_000)));
+        bench
+            .leadership
+            .set(Some(Duration::from_secs(1_000_000_000)));
         bench
     }
 
@@ -85,18 +88,29 @@ impl Bench {
 
     /// The TargetAccess, with further fields of its spec.
     pub(super) fn put_access(&self, further: Value) {
-        let mut spec = json!({ "targetClusterRef": { "name": "prod" }, "serviceAccountName": "reconciler" });
+        let mut spec =
+            json!({ "targetClusterRef": { "name": "prod" }, "serviceAccountName": "reconciler" });
         for (field, value) in further.as_object().into_iter().flatten() {
             spec[field] = value.clone();
         }
-        self.put(ACCESS, "TargetAccess", json!({ "name": "apps", "namespace": "tenant-a" }), spec);
+        self.put(
+            ACCESS,
+            "TargetAccess",
+            json!({ "name": "apps", "namespace": "tenant-a" }),
+            spec,
+        );
     }
 
     fn put(&self, path: &str, kind: &str, mut metadata: Value, spec: Value) {
         if self.objects.object(path).is_some() {
             return self.objects.edit(path, |object| {
                 object["spec"] = spec;
-                object["metadata"]["generation"] = json!(object["metadata"]["generation"].as_i64().unwrap_or_default() + 1);
+                object["metadata"]["generation"] = json!(
+                    object["metadata"]["generation"]
+                        .as_i64()
+                        .unwrap_or_default()
+                        + 1
+                );
             });
         }
         metadata["generation"] = json!(1);
@@ -113,7 +127,9 @@ impl Bench {
     /// The access is deleted; what holds it back stays.
     pub(super) fn delete_access(&self) {
         let now = self.now();
-        self.objects.edit(ACCESS, |object| object["metadata"]["deletionTimestamp"] = json!(now));
+        self.objects.edit(ACCESS, |object| {
+            object["metadata"]["deletionTimestamp"] = json!(now)
+        });
     }
 
     /// The TargetCluster is deleted, and stays by Keyferry's finalizer.
@@ -127,17 +143,31 @@ impl Bench {
 
     /// What the watches bring, and what follows from it.
     pub(super) fn watch(&self) {
-        self.store.list(Collection::TargetClusters, &self.objects.all("/targetclusters/"));
-        self.store.list(Collection::TargetAccesses, &self.objects.all("/targetaccesses/"));
+        self.store.list(
+            Collection::TargetClusters,
+            &self.objects.all("/targetclusters/"),
+        );
+        self.store.list(
+            Collection::TargetAccesses,
+            &self.objects.all("/targetaccesses/"),
+        );
         let assembled = self.store.assemble();
         let state = |target: &config::TargetCluster| {
             let readiness = Readiness::Ready(match &target.certificate {
                 config::CertificateSource::Inline(pem) => Some(pem.clone().into()),
                 _ => None,
             });
-            (target.name.clone(), TargetState { generation: target.generation, readiness, client_certificate: false })
+            (
+                target.name.clone(),
+                TargetState {
+                    generation: target.generation,
+                    readiness,
+                    client_certificate: false,
+                },
+            )
         };
-        self.targets.replace(assembled.policy.targets.values().map(state).collect());
+        self.targets
+            .replace(assembled.policy.targets.values().map(state).collect());
         self.policy.replace(assembled.policy.clone());
         self.faults.replace(assembled);
     }
@@ -167,7 +197,9 @@ impl Bench {
     /// One look at the access with what the watches bring.
     pub(super) async fn look(&self, process: &Deliveries) -> Next {
         self.watch();
-        process.reconcile(&AccessName::parse("tenant-a/apps").unwrap()).await
+        process
+            .reconcile(&AccessName::parse("tenant-a/apps").unwrap())
+            .await
     }
 
     /// Looks until nothing is to be tried again; at most eight times.
@@ -184,20 +216,33 @@ impl Bench {
     /// Status and reason of a condition of the access.
     pub(super) fn condition(&self, kind: &str) -> (String, String) {
         let access = self.objects.object(ACCESS).unwrap();
-        let conditions = access["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        let found = conditions.into_iter().find(|condition| condition["type"] == kind).unwrap_or_default();
+        let conditions = access["status"]["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let found = conditions
+            .into_iter()
+            .find(|condition| condition["type"] == kind)
+            .unwrap_or_default();
         let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
         (text("status"), text("reason"))
     }
 
     /// Asserts that the access is ready.
     pub(super) fn assert_ready(&self, when: &str) {
-        assert_eq!(self.condition("Ready"), ("True".to_owned(), "Ready".to_owned()), "{when}");
+        assert_eq!(
+            self.condition("Ready"),
+            ("True".to_owned(), "Ready".to_owned()),
+            "{when}"
+        );
     }
 
     /// `status.exposureUntil`.
     pub(super) fn exposure(&self) -> Option<jiff::Timestamp> {
-        self.objects.object(ACCESS)?["status"]["exposureUntil"].as_str()?.parse().ok()
+        self.objects.object(ACCESS)?["status"]["exposureUntil"]
+            .as_str()?
+            .parse()
+            .ok()
     }
 
     /// When the last token ends that ever stood in an object.
@@ -243,12 +288,21 @@ impl FakeAudit {
 
     /// How many tokens were recorded as handed out.
     pub(super) fn tokens(&self) -> usize {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner).iter().filter(|record| record["tokenId"].is_string()).count()
+        self.records
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .filter(|record| record["tokenId"].is_string())
+            .count()
     }
 
     /// Whether a token of this `jti` was recorded.
     pub(super) fn knows(&self, token_id: &str) -> bool {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|record| record["tokenId"] == token_id)
+        self.records
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .any(|record| record["tokenId"] == token_id)
     }
 }
 
@@ -257,7 +311,10 @@ impl AuditSink for FakeAudit {
         if self.away.load(Ordering::SeqCst) {
             return Recording::failed();
         }
-        self.records.lock().unwrap_or_else(PoisonError::into_inner).push(serde_json::from_slice(&record.line()).unwrap_or_default());
+        self.records
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(serde_json::from_slice(&record.line()).unwrap_or_default());
         if let Some(hook) = &*self.hook.lock().unwrap_or_else(PoisonError::into_inner) {
             hook();
         }
@@ -273,7 +330,10 @@ pub(super) struct FakeProbe {
 
 impl Default for FakeProbe {
     fn default() -> FakeProbe {
-        FakeProbe { answer: Mutex::new(ProbeAnswer::Unanswered("nobody is there")), asked: AtomicUsize::new(0) }
+        FakeProbe {
+            answer: Mutex::new(ProbeAnswer::Unanswered("nobody is there")),
+            asked: AtomicUsize::new(0),
+        }
     }
 }
 
@@ -288,10 +348,17 @@ impl FakeProbe {
 }
 
 impl TargetProbe for FakeProbe {
-    fn try_token<'a>(&'a self, _: &'a ProbedTarget, _: &'a SecretString) -> BoxFuture<'a, ProbeAnswer> {
+    fn try_token<'a>(
+        &'a self,
+        _: &'a ProbedTarget,
+        _: &'a SecretString,
+    ) -> BoxFuture<'a, ProbeAnswer> {
         Box::pin(async move {
             self.asked.fetch_add(1, Ordering::SeqCst);
-            self.answer.lock().unwrap_or_else(PoisonError::into_inner).clone()
+            self.answer
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone()
         })
     }
 }

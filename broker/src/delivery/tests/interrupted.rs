@@ -1,5 +1,5 @@
-//! A process that ends between any two calls to the hub, and the next one that goes on: in the end there is one right object, and every
-//! token that ever stood in one is accounted for.
+//! A process that ends between any two calls to the hub, and the next one that goes on: in the end
+//! there is one right object, and every token that ever stood in one is accounted for.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use super::bench::{ACCESS, Bench, SECRET, annotation, secret};
 use crate::delivery::Next;
 use crate::testing::Failing;
 
-/// One object, of this access, whose token is recorded, and a status that covers whatever was exposed.
+/// One object, of this access, whose token is recorded, and a status that covers whatever was
+/// exposed.
 fn assert_whole(bench: &Bench, when: &str) {
     bench.assert_ready(when);
     let secrets = bench.objects.all("/secrets/");
@@ -19,10 +20,23 @@ fn assert_whole(bench: &Bench, when: &str) {
     assert_eq!(owners.len(), 1, "{when}");
     assert_eq!(owners[0]["uid"], access["metadata"]["uid"], "{when}");
     assert!(secret["data"]["value"].is_string(), "{when}");
-    for version in bench.objects.every_version().iter().filter(|object| object["kind"] == "Secret") {
-        assert!(bench.audit.knows(annotation(version, "token-id").unwrap()), "{when}: a token left without its record");
+    for version in bench
+        .objects
+        .every_version()
+        .iter()
+        .filter(|object| object["kind"] == "Secret")
+    {
+        assert!(
+            bench.audit.knows(annotation(version, "token-id").unwrap()),
+            "{when}: a token left without its record"
+        );
     }
-    assert!(bench.exposure() >= bench.last_end(), "{when}: {:?} does not cover {:?}", bench.exposure(), bench.last_end());
+    assert!(
+        bench.exposure() >= bench.last_end(),
+        "{when}: {:?} does not cover {:?}",
+        bench.exposure(),
+        bench.last_end()
+    );
 }
 
 fn each_end(calls: usize) -> impl Iterator<Item = Failing> {
@@ -36,8 +50,16 @@ async fn ended_at_any_call_of_the_first_delivery() {
     bench.settle(&bench.process()).await;
     assert_whole(&bench, "undisturbed");
     let calls = bench.objects.calls();
-    for part in ["create /api/v1/namespaces/tenant-a/secrets", "/status", "patch", "post"] {
-        assert!(calls.iter().any(|call| call.contains(part)), "{part} is among {calls:?}");
+    for part in [
+        "create /api/v1/namespaces/tenant-a/secrets",
+        "/status",
+        "patch",
+        "post",
+    ] {
+        assert!(
+            calls.iter().any(|call| call.contains(part)),
+            "{part} is among {calls:?}"
+        );
     }
     for failing in each_end(calls.len()) {
         bench.begin_anew(secret());
@@ -60,7 +82,10 @@ async fn ended_at_any_call_of_a_renewal() {
         bench.begin_anew(secret());
         bench.settle(&bench.process()).await;
         let before = bench.objects.object(SECRET).unwrap();
-        bench.world.clock.advance(Duration::from_secs(11 * 3600 + 1800));
+        bench
+            .world
+            .clock
+            .advance(Duration::from_secs(11 * 3600 + 1800));
         bench.world.publisher.refresh().await.unwrap();
         bench.objects.fail(None);
         before
@@ -68,8 +93,14 @@ async fn ended_at_any_call_of_a_renewal() {
     let before = ready(&mut bench).await;
     bench.settle(&bench.process()).await;
     let calls = bench.objects.calls();
-    assert!(calls.iter().any(|call| call.starts_with("replace")), "{calls:?}");
-    assert_ne!(annotation(&before, "token-id"), annotation(&bench.objects.object(SECRET).unwrap(), "token-id"));
+    assert!(
+        calls.iter().any(|call| call.starts_with("replace")),
+        "{calls:?}"
+    );
+    assert_ne!(
+        annotation(&before, "token-id"),
+        annotation(&bench.objects.object(SECRET).unwrap(), "token-id")
+    );
     for failing in each_end(calls.len()) {
         let before = ready(&mut bench).await;
         bench.objects.fail(Some(failing));
@@ -82,8 +113,15 @@ async fn ended_at_any_call_of_a_renewal() {
         let when = format!("{failing:?}");
         assert_whole(&bench, &when);
         let after = bench.objects.object(SECRET).unwrap();
-        assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"], "{when}: the object is still the same one");
-        assert_ne!(annotation(&after, "token-id"), annotation(&before, "token-id"), "{when}");
+        assert_eq!(
+            after["metadata"]["uid"], before["metadata"]["uid"],
+            "{when}: the object is still the same one"
+        );
+        assert_ne!(
+            annotation(&after, "token-id"),
+            annotation(&before, "token-id"),
+            "{when}"
+        );
     }
 }
 
@@ -100,12 +138,15 @@ async fn another_writer_is_first_at_any_write() {
     }
 }
 
-/// The Secret was written with a long token and its status never came; then another target or lifetime replaces it.
+/// The Secret was written with a long token and its status never came; then another target or
+/// lifetime replaces it.
 #[tokio::test]
 async fn a_token_that_is_replaced_before_its_status_stays_accounted_for() {
     let mut bench = Bench::start().await;
     bench.begin_anew(secret());
-    bench.objects.fail(Some(Failing::Unreachable("patch", "/status")));
+    bench
+        .objects
+        .fail(Some(Failing::Unreachable("patch", "/status")));
     bench.settle(&bench.process()).await;
     assert!(bench.objects.object(SECRET).is_some() && bench.exposure().is_none());
     let long = bench.last_end();
@@ -114,7 +155,10 @@ async fn a_token_that_is_replaced_before_its_status_stays_accounted_for() {
     bench.put_access(json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret", "tokenLifetime": "1h" }], "probe": "Off" }));
     bench.settle(&bench.process()).await;
     let after = bench.objects.object(SECRET).unwrap();
-    assert!(super::bench::expiry(&after) < long, "the token is another, shorter one");
+    assert!(
+        super::bench::expiry(&after) < long,
+        "the token is another, shorter one"
+    );
     assert_whole(&bench, "replaced");
 }
 
@@ -123,7 +167,9 @@ async fn a_token_that_is_replaced_before_its_status_stays_accounted_for() {
 async fn a_token_that_is_taken_back_before_its_status_stays_accounted_for() {
     let mut bench = Bench::start().await;
     bench.begin_anew(secret());
-    bench.objects.fail(Some(Failing::Unreachable("patch", "/status")));
+    bench
+        .objects
+        .fail(Some(Failing::Unreachable("patch", "/status")));
     bench.settle(&bench.process()).await;
     bench.objects.fail(None);
     bench.put_target(&json!({ "allow": [] }));
@@ -138,7 +184,9 @@ async fn a_token_that_is_taken_back_before_its_status_stays_accounted_for() {
 async fn a_drain_counts_what_no_status_tells_of() {
     let mut bench = Bench::start().await;
     bench.begin_anew(secret());
-    bench.objects.fail(Some(Failing::Unreachable("patch", "/status")));
+    bench
+        .objects
+        .fail(Some(Failing::Unreachable("patch", "/status")));
     bench.settle(&bench.process()).await;
     bench.objects.fail(None);
     bench.delete_access();
@@ -147,11 +195,22 @@ async fn a_drain_counts_what_no_status_tells_of() {
     let tokens = bench.audit.tokens();
     bench.world.clock.advance(Duration::from_secs(11 * 3600));
     bench.settle(&bench.process()).await;
-    assert!(bench.objects.object(ACCESS).is_some(), "the token is still good");
+    assert!(
+        bench.objects.object(ACCESS).is_some(),
+        "the token is still good"
+    );
     bench.world.clock.advance(Duration::from_secs(3600));
     bench.settle(&bench.process()).await;
-    assert_eq!(bench.objects.object(ACCESS), None, "nothing holds it any more");
-    assert_eq!(bench.audit.tokens(), tokens, "nothing is minted for an access that goes");
+    assert_eq!(
+        bench.objects.object(ACCESS),
+        None,
+        "nothing holds it any more"
+    );
+    assert_eq!(
+        bench.audit.tokens(),
+        tokens,
+        "nothing is minted for an access that goes"
+    );
 }
 
 /// The end of a drain meets every failure, too.
@@ -161,14 +220,24 @@ async fn ended_at_any_call_of_a_drain() {
     for failing in each_end(3) {
         bench.begin_anew(secret());
         bench.settle(&bench.process()).await;
-        let secrets = |bench: &Bench| bench.objects.every_version().iter().filter(|one| one["kind"] == "Secret").count();
+        let secrets = |bench: &Bench| {
+            bench
+                .objects
+                .every_version()
+                .iter()
+                .filter(|one| one["kind"] == "Secret")
+                .count()
+        };
         let written = secrets(&bench);
         bench.delete_access();
         bench.objects.fail(Some(failing));
         bench.settle(&bench.process()).await;
         assert!(bench.objects.object(ACCESS).is_some(), "{failing:?}");
         bench.objects.fail(None);
-        bench.world.clock.advance(Duration::from_secs(12 * 3600 + 1));
+        bench
+            .world
+            .clock
+            .advance(Duration::from_secs(12 * 3600 + 1));
         bench.objects.fail(Some(failing));
         bench.settle(&bench.process()).await;
         bench.objects.fail(None);

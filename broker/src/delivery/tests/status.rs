@@ -12,17 +12,32 @@ fn probed() -> Value {
 
 fn summary(bench: &Bench) -> String {
     let access = bench.objects.object(ACCESS).unwrap();
-    access["status"]["summary"].as_str().unwrap_or_default().to_owned()
+    access["status"]["summary"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 #[tokio::test]
 async fn ready_beside_a_401_is_not_all_well() {
     let mut bench = Bench::start().await;
     let answers = [
-        (ProbeAnswer::Refused, "False", "delivered, but the target refuses the token (401)"),
-        (ProbeAnswer::Unanswered("connection refused"), "Unknown", "delivered, but the target does not answer"),
         (
-            ProbeAnswer::Accepted(TargetIdentity { username: "hub:a".to_owned(), uid: String::new(), groups: Vec::new() }),
+            ProbeAnswer::Refused,
+            "False",
+            "delivered, but the target refuses the token (401)",
+        ),
+        (
+            ProbeAnswer::Unanswered("connection refused"),
+            "Unknown",
+            "delivered, but the target does not answer",
+        ),
+        (
+            ProbeAnswer::Accepted(TargetIdentity {
+                username: "hub:a".to_owned(),
+                uid: String::new(),
+                groups: Vec::new(),
+            }),
             "True",
             "authorised and delivered",
         ),
@@ -44,9 +59,15 @@ async fn what_the_hub_says_at_length_is_in_the_condition_alone() {
     let long = format!("theirs\n{}", "x".repeat(5000));
     bench.put_access(json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret", "tokenLifetime": long }] }));
     bench.settle(&bench.process()).await;
-    assert_eq!(bench.condition("Ready"), ("False".to_owned(), "SpecInvalid".to_owned()));
+    assert_eq!(
+        bench.condition("Ready"),
+        ("False".to_owned(), "SpecInvalid".to_owned())
+    );
     let line = summary(&bench);
-    assert!((1..=80).contains(&line.chars().count()) && !line.contains('x') && !line.contains('\n'), "{line}");
+    assert!(
+        (1..=80).contains(&line.chars().count()) && !line.contains('x') && !line.contains('\n'),
+        "{line}"
+    );
 }
 
 #[tokio::test]
@@ -57,9 +78,16 @@ async fn a_drain_says_how_it_is_ended() {
     bench.delete_access();
     bench.look(&bench.process()).await;
     let line = summary(&bench);
-    assert!(line.starts_with("deleted; stays until 2") && line.ends_with("deletionPolicy: Immediate ends it"), "{line}");
+    assert!(
+        line.starts_with("deleted; stays until 2")
+            && line.ends_with("deletionPolicy: Immediate ends it"),
+        "{line}"
+    );
     let access = bench.objects.object(ACCESS).unwrap();
-    let message = access["status"]["conditions"][0]["message"].as_str().unwrap_or_default().to_owned();
+    let message = access["status"]["conditions"][0]["message"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
     let patch = r#"kubectl patch targetaccess apps -n tenant-a --type=merge -p '{"spec":{"deletionPolicy":"Immediate"}}'"#;
     assert!(message.contains(patch), "{message}");
 }

@@ -27,7 +27,14 @@ impl Grant {
     /// written `serviceaccounts/token`, and `*` stands for any verb or any resource.
     #[must_use]
     pub fn new(subject: Subject, verb: &str, resource: &str) -> Self {
-        Self { subject, verb: verb.to_owned(), api_group: String::new(), resource: resource.to_owned(), namespace: None, name: None }
+        Self {
+            subject,
+            verb: verb.to_owned(),
+            api_group: String::new(),
+            resource: resource.to_owned(),
+            namespace: None,
+            name: None,
+        }
     }
 
     /// Of this API group instead of the core group.
@@ -57,7 +64,9 @@ impl Grant {
             Subject::Group(group) => user.groups.contains(group),
         };
         let any = |granted: &str, wanted: &str| granted == "*" || granted == wanted;
-        let only = |granted: &Option<String>, wanted: &str| granted.as_deref().is_none_or(|granted| granted == wanted);
+        let only = |granted: &Option<String>, wanted: &str| {
+            granted.as_deref().is_none_or(|granted| granted == wanted)
+        };
         of_user
             && any(&self.verb, &wanted.verb)
             && any(&self.api_group, &wanted.api_group)

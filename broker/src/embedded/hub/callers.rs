@@ -26,10 +26,16 @@ impl Caller {
         let token = bearer(headers).ok_or_else(ApiError::unauthorized)?;
         let broker = hub.broker_token.expose_secret();
         if verify_slices_are_equal(token.as_bytes(), broker.as_bytes()).is_ok() {
-            return Ok(Self { user: broker_user(), unlimited: true });
+            return Ok(Self {
+                user: broker_user(),
+                unlimited: true,
+            });
         }
         let verified = verify::token(hub, token, &[]).map_err(|_| ApiError::unauthorized())?;
-        Ok(Self { user: verified.user, unlimited: false })
+        Ok(Self {
+            user: verified.user,
+            unlimited: false,
+        })
     }
 
     /// As RBAC would decide, from the grants alone.
@@ -43,22 +49,35 @@ impl Caller {
             return Ok(());
         }
         Err(ApiError::forbidden(format!(
-            "{} {:?} is forbidden: User {:?} cannot {} resource {:?} in API group {:?} in the namespace {:?}",
-            wanted.resource, wanted.name, self.user.username, wanted.verb, wanted.resource, wanted.api_group, wanted.namespace,
+            "{} {:?} is forbidden: User {:?} cannot {} resource {:?} in API group {:?} in the \
+             namespace {:?}",
+            wanted.resource,
+            wanted.name,
+            self.user.username,
+            wanted.verb,
+            wanted.resource,
+            wanted.api_group,
+            wanted.namespace,
         )))
     }
 }
 
 /// Whether any grant covers it.
 pub(super) fn granted(hub: &HubState, user: &UserInfo, wanted: &Wanted) -> bool {
-    locked(&hub.grants).iter().any(|grant| grant.allows(user, wanted))
+    locked(&hub.grants)
+        .iter()
+        .any(|grant| grant.allows(user, wanted))
 }
 
 fn broker_user() -> UserInfo {
     UserInfo {
         username: BROKER.to_owned(),
         uid: "00000000-0000-4000-8000-000000000000".to_owned(),
-        groups: vec!["system:serviceaccounts".to_owned(), "system:serviceaccounts:keyferry-system".to_owned(), AUTHENTICATED.to_owned()],
+        groups: vec![
+            "system:serviceaccounts".to_owned(),
+            "system:serviceaccounts:keyferry-system".to_owned(),
+            AUTHENTICATED.to_owned(),
+        ],
         ..UserInfo::default()
     }
 }

@@ -34,7 +34,12 @@ pub(super) fn sign(hub: &HubState, spec: &TokenSpec<'_>) -> Result<String, Embed
 }
 
 /// Signs a token of the kind that Secrets once held: no audience, no expiry.
-pub(super) fn sign_legacy(hub: &HubState, namespace: &str, name: &str, uid: &str) -> Result<String, EmbeddedError> {
+pub(super) fn sign_legacy(
+    hub: &HubState,
+    namespace: &str,
+    name: &str,
+    uid: &str,
+) -> Result<String, EmbeddedError> {
     let claims = json!({
         "iss": LEGACY_ISSUER,
         "sub": subject(namespace, name),
@@ -57,7 +62,8 @@ pub(super) fn subject(namespace: &str, name: &str) -> String {
 
 /// When a token signed at `now` for `seconds` ends.
 pub(super) fn expiry(now: Timestamp, seconds: i64) -> Timestamp {
-    now.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
+    now.saturating_add(SignedDuration::from_secs(seconds))
+        .unwrap_or(Timestamp::MAX)
 }
 
 /// A random UUID of version 4.

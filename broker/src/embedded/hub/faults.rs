@@ -73,7 +73,14 @@ pub enum Fault {
 
 impl Route {
     /// All of them.
-    pub const ALL: [Self; 6] = [Self::TokenRequest, Self::TokenReview, Self::AccessReview, Self::Discovery, Self::Jwks, Self::Objects];
+    pub const ALL: [Self; 6] = [
+        Self::TokenRequest,
+        Self::TokenReview,
+        Self::AccessReview,
+        Self::Discovery,
+        Self::Jwks,
+        Self::Objects,
+    ];
 
     fn of(method: &Method, path: &str) -> Self {
         let posted = method == Method::POST;
@@ -126,7 +133,11 @@ impl Faults {
 
 /// Middleware: counts the request and does to it what is set for its route. The faults of
 /// TokenRequest alone travel to its handler as a request extension.
-pub(super) async fn apply(State(hub): State<Arc<HubState>>, mut request: Request, next: Next) -> Response {
+pub(super) async fn apply(
+    State(hub): State<Arc<HubState>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let route = Route::of(request.method(), request.uri().path());
     match hub.faults.arrived(route) {
         Fault::None => next.run(request).await,
@@ -134,7 +145,9 @@ pub(super) async fn apply(State(hub): State<Arc<HubState>>, mut request: Request
             tokio::time::sleep(wait).await;
             next.run(request).await
         }
-        Fault::Status { code, retry_after } => ApiError::fault(code, retry_after.map(|wait| wait.as_secs())).into_response(),
+        Fault::Status { code, retry_after } => {
+            ApiError::fault(code, retry_after.map(|wait| wait.as_secs())).into_response()
+        }
         Fault::ByteASecond => slowly(next.run(request).await).await,
         Fault::Garbage { body, content_type } => garbage(body, &content_type),
         Fault::Oversize(bytes) => filled_up(next.run(request).await, bytes).await,
@@ -153,7 +166,9 @@ pub(super) async fn apply(State(hub): State<Arc<HubState>>, mut request: Request
 fn garbage(body: Vec<u8>, content_type: &str) -> Response {
     let mut response = Response::new(Body::from(body));
     if let Ok(content_type) = HeaderValue::from_str(content_type) {
-        response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, content_type);
     }
     response
 }

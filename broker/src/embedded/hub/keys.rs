@@ -6,7 +6,9 @@ use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair,
+};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::DecodingKey;
@@ -113,12 +115,19 @@ impl SigningKey {
         let kid = key_id(pair.public_key())?;
         // SEC1 uncompressed point: one tag byte, then x and y of equal length.
         let point = pair.public_key().as_ref();
-        let (x, y) = point.get(1..).map(|xy| xy.split_at(xy.len() / 2)).ok_or(EmbeddedError::Crypto)?;
+        let (x, y) = point
+            .get(1..)
+            .map(|xy| xy.split_at(xy.len() / 2))
+            .ok_or(EmbeddedError::Crypto)?;
         let jwk = json!({
             "use": "sig", "kty": "EC", "kid": kid, "crv": "P-256", "alg": "ES256",
             "x": URL_SAFE_NO_PAD.encode(x), "y": URL_SAFE_NO_PAD.encode(y),
         });
-        Ok(Self { kid, jwk, pair: Pair::Ec(pair) })
+        Ok(Self {
+            kid,
+            jwk,
+            pair: Pair::Ec(pair),
+        })
     }
 
     fn generate_rsa() -> Result<Self, EmbeddedError> {
@@ -132,19 +141,32 @@ impl SigningKey {
         let jwk = json!({
             "use": "sig", "kty": "RSA", "kid": kid, "alg": "RS256", "n": public.n, "e": public.e,
         });
-        Ok(Self { kid, jwk, pair: Pair::Rsa(pair) })
+        Ok(Self {
+            kid,
+            jwk,
+            pair: Pair::Rsa(pair),
+        })
     }
 
     /// Signs claims into a compact JWS whose header holds `alg` and `kid` only, as Kubernetes'.
     pub(super) fn sign(&self, claims: &Value) -> Result<String, EmbeddedError> {
         let header = json!({"alg": self.jwk["alg"], "kid": self.kid});
-        let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header.to_string()), URL_SAFE_NO_PAD.encode(claims.to_string()));
+        let signed = format!(
+            "{}.{}",
+            URL_SAFE_NO_PAD.encode(header.to_string()),
+            URL_SAFE_NO_PAD.encode(claims.to_string())
+        );
         let random = SystemRandom::new();
         let signature = match &self.pair {
             Pair::Ec(pair) => pair.sign(&random, signed.as_bytes())?.as_ref().to_vec(),
             Pair::Rsa(pair) => {
                 let mut signature = vec![0; pair.public_modulus_len()];
-                pair.sign(&RSA_PKCS1_SHA256, &random, signed.as_bytes(), &mut signature)?;
+                pair.sign(
+                    &RSA_PKCS1_SHA256,
+                    &random,
+                    signed.as_bytes(),
+                    &mut signature,
+                )?;
                 signature
             }
         };
@@ -156,7 +178,10 @@ impl KeyRing {
     /// One published key that signs.
     pub(super) fn new(algorithm: KeyAlgorithm) -> Result<Self, EmbeddedError> {
         let signer = Arc::new(SigningKey::generate(algorithm)?);
-        Ok(Self { keys: vec![(Arc::clone(&signer), Published::Yes)], signer })
+        Ok(Self {
+            keys: vec![(Arc::clone(&signer), Published::Yes)],
+            signer,
+        })
     }
 
     pub(super) fn signer(&self) -> Arc<SigningKey> {
@@ -165,7 +190,11 @@ impl KeyRing {
 
     /// The published keys as JWKs, oldest first.
     pub(super) fn published(&self) -> Vec<Value> {
-        self.keys.iter().filter(|(_, published)| *published == Published::Yes).map(|(key, _)| key.jwk.clone()).collect()
+        self.keys
+            .iter()
+            .filter(|(_, published)| *published == Published::Yes)
+            .map(|(key, _)| key.jwk.clone())
+            .collect()
     }
 
     fn add(&mut self, algorithm: KeyAlgorithm) -> Result<String, EmbeddedError> {
@@ -186,7 +215,12 @@ impl KeyRing {
     }
 
     fn find(&mut self, kid: &str) -> Result<&mut (Arc<SigningKey>, Published), EmbeddedError> {
-        self.keys.iter_mut().find(|(key, _)| key.kid == kid).ok_or_else(|| EmbeddedError::NoKey { kid: kid.to_owned() })
+        self.keys
+            .iter_mut()
+            .find(|(key, _)| key.kid == kid)
+            .ok_or_else(|| EmbeddedError::NoKey {
+                kid: kid.to_owned(),
+            })
     }
 }
 

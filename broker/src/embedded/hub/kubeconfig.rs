@@ -24,12 +24,22 @@ impl EmbeddedHub {
     /// A kubeconfig that names a file with the token, read again by the client as it changes.
     #[must_use]
     pub fn kubeconfig_with_token_file(&self, path: &str) -> String {
-        document("hub", self.url(), self.ca_pem(), &json!({"tokenFile": path}))
+        document(
+            "hub",
+            self.url(),
+            self.ca_pem(),
+            &json!({"tokenFile": path}),
+        )
     }
 }
 
 /// One cluster, one user, one context, all called `name`. JSON, which every YAML reader takes.
-pub(in crate::embedded) fn document(name: &str, server: &str, ca_pem: &str, user: &Value) -> String {
+pub(in crate::embedded) fn document(
+    name: &str,
+    server: &str,
+    ca_pem: &str,
+    user: &Value,
+) -> String {
     let cluster = json!({
         "server": server,
         "certificate-authority-data": STANDARD.encode(ca_pem),

@@ -87,11 +87,19 @@ impl Object {
                 json!({"kind": kind, "apiVersion": "v1", "metadata": metadata})
             }
             Resource::Leases => {
-                let spec = self.data.get("spec").and_then(|spec| serde_json::from_slice(spec).ok()).unwrap_or(Value::Null);
+                let spec = self
+                    .data
+                    .get("spec")
+                    .and_then(|spec| serde_json::from_slice(spec).ok())
+                    .unwrap_or(Value::Null);
                 json!({"kind": kind, "apiVersion": "coordination.k8s.io/v1", "metadata": metadata, "spec": spec})
             }
             Resource::Secrets => {
-                let data: BTreeMap<_, _> = self.data.iter().map(|(key, value)| (key, STANDARD.encode(value))).collect();
+                let data: BTreeMap<_, _> = self
+                    .data
+                    .iter()
+                    .map(|(key, value)| (key, STANDARD.encode(value)))
+                    .collect();
                 json!({
                     "kind": kind, "apiVersion": "v1", "metadata": metadata,
                     "data": data, "type": "Opaque",

@@ -47,8 +47,15 @@ struct Inner {
 
 impl Objects {
     pub(super) fn new(clock: Clock) -> Self {
-        let inner = Inner { version: 1, ..Inner::default() };
-        Self { inner: Mutex::new(inner), latest: watch::Sender::new(1), clock }
+        let inner = Inner {
+            version: 1,
+            ..Inner::default()
+        };
+        Self {
+            inner: Mutex::new(inner),
+            latest: watch::Sender::new(1),
+            clock,
+        }
     }
 
     pub(super) fn put_namespace(&self, name: &str, mut labels: BTreeMap<String, String>) {
@@ -67,7 +74,13 @@ impl Objects {
 
     /// Adds an object, or replaces the data of one that exists; its namespace comes into being
     /// with it. Returns the UID.
-    pub(super) fn put(&self, resource: Resource, namespace: &str, name: &str, data: BTreeMap<String, Vec<u8>>) -> String {
+    pub(super) fn put(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+        data: BTreeMap<String, Vec<u8>>,
+    ) -> String {
         if self.get(Resource::Namespaces, "", namespace).is_none() {
             self.put_namespace(namespace, BTreeMap::new());
         }
@@ -96,14 +109,24 @@ impl Objects {
         let now = (self.clock)();
         self.change(|inner| {
             let key = (resource, namespace.to_owned(), name.to_owned());
-            match (inner.objects.get(&key).map(|object| object.version), expected) {
+            match (
+                inner.objects.get(&key).map(|object| object.version),
+                expected,
+            ) {
                 (None, Some(_)) => return Swap::Absent,
                 (found, expected) if found != expected => return Swap::Changed,
                 _ => {}
             }
-            let object = Object { data, ..inner.existing_or_new(&key, now) };
+            let object = Object {
+                data,
+                ..inner.existing_or_new(&key, now)
+            };
             inner.store(key.clone(), object);
-            inner.objects.get(&key).cloned().map_or(Swap::Absent, Swap::Done)
+            inner
+                .objects
+                .get(&key)
+                .cloned()
+                .map_or(Swap::Absent, Swap::Done)
         })
     }
 
@@ -114,7 +137,12 @@ impl Objects {
 
     pub(super) fn delete_namespace(&self, name: &str) {
         self.change(|inner| {
-            let inside: Vec<_> = inner.objects.keys().filter(|(_, namespace, _)| namespace == name).cloned().collect();
+            let inside: Vec<_> = inner
+                .objects
+                .keys()
+                .filter(|(_, namespace, _)| namespace == name)
+                .cloned()
+                .collect();
             for key in inside {
                 inner.remove(&key);
             }
@@ -137,12 +165,22 @@ impl Objects {
     /// every namespace.
     pub(super) fn list(&self, resource: Resource, namespace: &str) -> (Vec<Object>, u64) {
         let inner = locked(&self.inner);
-        let listed = inner.objects.values().filter(|object| object.is(resource, namespace)).cloned().collect();
+        let listed = inner
+            .objects
+            .values()
+            .filter(|object| object.is(resource, namespace))
+            .cloned()
+            .collect();
         (listed, inner.version)
     }
 
     /// The changes after `version`, and the version they lead to.
-    pub(super) fn changes_since(&self, resource: Resource, namespace: &str, version: u64) -> Result<(Vec<Change>, u64), Expired> {
+    pub(super) fn changes_since(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        version: u64,
+    ) -> Result<(Vec<Change>, u64), Expired> {
         let inner = locked(&self.inner);
         if version < inner.compacted {
             return Err(Expired);
@@ -204,7 +242,10 @@ impl Inner {
         };
         self.version += 1;
         object.version = self.version;
-        self.history.push(Change { kind: "DELETED", object });
+        self.history.push(Change {
+            kind: "DELETED",
+            object,
+        });
         true
     }
 }

@@ -37,7 +37,12 @@ pub(super) async fn jwks(State(hub): State<Arc<HubState>>, headers: HeaderMap) -
     answer(&hub, &headers, "application/jwk-set+json", keys.to_string())
 }
 
-fn answer(hub: &HubState, headers: &HeaderMap, content_type: &'static str, body: String) -> Response {
+fn answer(
+    hub: &HubState,
+    headers: &HeaderMap,
+    content_type: &'static str,
+    body: String,
+) -> Response {
     if let Err(refusal) = may_read(hub, headers) {
         return refusal.into_response();
     }
@@ -49,7 +54,10 @@ fn answer(hub: &HubState, headers: &HeaderMap, content_type: &'static str, body:
         let text = format!("406: Not Acceptable\n\nAvailable representations: {content_type}");
         return (StatusCode::NOT_ACCEPTABLE, text).into_response();
     }
-    let fields = [(header::CONTENT_TYPE, content_type), (header::CACHE_CONTROL, "public, max-age=3600")];
+    let fields = [
+        (header::CONTENT_TYPE, content_type),
+        (header::CACHE_CONTROL, "public, max-age=3600"),
+    ];
     (fields, body).into_response()
 }
 
@@ -60,7 +68,9 @@ fn may_read(hub: &HubState, headers: &HeaderMap) -> Result<(), ApiError> {
     }
     match hub.discovery_access {
         DiscoveryAccess::Anonymous => Ok(()),
-        DiscoveryAccess::Authenticated => Err(ApiError::forbidden("forbidden: User \"system:anonymous\" cannot get this path")),
+        DiscoveryAccess::Authenticated => Err(ApiError::forbidden(
+            "forbidden: User \"system:anonymous\" cannot get this path",
+        )),
     }
 }
 

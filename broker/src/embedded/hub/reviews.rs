@@ -20,7 +20,11 @@ use crate::embedded::status::ApiError;
 
 type Reviewed = Result<(StatusCode, Json<Value>), ApiError>;
 
-pub(super) async fn token(State(hub): State<Arc<HubState>>, headers: HeaderMap, body: Bytes) -> Reviewed {
+pub(super) async fn token(
+    State(hub): State<Arc<HubState>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Reviewed {
     let caller = Caller::of(&hub, &headers)?;
     caller.must(&hub, &creating("authentication.k8s.io", "tokenreviews"))?;
     let spec: TokenReviewSpec = spec_of(&headers, &body)?;
@@ -40,22 +44,45 @@ pub(super) async fn token(State(hub): State<Arc<HubState>>, headers: HeaderMap, 
 pub(super) async fn myself(State(hub): State<Arc<HubState>>, headers: HeaderMap) -> Reviewed {
     let caller = Caller::of(&hub, &headers)?;
     let status = json!({"userInfo": caller.user});
-    Ok(created("authentication.k8s.io/v1", "SelfSubjectReview", &status))
+    Ok(created(
+        "authentication.k8s.io/v1",
+        "SelfSubjectReview",
+        &status,
+    ))
 }
 
-pub(super) async fn access(State(hub): State<Arc<HubState>>, headers: HeaderMap, body: Bytes) -> Reviewed {
+pub(super) async fn access(
+    State(hub): State<Arc<HubState>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Reviewed {
     let caller = Caller::of(&hub, &headers)?;
-    caller.must(&hub, &creating("authorization.k8s.io", "subjectaccessreviews"))?;
+    caller.must(
+        &hub,
+        &creating("authorization.k8s.io", "subjectaccessreviews"),
+    )?;
     let spec: AccessReviewSpec = spec_of(&headers, &body)?;
-    let user = UserInfo { username: spec.user.unwrap_or_default(), groups: spec.groups.unwrap_or_default(), ..UserInfo::default() };
-    let allowed = spec.resource_attributes.is_some_and(|wanted| granted(&hub, &user, &wanted.into()));
+    let user = UserInfo {
+        username: spec.user.unwrap_or_default(),
+        groups: spec.groups.unwrap_or_default(),
+        ..UserInfo::default()
+    };
+    let allowed = spec
+        .resource_attributes
+        .is_some_and(|wanted| granted(&hub, &user, &wanted.into()));
     Ok(decision("SubjectAccessReview", allowed))
 }
 
-pub(super) async fn my_access(State(hub): State<Arc<HubState>>, headers: HeaderMap, body: Bytes) -> Reviewed {
+pub(super) async fn my_access(
+    State(hub): State<Arc<HubState>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Reviewed {
     let caller = Caller::of(&hub, &headers)?;
     let spec: AccessReviewSpec = spec_of(&headers, &body)?;
-    let allowed = spec.resource_attributes.is_some_and(|wanted| caller.may(&hub, &wanted.into()));
+    let allowed = spec
+        .resource_attributes
+        .is_some_and(|wanted| caller.may(&hub, &wanted.into()));
     Ok(decision("SelfSubjectAccessReview", allowed))
 }
 
@@ -96,7 +123,13 @@ impl From<ResourceAttributes> for Wanted {
             "" => attributes.resource,
             subresource => format!("{}/{subresource}", attributes.resource),
         };
-        Self { verb: attributes.verb, api_group: attributes.group, resource, namespace: attributes.namespace, name: attributes.name }
+        Self {
+            verb: attributes.verb,
+            api_group: attributes.group,
+            resource,
+            namespace: attributes.namespace,
+            name: attributes.name,
+        }
     }
 }
 
@@ -122,5 +155,10 @@ fn created(api_version: &str, kind: &str, status: &Value) -> (StatusCode, Json<V
 }
 
 fn creating(api_group: &str, resource: &str) -> Wanted {
-    Wanted { verb: "create".to_owned(), api_group: api_group.to_owned(), resource: resource.to_owned(), ..Wanted::default() }
+    Wanted {
+        verb: "create".to_owned(),
+        api_group: api_group.to_owned(),
+        resource: resource.to_owned(),
+        ..Wanted::default()
+    }
 }

@@ -39,7 +39,9 @@ impl HubState {
             url,
             algorithm: options.algorithm,
             checks_uid: options.checks_uid,
-            max_token_seconds: options.max_token_lifetime.and_then(|lifetime| i64::try_from(lifetime.as_secs()).ok()),
+            max_token_seconds: options
+                .max_token_lifetime
+                .and_then(|lifetime| i64::try_from(lifetime.as_secs()).ok()),
             discovery_access: options.discovery_access,
             broker_token: random_token()?,
             objects: Objects::new(options.clock.clone()),

@@ -63,16 +63,31 @@ struct Spec {
 }
 
 /// The checks in the order of kube-apiserver; returns the live ServiceAccount.
-fn check(hub: &HubState, namespace: &str, name: &str, request: &TokenRequest) -> Result<Object, ApiError> {
-    if hub.objects.get(Resource::Namespaces, "", namespace).is_none() {
+fn check(
+    hub: &HubState,
+    namespace: &str,
+    name: &str,
+    request: &TokenRequest,
+) -> Result<Object, ApiError> {
+    if hub
+        .objects
+        .get(Resource::Namespaces, "", namespace)
+        .is_none()
+    {
         return Err(ApiError::not_found("namespaces", namespace));
     }
-    let differs = |given: &Option<String>, path: &str| given.as_deref().is_some_and(|given| !given.is_empty() && given != path);
+    let differs = |given: &Option<String>, path: &str| {
+        given
+            .as_deref()
+            .is_some_and(|given| !given.is_empty() && given != path)
+    };
     if differs(&request.metadata.name, name) || differs(&request.metadata.namespace, namespace) {
         return Err(invalid("metadata", "must match the name in the URL"));
     }
-    let account =
-        hub.objects.get(Resource::ServiceAccounts, namespace, name).ok_or_else(|| ApiError::not_found("serviceaccounts", name))?;
+    let account = hub
+        .objects
+        .get(Resource::ServiceAccounts, namespace, name)
+        .ok_or_else(|| ApiError::not_found("serviceaccounts", name))?;
     if hub.checks_uid && differs(&request.metadata.uid, &account.uid) {
         return Err(ApiError::conflict(format!(
             "Operation cannot be fulfilled on serviceaccounts {name:?}: \
@@ -80,19 +95,27 @@ fn check(hub: &HubState, namespace: &str, name: &str, request: &TokenRequest) ->
         )));
     }
     match request.spec.expiration_seconds {
-        Some(seconds) if seconds < LEAST_SECONDS => {
-            Err(invalid(&format!("spec.expirationSeconds: Invalid value: {seconds}"), "may not specify a duration less than 10 minutes"))
-        }
+        Some(seconds) if seconds < LEAST_SECONDS => Err(invalid(
+            &format!("spec.expirationSeconds: Invalid value: {seconds}"),
+            "may not specify a duration less than 10 minutes",
+        )),
         Some(seconds) if seconds > MOST_SECONDS => Err(invalid(
             &format!("spec.expirationSeconds: Invalid value: {seconds}"),
             "may not specify a duration larger than 2^32 seconds",
         )),
-        _ if request.spec.bound_object_ref.is_some() => Err(ApiError::bad_request("the embedded hub binds no token to an object")),
+        _ if request.spec.bound_object_ref.is_some() => Err(ApiError::bad_request(
+            "the embedded hub binds no token to an object",
+        )),
         _ => Ok(account),
     }
 }
 
-fn answer(hub: &HubState, account: &Object, spec: &Spec, fault: &Fault) -> Result<Response, ApiError> {
+fn answer(
+    hub: &HubState,
+    account: &Object,
+    spec: &Spec,
+    fault: &Fault,
+) -> Result<Response, ApiError> {
     let asked = spec.expiration_seconds.unwrap_or(DEFAULT_SECONDS);
     let seconds = hub.max_token_seconds.map_or(asked, |most| asked.min(most));
     let audiences = match &spec.audiences {
@@ -121,17 +144,32 @@ fn answer(hub: &HubState, account: &Object, spec: &Spec, fault: &Fault) -> Resul
         },
     }));
     if seconds < asked {
-        let warning = format!("299 - \"requested expiration of {asked} seconds shortened to {seconds} seconds\"");
+        let warning = format!(
+            "299 - \"requested expiration of {asked} seconds shortened to {seconds} seconds\""
+        );
         return Ok((StatusCode::CREATED, [(header::WARNING, warning)], body).into_response());
     }
     Ok((StatusCode::CREATED, body).into_response())
 }
 
 /// The token that was asked for, or the wrong one that a fault wants.
-fn minted(hub: &HubState, account: &Object, audiences: &[String], seconds: i64, fault: &Fault) -> Result<String, ApiError> {
+fn minted(
+    hub: &HubState,
+    account: &Object,
+    audiences: &[String],
+    seconds: i64,
+    fault: &Fault,
+) -> Result<String, ApiError> {
     let other_name = format!("{}-other", account.name);
     let other_audience = ["https://wrong-audience.example".to_owned()];
-    let mut spec = TokenSpec { namespace: &account.namespace, name: &account.name, uid: &account.uid, audiences, seconds, pod: None };
+    let mut spec = TokenSpec {
+        namespace: &account.namespace,
+        name: &account.name,
+        uid: &account.uid,
+        audiences,
+        seconds,
+        pod: None,
+    };
     match fault {
         Fault::WrongServiceAccount => spec.name = &other_name,
         Fault::WrongAudience => spec.audiences = &other_audience,
@@ -142,7 +180,9 @@ fn minted(hub: &HubState, account: &Object, audiences: &[String], seconds: i64, 
 }
 
 fn invalid(field: &str, why: &str) -> ApiError {
-    ApiError::invalid(format!("TokenRequest.authentication.k8s.io \"\" is invalid: {field}: {why}"))
+    ApiError::invalid(format!(
+        "TokenRequest.authentication.k8s.io \"\" is invalid: {field}: {why}"
+    ))
 }
 
 fn wanted(namespace: &str, name: &str) -> Wanted {

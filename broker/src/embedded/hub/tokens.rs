@@ -13,7 +13,13 @@ impl EmbeddedHub {
     ///
     /// # Errors
     /// When the ServiceAccount does not exist.
-    pub fn token(&self, namespace: &str, service_account: &str, audience: &str, lifetime: Duration) -> Result<SecretString, EmbeddedError> {
+    pub fn token(
+        &self,
+        namespace: &str,
+        service_account: &str,
+        audience: &str,
+        lifetime: Duration,
+    ) -> Result<SecretString, EmbeddedError> {
         self.sign_bound(namespace, service_account, audience, lifetime, None)
     }
 
@@ -37,9 +43,14 @@ impl EmbeddedHub {
     ///
     /// # Errors
     /// When the ServiceAccount does not exist.
-    pub fn legacy_token(&self, namespace: &str, service_account: &str) -> Result<SecretString, EmbeddedError> {
+    pub fn legacy_token(
+        &self,
+        namespace: &str,
+        service_account: &str,
+    ) -> Result<SecretString, EmbeddedError> {
         let account = self.service_account(namespace, service_account)?;
-        claims::sign_legacy(&self.state, namespace, service_account, &account.uid).map(SecretString::from)
+        claims::sign_legacy(&self.state, namespace, service_account, &account.uid)
+            .map(SecretString::from)
     }
 
     fn sign_bound(

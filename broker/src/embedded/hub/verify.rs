@@ -30,17 +30,30 @@ pub(super) fn token(hub: &HubState, token: &str, wanted: &[String]) -> Result<Ve
         return Err(refused("failed to verify token signature".to_owned()));
     }
     let own = [hub.issuer.clone()];
-    let held = if account.legacy { own.to_vec() } else { jws.audiences().unwrap_or_default() };
+    let held = if account.legacy {
+        own.to_vec()
+    } else {
+        jws.audiences().unwrap_or_default()
+    };
     let wanted = if wanted.is_empty() { &own } else { wanted };
-    let audiences: Vec<String> = held.iter().filter(|audience| wanted.contains(audience)).cloned().collect();
+    let audiences: Vec<String> = held
+        .iter()
+        .filter(|audience| wanted.contains(audience))
+        .cloned()
+        .collect();
     if audiences.is_empty() {
-        return Err(refused(format!("token audiences {held:?} is invalid for the target audiences {wanted:?}")));
+        return Err(refused(format!(
+            "token audiences {held:?} is invalid for the target audiences {wanted:?}"
+        )));
     }
     if !account.legacy {
         check_times(&jws, hub.now().as_second()).map_err(|cause| refused(cause.to_owned()))?;
     }
     account.check_alive(hub).map_err(refused)?;
-    Ok(Verified { user: account.user(&jws), audiences })
+    Ok(Verified {
+        user: account.user(&jws),
+        audiences,
+    })
 }
 
 const LEEWAY: i64 = 60;
@@ -70,7 +83,10 @@ impl Account {
     fn named_in(jws: &Jws<'_>, hub: &HubState) -> Option<Self> {
         let issuer = jws.claim("iss")?;
         if issuer == LEGACY_ISSUER {
-            let claim = |name: &str| jws.claim(&format!("kubernetes.io/serviceaccount/{name}")).map(str::to_owned);
+            let claim = |name: &str| {
+                jws.claim(&format!("kubernetes.io/serviceaccount/{name}"))
+                    .map(str::to_owned)
+            };
             return Some(Self {
                 namespace: claim("namespace")?,
                 name: claim("service-account.name")?,
@@ -93,10 +109,15 @@ impl Account {
     }
 
     fn check_alive(&self, hub: &HubState) -> Result<(), String> {
-        let live = hub.objects.get(Resource::ServiceAccounts, &self.namespace, &self.name);
+        let live = hub
+            .objects
+            .get(Resource::ServiceAccounts, &self.namespace, &self.name);
         match live {
             None => Err(format!("serviceaccounts {:?} not found", self.name)),
-            Some(live) if live.uid != self.uid => Err(format!("service account UID ({}) does not match claim ({})", live.uid, self.uid)),
+            Some(live) if live.uid != self.uid => Err(format!(
+                "service account UID ({}) does not match claim ({})",
+                live.uid, self.uid
+            )),
             Some(_) => Ok(()),
         }
     }
@@ -115,7 +136,9 @@ impl Account {
         .with_credential_id(jws.claim("jti"));
         let pod = jws.claims.get("kubernetes.io").and_then(|it| it.get("pod"));
         for field in ["name", "uid"] {
-            let value = pod.and_then(|pod| pod.get(field)).and_then(|it| it.as_str());
+            let value = pod
+                .and_then(|pod| pod.get(field))
+                .and_then(|it| it.as_str());
             if let Some(value) = value {
                 let key = format!("authentication.kubernetes.io/pod-{field}");
                 user.extra.insert(key, vec![value.to_owned()]);

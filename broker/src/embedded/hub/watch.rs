@@ -21,9 +21,18 @@ use super::state::HubState;
 use crate::embedded::status::ApiError;
 
 /// One object by name; `namespace` is empty for a namespace.
-pub(super) fn get(hub: &HubState, headers: &HeaderMap, resource: Resource, namespace: &str, name: &str) -> Result<Response, ApiError> {
+pub(super) fn get(
+    hub: &HubState,
+    headers: &HeaderMap,
+    resource: Resource,
+    namespace: &str,
+    name: &str,
+) -> Result<Response, ApiError> {
     Caller::of(hub, headers)?.must(hub, &wanted("get", resource, namespace, name))?;
-    let object = hub.objects.get(resource, namespace, name).ok_or_else(|| ApiError::not_found(resource.plural(), name))?;
+    let object = hub
+        .objects
+        .get(resource, namespace, name)
+        .ok_or_else(|| ApiError::not_found(resource.plural(), name))?;
     Ok(Json(object.to_json(shape(headers))).into_response())
 }
 
@@ -38,7 +47,12 @@ pub(super) fn list_or_watch(
     let query = Query::parse(query.unwrap_or_default())?;
     let verb = if query.watch { "watch" } else { "list" };
     Caller::of(&hub, headers)?.must(&hub, &wanted(verb, resource, namespace, ""))?;
-    let selection = Selection { resource, namespace: namespace.to_owned(), name: query.name.clone(), shape: shape(headers) };
+    let selection = Selection {
+        resource,
+        namespace: namespace.to_owned(),
+        name: query.name.clone(),
+        shape: shape(headers),
+    };
     if !query.watch {
         return Ok(Json(selection.list(&hub)).into_response());
     }
@@ -66,13 +80,15 @@ impl Query {
                 "watch" => parsed.watch = is_true,
                 "sendInitialEvents" => parsed.send_initial_events = is_true,
                 "resourceVersion" if !value.is_empty() => {
-                    parsed.version = value.parse().map_err(|_| ApiError::bad_request("resourceVersion is no number"))?;
+                    parsed.version = value
+                        .parse()
+                        .map_err(|_| ApiError::bad_request("resourceVersion is no number"))?;
                 }
                 "timeoutSeconds" => parsed.timeout = value.parse().ok().map(Duration::from_secs),
                 "fieldSelector" if !value.is_empty() => {
-                    let name = value
-                        .strip_prefix("metadata.name=")
-                        .ok_or_else(|| ApiError::bad_request("only the field selector metadata.name=… is known"))?;
+                    let name = value.strip_prefix("metadata.name=").ok_or_else(|| {
+                        ApiError::bad_request("only the field selector metadata.name=… is known")
+                    })?;
                     parsed.name = Some(name.to_owned());
                 }
                 "labelSelector" if !value.is_empty() => {
@@ -96,7 +112,11 @@ struct Selection {
 impl Selection {
     fn list(&self, hub: &HubState) -> Value {
         let (objects, version) = hub.objects.list(self.resource, &self.namespace);
-        let items: Vec<Value> = objects.iter().filter(|object| self.holds(object)).map(|object| object.to_json(self.shape)).collect();
+        let items: Vec<Value> = objects
+            .iter()
+            .filter(|object| self.holds(object))
+            .map(|object| object.to_json(self.shape))
+            .collect();
         let (kind, api_version) = match self.shape {
             Shape::Full => (format!("{}List", self.resource.kind()), "v1"),
             Shape::MetadataOnly => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1"),
@@ -151,7 +171,11 @@ struct Cursor {
 /// How long a watch lives when the client sets no limit.
 const LONGEST_WATCH: Duration = Duration::from_secs(1800);
 
-fn events(hub: Arc<HubState>, selection: Selection, query: &Query) -> impl Stream<Item = Result<String, Infallible>> + use<> {
+fn events(
+    hub: Arc<HubState>,
+    selection: Selection,
+    query: &Query,
+) -> impl Stream<Item = Result<String, Infallible>> + use<> {
     // Subscribe before reading, so that no change falls between the two.
     let versions = hub.objects.versions();
     let (first, version) = if query.version == 0 || query.send_initial_events {
@@ -195,14 +219,25 @@ impl Cursor {
 
     /// Lines for all that changed since the last look; an ERROR line ends the watch.
     fn changes(&mut self) -> Result<String, String> {
-        let Selection { resource, namespace, .. } = &self.selection;
-        let found = self.hub.objects.changes_since(*resource, namespace, self.version);
+        let Selection {
+            resource,
+            namespace,
+            ..
+        } = &self.selection;
+        let found = self
+            .hub
+            .objects
+            .changes_since(*resource, namespace, self.version);
         let Ok((changes, version)) = found else {
             self.ended = true;
             return Err(line("ERROR", &ApiError::expired(self.version).to_status()));
         };
         self.version = version;
-        Ok(changes.iter().filter(|change| self.selection.holds(&change.object)).map(|change| self.selection.event(change)).collect())
+        Ok(changes
+            .iter()
+            .filter(|change| self.selection.holds(&change.object))
+            .map(|change| self.selection.event(change))
+            .collect())
     }
 }
 
@@ -211,7 +246,12 @@ fn initial_events(hub: &HubState, selection: &Selection, bookmark: bool) -> (Str
     let mut lines: String = objects
         .into_iter()
         .filter(|object| selection.holds(object))
-        .map(|object| selection.event(&Change { kind: "ADDED", object }))
+        .map(|object| {
+            selection.event(&Change {
+                kind: "ADDED",
+                object,
+            })
+        })
         .collect();
     if bookmark {
         lines.push_str(&selection.bookmark(version));
@@ -235,7 +275,14 @@ pub(super) fn wanted(verb: &str, resource: Resource, namespace: &str, name: &str
 
 /// What the first media type of `Accept` asks for.
 fn shape(headers: &HeaderMap) -> Shape {
-    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let accept = headers
+        .get(header::ACCEPT)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     let first = accept.split(',').next().unwrap_or_default();
-    if first.contains("as=PartialObjectMetadata") { Shape::MetadataOnly } else { Shape::Full }
+    if first.contains("as=PartialObjectMetadata") {
+        Shape::MetadataOnly
+    } else {
+        Shape::Full
+    }
 }

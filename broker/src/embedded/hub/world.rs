@@ -9,7 +9,10 @@ use crate::embedded::EmbeddedError;
 impl EmbeddedHub {
     /// Adds a namespace, or replaces the labels of one that exists.
     pub fn add_namespace(&self, name: &str, labels: &[(&str, &str)]) {
-        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let labels = labels
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
         self.state.objects.put_namespace(name, labels);
     }
 
@@ -21,12 +24,16 @@ impl EmbeddedHub {
     /// Adds a ServiceAccount (and its namespace, if missing) and returns its UID; one that exists
     /// is left alone and keeps its UID.
     pub fn add_service_account(&self, namespace: &str, name: &str) -> String {
-        self.state.objects.put(Resource::ServiceAccounts, namespace, name, BTreeMap::new())
+        self.state
+            .objects
+            .put(Resource::ServiceAccounts, namespace, name, BTreeMap::new())
     }
 
     /// Removes a ServiceAccount; its tokens stop passing TokenReview at once. False if absent.
     pub fn delete_service_account(&self, namespace: &str, name: &str) -> bool {
-        self.state.objects.delete(Resource::ServiceAccounts, namespace, name)
+        self.state
+            .objects
+            .delete(Resource::ServiceAccounts, namespace, name)
     }
 
     /// Deletes a ServiceAccount and adds one of the same name; returns the new UID.
@@ -37,8 +44,13 @@ impl EmbeddedHub {
 
     /// Adds a Secret (and its namespace, if missing), or replaces its data.
     pub fn add_secret(&self, namespace: &str, name: &str, data: &[(&str, &[u8])]) {
-        let data = data.iter().map(|(key, value)| ((*key).to_owned(), value.to_vec())).collect();
-        self.state.objects.put(Resource::Secrets, namespace, name, data);
+        let data = data
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), value.to_vec()))
+            .collect();
+        self.state
+            .objects
+            .put(Resource::Secrets, namespace, name, data);
     }
 
     /// Forgets the history of changes, so that a watch from an older resourceVersion gets
@@ -47,10 +59,17 @@ impl EmbeddedHub {
         self.state.objects.compact();
     }
 
-    pub(super) fn service_account(&self, namespace: &str, name: &str) -> Result<Object, EmbeddedError> {
+    pub(super) fn service_account(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Object, EmbeddedError> {
         self.state
             .objects
             .get(Resource::ServiceAccounts, namespace, name)
-            .ok_or_else(|| EmbeddedError::NoServiceAccount { namespace: namespace.to_owned(), name: name.to_owned() })
+            .ok_or_else(|| EmbeddedError::NoServiceAccount {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            })
     }
 }

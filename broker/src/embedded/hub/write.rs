@@ -1,4 +1,5 @@
-//! Creating and replacing the objects that Keyferry itself writes: Secrets and Leases, by compare-and-swap.
+//! Creating and replacing the objects that Keyferry itself writes: Secrets and Leases, by
+//! compare-and-swap.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +41,12 @@ struct Metadata {
     resource_version: String,
 }
 
-pub(super) async fn create_secret(hub: Hub, Path(namespace): Path<String>, headers: HeaderMap, body: Bytes) -> Result<Response, ApiError> {
+pub(super) async fn create_secret(
+    hub: Hub,
+    Path(namespace): Path<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, ApiError> {
     create(&hub, Resource::Secrets, &namespace, &headers, &body)
 }
 
@@ -53,7 +59,12 @@ pub(super) async fn replace_secret(
     replace(&hub, Resource::Secrets, place, &headers, &body)
 }
 
-pub(super) async fn create_lease(hub: Hub, Path(namespace): Path<String>, headers: HeaderMap, body: Bytes) -> Result<Response, ApiError> {
+pub(super) async fn create_lease(
+    hub: Hub,
+    Path(namespace): Path<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, ApiError> {
     create(&hub, Resource::Leases, &namespace, &headers, &body)
 }
 
@@ -66,13 +77,28 @@ pub(super) async fn replace_lease(
     replace(&hub, Resource::Leases, place, &headers, &body)
 }
 
-fn create(hub: &HubState, resource: Resource, namespace: &str, headers: &HeaderMap, body: &[u8]) -> Result<Response, ApiError> {
+fn create(
+    hub: &HubState,
+    resource: Resource,
+    namespace: &str,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<Response, ApiError> {
     Caller::of(hub, headers)?.must(hub, &wanted("create", resource, namespace, ""))?;
     let written: Written = json_body::read(headers, body, resource.kind())?;
     let data = data(&written)?;
-    match hub.objects.swap(resource, namespace, &written.metadata.name, None, data) {
-        Swap::Done(object) => Ok((StatusCode::CREATED, Json(object.to_json(Shape::Full))).into_response()),
-        _ => Err(ApiError::conflict(format!("{} {:?} already exists", resource.plural(), written.metadata.name))),
+    match hub
+        .objects
+        .swap(resource, namespace, &written.metadata.name, None, data)
+    {
+        Swap::Done(object) => {
+            Ok((StatusCode::CREATED, Json(object.to_json(Shape::Full))).into_response())
+        }
+        _ => Err(ApiError::conflict(format!(
+            "{} {:?} already exists",
+            resource.plural(),
+            written.metadata.name
+        ))),
     }
 }
 
@@ -86,23 +112,42 @@ fn replace(
     Caller::of(hub, headers)?.must(hub, &wanted("update", resource, &namespace, &name))?;
     let written: Written = json_body::read(headers, body, resource.kind())?;
     if written.metadata.name != name {
-        return Err(ApiError::bad_request("the name of the object does not match the name on the URL"));
+        return Err(ApiError::bad_request(
+            "the name of the object does not match the name on the URL",
+        ));
     }
-    let version = written.metadata.resource_version.parse().map_err(|_| ApiError::bad_request("resourceVersion is no number"))?;
+    let version = written
+        .metadata
+        .resource_version
+        .parse()
+        .map_err(|_| ApiError::bad_request("resourceVersion is no number"))?;
     let data = data(&written)?;
-    match hub.objects.swap(resource, &namespace, &name, Some(version), data) {
+    match hub
+        .objects
+        .swap(resource, &namespace, &name, Some(version), data)
+    {
         Swap::Done(object) => Ok(Json(object.to_json(Shape::Full)).into_response()),
         Swap::Absent => Err(ApiError::not_found(resource.plural(), &name)),
-        Swap::Changed => Err(ApiError::conflict("the object has been modified; please apply your changes to the latest version")),
+        Swap::Changed => Err(ApiError::conflict(
+            "the object has been modified; please apply your changes to the latest version",
+        )),
     }
 }
 
 fn data(written: &Written) -> Result<BTreeMap<String, Vec<u8>>, ApiError> {
     if let Some(spec) = &written.spec {
-        return Ok(BTreeMap::from([("spec".to_owned(), spec.to_string().into_bytes())]));
+        return Ok(BTreeMap::from([(
+            "spec".to_owned(),
+            spec.to_string().into_bytes(),
+        )]));
     }
     let decode = |(key, value): (&String, &String)| {
-        Ok((key.clone(), STANDARD.decode(value).map_err(|_| ApiError::bad_request("data is not base64"))?))
+        Ok((
+            key.clone(),
+            STANDARD
+                .decode(value)
+                .map_err(|_| ApiError::bad_request("data is not base64"))?,
+        ))
     };
     written.data.iter().map(decode).collect()
 }

@@ -16,27 +16,38 @@ pub(super) struct CachedKeys {
 
 impl CachedKeys {
     pub(super) fn new(keys: Vec<Value>, fresh_until: Timestamp) -> Self {
-        Self { keys, fresh_until: Some(fresh_until) }
+        Self {
+            keys,
+            fresh_until: Some(fresh_until),
+        }
     }
 
     /// Whether a key of the token's kid (any key, if it names none) made its signature.
     pub(super) fn verify(&self, jws: &Jws<'_>) -> bool {
         self.keys
             .iter()
-            .filter(|jwk| jws.kid().is_none_or(|kid| jwk.get("kid").and_then(Value::as_str) == Some(kid)))
+            .filter(|jwk| {
+                jws.kid()
+                    .is_none_or(|kid| jwk.get("kid").and_then(Value::as_str) == Some(kid))
+            })
             .any(|jwk| jws.verified_by(jwk))
     }
 
     /// Whether a miss may read the keys again: from 30 s before the end of freshness on.
     pub(super) fn may_refetch(&self, now: Timestamp) -> bool {
-        let ahead = now.saturating_add(SignedDuration::from_secs(30)).unwrap_or(Timestamp::MAX);
+        let ahead = now
+            .saturating_add(SignedDuration::from_secs(30))
+            .unwrap_or(Timestamp::MAX);
         self.fresh_until.is_none_or(|fresh| ahead > fresh)
     }
 }
 
 /// End of freshness of an answer received at `now`: `s-maxage`, else `max-age`, else at once.
 pub(super) fn fresh_until(headers: &HeaderMap, now: Timestamp) -> Timestamp {
-    let value = headers.get(CACHE_CONTROL).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let value = headers
+        .get(CACHE_CONTROL)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     let directive = |name: &str| {
         value.split(',').find_map(|entry| {
             let (key, seconds) = entry.trim().split_once('=')?;
@@ -45,5 +56,6 @@ pub(super) fn fresh_until(headers: &HeaderMap, now: Timestamp) -> Timestamp {
         })
     };
     let seconds = directive("s-maxage").or_else(|| directive("max-age"));
-    now.saturating_add(SignedDuration::from_secs(i64::from(seconds.unwrap_or(0)))).unwrap_or(Timestamp::MAX)
+    now.saturating_add(SignedDuration::from_secs(i64::from(seconds.unwrap_or(0))))
+        .unwrap_or(Timestamp::MAX)
 }

@@ -35,7 +35,8 @@ struct Known {
 
 impl Provider {
     pub(super) fn new(options: &TargetOptions) -> Result<Self, EmbeddedError> {
-        let roots = Certificate::from_pem_bundle(options.discovery_ca_pem.as_bytes()).map_err(EmbeddedError::DiscoveryClient)?;
+        let roots = Certificate::from_pem_bundle(options.discovery_ca_pem.as_bytes())
+            .map_err(EmbeddedError::DiscoveryClient)?;
         let client = Client::builder()
             .tls_certs_only(roots)
             .https_only(true)
@@ -79,7 +80,8 @@ impl Provider {
     /// Verifies a signature with the cached keys, and on a miss with keys read anew if the old
     /// ones are near the end of their freshness.
     pub(super) async fn verify(&self, jws: &Jws<'_>) -> Result<(), String> {
-        let failed = || "failed to verify signature: failed to verify id token signature".to_owned();
+        let failed =
+            || "failed to verify signature: failed to verify id token signature".to_owned();
         let mut known = self.known.lock().await;
         if known.keys.verify(jws) {
             return Ok(());
@@ -90,10 +92,9 @@ impl Provider {
         if !known.keys.may_refetch((self.clock)()) {
             return Err(failed());
         }
-        known.keys = self
-            .read_keys(&jwks_uri)
-            .await
-            .map_err(|cause| format!("failed to verify signature: fetching keys oidc: get keys failed: {cause}"))?;
+        known.keys = self.read_keys(&jwks_uri).await.map_err(|cause| {
+            format!("failed to verify signature: fetching keys oidc: get keys failed: {cause}")
+        })?;
         if known.keys.verify(jws) {
             return Ok(());
         }
@@ -103,10 +104,16 @@ impl Provider {
     async fn discover(&self) -> Option<String> {
         let read = self.read(&self.discovery_url).await;
         let found = read.and_then(|(document, _)| {
-            let field = |name| document.get(name).and_then(Value::as_str).unwrap_or_default();
+            let field = |name| {
+                document
+                    .get(name)
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+            };
             if field("issuer") != self.issuer {
                 return Err(format!(
-                    "oidc: issuer did not match the issuer returned by provider, expected {:?} got {:?}",
+                    "oidc: issuer did not match the issuer returned by provider, expected {:?} got \
+                     {:?}",
                     self.issuer,
                     field("issuer")
                 ));
@@ -116,7 +123,8 @@ impl Provider {
                 uri => Ok(uri.to_owned()),
             }
         });
-        self.record(FetchedDocument::Discovery, &self.discovery_url, found).ok()
+        self.record(FetchedDocument::Discovery, &self.discovery_url, found)
+            .ok()
     }
 
     async fn read_keys(&self, jwks_uri: &str) -> Result<CachedKeys, String> {
@@ -158,9 +166,19 @@ impl Provider {
         Ok((document, headers))
     }
 
-    fn record<T>(&self, document: FetchedDocument, url: &str, found: Result<T, String>) -> Result<T, String> {
+    fn record<T>(
+        &self,
+        document: FetchedDocument,
+        url: &str,
+        found: Result<T, String>,
+    ) -> Result<T, String> {
         let at: Timestamp = (self.clock)();
-        locked(&self.fetches).push(Fetch { document, url: url.to_owned(), at, failure: found.as_ref().err().cloned() });
+        locked(&self.fetches).push(Fetch {
+            document,
+            url: url.to_owned(),
+            at,
+            failure: found.as_ref().err().cloned(),
+        });
         found
     }
 }

@@ -25,16 +25,29 @@ pub(super) fn router(target: Arc<TargetState>) -> Router {
     Router::new()
         .merge(api_index::routes(SERVED))
         .route("/api/v1/namespaces", get(namespaces))
-        .route("/apis/authentication.k8s.io/v1/selfsubjectreviews", post(who_am_i))
-        .route("/apis/authentication.k8s.io/v1/tokenreviews", post(review_token))
+        .route(
+            "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+            post(who_am_i),
+        )
+        .route(
+            "/apis/authentication.k8s.io/v1/tokenreviews",
+            post(review_token),
+        )
         .fallback(async || ApiError::no_such_path())
-        .layer(middleware::from_fn_with_state(Arc::clone(&target), authenticate))
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&target),
+            authenticate,
+        ))
         .with_state(target)
 }
 
 /// Middleware: a bad token is refused everywhere, no token everywhere but at `/version` and
 /// `/readyz`. What it found goes into the log and, as `UserInfo`, to the handler.
-async fn authenticate(State(target): State<Arc<TargetState>>, mut request: Request, next: Next) -> Response {
+async fn authenticate(
+    State(target): State<Arc<TargetState>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let path = request.uri().path().to_owned();
     let Some(token) = bearer(request.headers()).map(str::to_owned) else {
         if ["/version", "/readyz"].contains(&path.as_str()) {
@@ -68,10 +81,19 @@ async fn judge(target: &TargetState, token: &str) -> Result<UserInfo, Refusal> {
 impl TargetState {
     fn log(&self, method: &str, path: &str, judged: &Result<UserInfo, Refusal>) {
         let outcome = match judged {
-            Ok(user) => Outcome::Accepted { user: user.username.clone() },
-            Err(refusal) => Outcome::Rejected { cause: refusal.text() },
+            Ok(user) => Outcome::Accepted {
+                user: user.username.clone(),
+            },
+            Err(refusal) => Outcome::Rejected {
+                cause: refusal.text(),
+            },
         };
-        locked(&self.seen).push(SeenRequest { at: self.now(), method: method.to_owned(), path: path.to_owned(), outcome });
+        locked(&self.seen).push(SeenRequest {
+            at: self.now(),
+            method: method.to_owned(),
+            path: path.to_owned(),
+            outcome,
+        });
     }
 }
 
@@ -89,9 +111,19 @@ async fn review_token(
     let token = review.pointer("/spec/token").and_then(Value::as_str);
     let token = token.unwrap_or_default();
     let asked = review.pointer("/spec/audiences").and_then(Value::as_array);
-    let asks_other = asked.is_some_and(|asked| !asked.is_empty() && !asked.iter().any(|audience| *audience == target.url));
-    let judged = if asks_other { Err(Refusal::Unclaimed) } else { judge(&target, token).await };
-    target.log("REVIEW", "/apis/authentication.k8s.io/v1/tokenreviews", &judged);
+    let asks_other = asked.is_some_and(|asked| {
+        !asked.is_empty() && !asked.iter().any(|audience| *audience == target.url)
+    });
+    let judged = if asks_other {
+        Err(Refusal::Unclaimed)
+    } else {
+        judge(&target, token).await
+    };
+    target.log(
+        "REVIEW",
+        "/apis/authentication.k8s.io/v1/tokenreviews",
+        &judged,
+    );
     let status = match judged {
         Ok(user) => json!({"authenticated": true, "user": user, "audiences": [target.url]}),
         Err(refusal) => json!({"user": {}, "error": refusal.text()}),
@@ -133,7 +165,14 @@ fn created(kind: &str, status: &Value) -> (StatusCode, Json<Value>) {
 }
 
 const SERVED: &[ApiResource] = &[
-    ApiResource { group_version: "v1", name: "namespaces", kind: "Namespace", short_names: &["ns"], namespaced: false, verbs: &["list"] },
+    ApiResource {
+        group_version: "v1",
+        name: "namespaces",
+        kind: "Namespace",
+        short_names: &["ns"],
+        namespaced: false,
+        verbs: &["list"],
+    },
     ApiResource {
         group_version: "authentication.k8s.io/v1",
         name: "selfsubjectreviews",

@@ -29,14 +29,18 @@ pub(super) async fn token(target: &TargetState, token: &str) -> Result<UserInfo,
         return Err(Refusal::Unclaimed);
     }
     if !target.provider.initialised().await {
-        return Err(Refusal::Because("oidc: authenticator not initialized".to_owned()));
+        return Err(Refusal::Because(
+            "oidc: authenticator not initialized".to_owned(),
+        ));
     }
     let unverified = |cause| Refusal::Because(format!("oidc: verify token: {cause}"));
     check_algorithm(&jws).map_err(unverified)?;
     target.provider.verify(&jws).await.map_err(unverified)?;
     let audiences = check_audience(&jws, &target.options.audience).map_err(unverified)?;
     check_times(&jws, target.now()).map_err(unverified)?;
-    let subject = jws.claim("sub").ok_or_else(|| Refusal::Because("oidc: parse username claims \"sub\": claim not present".to_owned()))?;
+    let subject = jws.claim("sub").ok_or_else(|| {
+        Refusal::Because("oidc: parse username claims \"sub\": claim not present".to_owned())
+    })?;
     check_rules(target, subject, &audiences).map_err(Refusal::Because)?;
     let user = UserInfo {
         username: format!("{}{subject}", target.options.username_prefix),
@@ -50,26 +54,41 @@ fn check_algorithm(jws: &Jws<'_>) -> Result<(), String> {
     if ACCEPTED.contains(&jws.algorithm()) {
         return Ok(());
     }
-    Err(format!("oidc: id token signed with unsupported algorithm, expected {} got {:?}", quoted(&ACCEPTED), jws.algorithm()))
+    Err(format!(
+        "oidc: id token signed with unsupported algorithm, expected {} got {:?}",
+        quoted(&ACCEPTED),
+        jws.algorithm()
+    ))
 }
 
 fn check_audience(jws: &Jws<'_>, expected: &str) -> Result<Vec<String>, String> {
-    let audiences = jws.audiences().ok_or("oidc: failed to unmarshal claims: aud is neither a string nor a list of them")?;
+    let audiences = jws
+        .audiences()
+        .ok_or("oidc: failed to unmarshal claims: aud is neither a string nor a list of them")?;
     if audiences.iter().any(|audience| audience == expected) {
         return Ok(audiences);
     }
-    Err(format!("oidc: expected audience {expected:?} got {}", quoted(&audiences)))
+    Err(format!(
+        "oidc: expected audience {expected:?} got {}",
+        quoted(&audiences)
+    ))
 }
 
 /// `exp` without leeway (equal still passes), `nbf` with 60 s.
 fn check_times(jws: &Jws<'_>, now: jiff::Timestamp) -> Result<(), String> {
     let expiry = jws.seconds("exp").unwrap_or(i64::MIN);
     if expiry < now.as_second() {
-        return Err(format!("oidc: token is expired (Token Expiry: {})", time_text(expiry)));
+        return Err(format!(
+            "oidc: token is expired (Token Expiry: {})",
+            time_text(expiry)
+        ));
     }
     let not_before = jws.seconds("nbf").unwrap_or(i64::MIN);
     if now.as_second() < not_before.saturating_sub(60) {
-        return Err(format!("oidc: current time {now} before the nbf (not before) time: {}", time_text(not_before)));
+        return Err(format!(
+            "oidc: current time {now} before the nbf (not before) time: {}",
+            time_text(not_before)
+        ));
     }
     Ok(())
 }
@@ -83,7 +102,10 @@ fn check_rules(target: &TargetState, subject: &str, audiences: &[String]) -> Res
         ))
     };
     if audiences.len() != 1 {
-        return failed("type(claims.aud) == string || claims.aud.size() == 1", "the token must have exactly one audience");
+        return failed(
+            "type(claims.aud) == string || claims.aud.size() == 1",
+            "the token must have exactly one audience",
+        );
     }
     let allowed = &target.options.allowed_subjects;
     if !allowed.iter().any(|allowed| allowed == subject) {
@@ -100,10 +122,14 @@ fn allowed_text(subjects: &[String]) -> String {
 
 /// `["a" "b"]`, as Go prints quoted lists.
 fn quoted<T: AsRef<str>>(entries: &[T]) -> String {
-    let entries: Vec<String> = entries.iter().map(|entry| format!("{:?}", entry.as_ref())).collect();
+    let entries: Vec<String> = entries
+        .iter()
+        .map(|entry| format!("{:?}", entry.as_ref()))
+        .collect();
     format!("[{}]", entries.join(" "))
 }
 
 fn time_text(seconds: i64) -> String {
-    jiff::Timestamp::from_second(seconds).map_or_else(|_| "year 1".to_owned(), |time| time.to_string())
+    jiff::Timestamp::from_second(seconds)
+        .map_or_else(|_| "year 1".to_owned(), |time| time.to_string())
 }

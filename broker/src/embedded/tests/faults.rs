@@ -10,7 +10,10 @@ async fn jwks(hub: &EmbeddedHub) -> reqwest::Result<Response> {
 
 async fn minted(hub: &EmbeddedHub) -> serde_json::Value {
     hub.add_service_account("ci", "deployer");
-    let url = format!("{}/api/v1/namespaces/ci/serviceaccounts/deployer/token", hub.url());
+    let url = format!(
+        "{}/api/v1/namespaces/ci/serviceaccounts/deployer/token",
+        hub.url()
+    );
     let answer = https(hub.ca_pem())
         .post(url)
         .bearer_auth(hub.broker_token().expose_secret())
@@ -26,7 +29,10 @@ async fn minted(hub: &EmbeddedHub) -> serde_json::Value {
 #[tokio::test]
 async fn a_status_with_retry_after_until_it_is_cleared() {
     let hub = hub().await;
-    let fault = Fault::Status { code: 429, retry_after: Some(Duration::from_secs(7)) };
+    let fault = Fault::Status {
+        code: 429,
+        retry_after: Some(Duration::from_secs(7)),
+    };
     hub.set_fault(Route::Jwks, fault);
     let answer = jwks(&hub).await.unwrap();
     assert_eq!(answer.status(), 429);
@@ -42,7 +48,10 @@ async fn a_status_with_retry_after_until_it_is_cleared() {
 #[tokio::test]
 async fn a_counted_fault_ends_by_itself() {
     let hub = hub().await;
-    let fault = Fault::Status { code: 503, retry_after: None };
+    let fault = Fault::Status {
+        code: 503,
+        retry_after: None,
+    };
     hub.set_fault_for(Route::Jwks, fault, 1);
     assert_eq!(jwks(&hub).await.unwrap().status(), 503);
     assert_eq!(jwks(&hub).await.unwrap().status(), 200);
@@ -58,7 +67,10 @@ async fn a_closed_connection_gives_no_answer() {
 #[tokio::test]
 async fn garbage_and_oversize_arrive_whole() {
     let hub = hub().await;
-    let fault = Fault::Garbage { body: b"<html>".to_vec(), content_type: "text/html".to_owned() };
+    let fault = Fault::Garbage {
+        body: b"<html>".to_vec(),
+        content_type: "text/html".to_owned(),
+    };
     hub.set_fault(Route::Jwks, fault);
     let answer = jwks(&hub).await.unwrap();
     assert_eq!(answer.headers()["content-type"], "text/html");
@@ -89,12 +101,18 @@ async fn slowness_is_slow() {
 async fn token_requests_can_answer_with_the_wrong_token() {
     let hub = hub().await;
     hub.set_fault(Route::TokenRequest, Fault::WrongServiceAccount);
-    assert_eq!(minted(&hub).await["sub"], "system:serviceaccount:ci:deployer-other");
+    assert_eq!(
+        minted(&hub).await["sub"],
+        "system:serviceaccount:ci:deployer-other"
+    );
     hub.set_fault(Route::TokenRequest, Fault::WrongAudience);
     assert_ne!(minted(&hub).await["aud"][0], "target-a");
     hub.set_fault(Route::TokenRequest, Fault::ShortLife);
     let short = minted(&hub).await;
-    assert_eq!(short["exp"].as_i64().unwrap() - short["iat"].as_i64().unwrap(), 60);
+    assert_eq!(
+        short["exp"].as_i64().unwrap() - short["iat"].as_i64().unwrap(),
+        60
+    );
     hub.clear_faults();
     assert_eq!(minted(&hub).await["aud"][0], "target-a");
 }

@@ -44,7 +44,10 @@ impl World {
 
     /// `status` of a TokenReview that the target's admin sends.
     async fn review(&self, token: &str) -> Value {
-        let url = format!("{}/apis/authentication.k8s.io/v1/tokenreviews", self.target.url());
+        let url = format!(
+            "{}/apis/authentication.k8s.io/v1/tokenreviews",
+            self.target.url()
+        );
         let answer = https(self.target.ca_pem())
             .post(url)
             .bearer_auth(self.target.admin_token().expose_secret())
@@ -68,19 +71,37 @@ async fn an_allowed_subject_is_let_in_under_the_prefix() {
     assert!(world.target.fetches().is_empty());
     let token = world.token("deployer", "target-a");
     let client = client_of(&world.target.kubeconfig_for(&token)).await;
-    let me: SelfSubjectReview = Api::all(client.clone()).create(&PostParams::default(), &SelfSubjectReview::default()).await.unwrap();
+    let me: SelfSubjectReview = Api::all(client.clone())
+        .create(&PostParams::default(), &SelfSubjectReview::default())
+        .await
+        .unwrap();
     let me = me.status.unwrap().user_info.unwrap();
     let user = "hub:system:serviceaccount:ci:deployer";
     assert_eq!(me.username.as_deref(), Some(user));
     assert_eq!(me.groups.unwrap(), ["system:authenticated"]);
     assert!(me.extra.unwrap()["authentication.kubernetes.io/credential-id"][0].starts_with("JTI="));
-    let namespaces = Api::<Namespace>::all(client).list(&Default::default()).await.unwrap();
+    let namespaces = Api::<Namespace>::all(client)
+        .list(&Default::default())
+        .await
+        .unwrap();
     assert!(!namespaces.items.is_empty());
 
-    let fetched: Vec<_> = world.target.fetches().iter().map(|it| it.document).collect();
+    let fetched: Vec<_> = world
+        .target
+        .fetches()
+        .iter()
+        .map(|it| it.document)
+        .collect();
     assert_eq!(fetched, [FetchedDocument::Discovery, FetchedDocument::Jwks]);
-    let outcomes: Vec<_> = world.target.requests().into_iter().map(|it| it.outcome).collect();
-    let accepted = Outcome::Accepted { user: user.to_owned() };
+    let outcomes: Vec<_> = world
+        .target
+        .requests()
+        .into_iter()
+        .map(|it| it.outcome)
+        .collect();
+    let accepted = Outcome::Accepted {
+        user: user.to_owned(),
+    };
     assert_eq!(outcomes, [accepted.clone(), accepted]);
 }
 
@@ -93,13 +114,25 @@ async fn refusals_name_their_cause() {
         r#"[invalid bearer token, oidc: verify token: oidc: expected audience "target-a" got ["target-b"]]"#
     );
     let other = world.error(&world.token("other", "target-a")).await;
-    assert!(other.contains("claims.sub in [\"system:serviceaccount:ci:deployer\"]"), "{other}");
-    assert_eq!(world.error(&SecretString::from("no-jwt")).await, "invalid bearer token");
+    assert!(
+        other.contains("claims.sub in [\"system:serviceaccount:ci:deployer\"]"),
+        "{other}"
+    );
+    assert_eq!(
+        world.error(&SecretString::from("no-jwt")).await,
+        "invalid bearer token"
+    );
 
     let client = client_of(&world.target.kubeconfig_for(&wrong)).await;
-    let answer = Api::<Namespace>::all(client).list(&Default::default()).await;
+    let answer = Api::<Namespace>::all(client)
+        .list(&Default::default())
+        .await;
     assert_eq!(code_of(answer), 401);
-    let anonymous = https(world.target.ca_pem()).get(format!("{}/api", world.target.url())).send().await.unwrap();
+    let anonymous = https(world.target.ca_pem())
+        .get(format!("{}/api", world.target.url()))
+        .send()
+        .await
+        .unwrap();
     assert_eq!(anonymous.status(), 401);
     let rejected = world
         .target
@@ -112,7 +145,10 @@ async fn refusals_name_their_cause() {
 #[tokio::test]
 async fn a_token_with_a_second_audience_is_refused() {
     let world = world().await;
-    let url = format!("{}/api/v1/namespaces/ci/serviceaccounts/deployer/token", world.hub.url());
+    let url = format!(
+        "{}/api/v1/namespaces/ci/serviceaccounts/deployer/token",
+        world.hub.url()
+    );
     let answer = https(world.hub.ca_pem())
         .post(url)
         .bearer_auth(world.hub.broker_token().expose_secret())
@@ -144,26 +180,45 @@ async fn a_new_key_is_unknown_until_the_old_set_is_stale() {
     let old_kid = world.hub.signing_kid();
     world.hub.rotate_key().unwrap();
     world.hub.withdraw_key(&old_kid).unwrap();
-    let new = world.hub.token("ci", "deployer", "target-a", HOUR * 2).unwrap();
+    let new = world
+        .hub
+        .token("ci", "deployer", "target-a", HOUR * 2)
+        .unwrap();
 
-    assert!(world.error(&new).await.contains("failed to verify id token signature"));
+    assert!(
+        world
+            .error(&new)
+            .await
+            .contains("failed to verify id token signature")
+    );
     assert_eq!(world.error(&old).await, "accepted");
     assert_eq!(world.target.fetches().len(), 2);
 
     // The hub says max-age=3600, and a target looks again from 30 s before that on.
     world.hands.forward(SignedDuration::from_secs(3600 - 29));
     assert_eq!(world.error(&new).await, "accepted");
-    assert!(world.error(&old).await.contains("failed to verify id token signature"));
+    assert!(
+        world
+            .error(&old)
+            .await
+            .contains("failed to verify id token signature")
+    );
     assert_eq!(world.target.fetches().len(), 3);
 }
 
 #[tokio::test]
 async fn a_reload_reads_everything_again() {
     let world = world().await;
-    assert_eq!(world.error(&world.token("deployer", "target-a")).await, "accepted");
+    assert_eq!(
+        world.error(&world.token("deployer", "target-a")).await,
+        "accepted"
+    );
     world.hub.rotate_key().unwrap();
     world.target.reload().await;
-    assert_eq!(world.error(&world.token("deployer", "target-a")).await, "accepted");
+    assert_eq!(
+        world.error(&world.token("deployer", "target-a")).await,
+        "accepted"
+    );
     assert_eq!(world.target.fetches().len(), 4);
 }
 
@@ -178,7 +233,9 @@ async fn discovery_under_another_ca_or_issuer_fails_and_says_so() {
     };
     let target = EmbeddedTarget::start(strange_ca).await.unwrap();
     let client = client_of(&target.kubeconfig_for(&token)).await;
-    let answer = Api::<Namespace>::all(client).list(&Default::default()).await;
+    let answer = Api::<Namespace>::all(client)
+        .list(&Default::default())
+        .await;
     assert_eq!(code_of(answer), 401);
     let outcome = target.requests().remove(0).outcome;
     let cause = "[invalid bearer token, oidc: authenticator not initialized]".to_owned();

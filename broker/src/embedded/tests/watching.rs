@@ -37,7 +37,10 @@ where
 
 #[tokio::test]
 async fn a_metadata_watcher_sees_what_is_added_and_deleted() {
-    for config in [watcher::Config::default(), watcher::Config::default().streaming_lists()] {
+    for config in [
+        watcher::Config::default(),
+        watcher::Config::default().streaming_lists(),
+    ] {
         let hub = hub().await;
         hub.add_service_account("ci", "first");
         let api: Api<PartialObjectMeta<ServiceAccount>> = Api::all(broker(&hub).await);
@@ -76,8 +79,16 @@ async fn a_watch_from_before_a_compaction_lists_again() {
     let client = https(hub.ca_pem());
     hub.add_service_account("ci", "second");
     hub.compact();
-    let url = format!("{}/api/v1/serviceaccounts?watch=true&resourceVersion=1", hub.url());
-    let answer = client.get(url).bearer_auth(hub.broker_token().expose_secret()).send().await.unwrap();
+    let url = format!(
+        "{}/api/v1/serviceaccounts?watch=true&resourceVersion=1",
+        hub.url()
+    );
+    let answer = client
+        .get(url)
+        .bearer_auth(hub.broker_token().expose_secret())
+        .send()
+        .await
+        .unwrap();
     let text = soon(answer.text()).await.unwrap();
     let event: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(event["type"], "ERROR");
@@ -90,7 +101,11 @@ async fn a_metadata_list_holds_no_more_than_metadata() {
     hub.add_service_account("ci", "first");
     let api: Api<ServiceAccount> = Api::namespaced(broker(&hub).await, "ci");
     let list = api.list_metadata(&Default::default()).await.unwrap();
-    let names: Vec<_> = list.items.iter().map(|item| item.metadata.name.clone()).collect();
+    let names: Vec<_> = list
+        .items
+        .iter()
+        .map(|item| item.metadata.name.clone())
+        .collect();
     assert_eq!(names, [Some("first".to_owned())]);
     let one = api.get_metadata("first").await.unwrap();
     let ObjectMeta { uid, .. } = one.metadata;

@@ -1,4 +1,5 @@
-//! The controller's part of the server: what brings deliveries, statuses and the pairing object to what the hub's objects say.
+//! The controller's part of the server: what brings deliveries, statuses and the pairing object to
+//! what the hub's objects say.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,7 +33,8 @@ pub(super) struct OnHub {
 }
 
 impl Shared {
-    /// Reports admission policies that are installed and incomplete, where the objects stand in a file.
+    /// Reports admission policies that are installed and incomplete, where the objects stand in a
+    /// file.
     pub(super) fn watch_installed_policies(&mut self) {
         let policies = InstalledPolicies {
             objects: Arc::new(KubeObjects::new(self.client.clone())),
@@ -44,14 +46,20 @@ impl Shared {
     }
 
     fn canary(&self) -> ServiceAccount {
-        ServiceAccount { namespace: self.server.cluster_resource_namespace.clone(), name: self.server.canary_service_account.clone() }
+        ServiceAccount {
+            namespace: self.server.cluster_resource_namespace.clone(),
+            name: self.server.canary_service_account.clone(),
+        }
     }
 
     fn facts(&self) -> KnownSite {
         let site = HubSite {
             namespace: self.server.cluster_resource_namespace.to_string(),
             canary: self.server.canary_service_account.to_string(),
-            username: format!("system:serviceaccount:{}:keyferry", self.server.cluster_resource_namespace),
+            username: format!(
+                "system:serviceaccount:{}:keyferry",
+                self.server.cluster_resource_namespace
+            ),
             caller_audience: self.server.caller_audience.to_string(),
             ..HubSite::shipped()
         };
@@ -65,14 +73,24 @@ impl Shared {
     }
 
     /// What writes deliveries, statuses and the pairing object, while this replica leads.
-    pub(super) fn start_controller(&mut self, on_hub: &OnHub, mint: &Mint, audit: Arc<dyn AuditSink>) {
+    pub(super) fn start_controller(
+        &mut self,
+        on_hub: &OnHub,
+        mint: &Mint,
+        audit: Arc<dyn AuditSink>,
+    ) {
         let objects: Arc<dyn HubObjects> = Arc::new(KubeObjects::new(self.client.clone()));
         let probe: Arc<dyn TargetProbe> = Arc::new(HttpsProbe);
         let random: Arc<dyn Random> = Arc::new(SystemRandomness::default());
-        let (store, live, clock) = (|| Arc::clone(&on_hub.store), || Arc::clone(&self.live), || Arc::clone(&self.clock));
+        let (store, live, clock) = (
+            || Arc::clone(&on_hub.store),
+            || Arc::clone(&self.live),
+            || Arc::clone(&self.clock),
+        );
         let (author, pairing_fence) = (FenceWriter::author(), FenceWriter::pairing());
         let labels = FenceWriter::labels();
-        let (fence_reader, pairing_reader, labels_reader) = (author.reader(), pairing_fence.reader(), labels.reader());
+        let (fence_reader, pairing_reader, labels_reader) =
+            (author.reader(), pairing_fence.reader(), labels.reader());
         let deliveries = Deliveries::new(DeliveryParts {
             policy: self.policy.clone(),
             store: store(),
@@ -152,6 +170,7 @@ impl Shared {
         self.background.spawn(fences::follow(fences));
         self.background.spawn(pairing::follow(pairing));
         self.background.spawn(target_status::follow(status));
-        self.background.spawn(deliver::follow(deliver, Arc::new(deliveries)));
+        self.background
+            .spawn(deliver::follow(deliver, Arc::new(deliveries)));
     }
 }

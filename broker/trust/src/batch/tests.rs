@@ -15,13 +15,21 @@ fn account() -> Value {
 
 #[test]
 fn a_service_account_is_answered_before_its_token_exists() {
-    let report = ask(json!({"id": 7, "minor": "1.33", "config": CONFIG, "now": 1_790_000_000, "serviceAccount": account()}));
+    let report = ask(
+        json!({"id": 7, "minor": "1.33", "config": CONFIG, "now": 1_790_000_000, "serviceAccount": account()}),
+    );
     assert_eq!(report["id"], 7);
     assert_eq!(report["schema"], SCHEMA);
     assert_eq!(report["verdict"], "Accepted");
-    assert_eq!(report["user"]["username"], "hub:system:serviceaccount:ns:sa");
+    assert_eq!(
+        report["user"]["username"],
+        "hub:system:serviceaccount:ns:sa"
+    );
     assert_eq!(report["signature"], "NotChecked");
-    assert_eq!(report["assumed"], json!(["jti", "kubernetes.io.serviceaccount.uid"]));
+    assert_eq!(
+        report["assumed"],
+        json!(["jti", "kubernetes.io.serviceaccount.uid"])
+    );
     assert_eq!(report["authenticators"][0]["verdict"], "Accepted");
 }
 
@@ -40,18 +48,32 @@ fn rejections_and_refusals_name_their_reason() {
     assert_eq!(report["errors"][0]["code"], "UrlNotHttps");
     assert_eq!(report["errors"][0]["type"], "FieldValueInvalid");
     let report = ask(json!({"minor": "1.36", "config": "kind: 5", "now": 1, "token": "x"}));
-    assert_eq!((&report["verdict"], &report["reason"]["code"]), (&json!("ConfigurationRefused"), &json!("WrongFieldType")));
+    assert_eq!(
+        (&report["verdict"], &report["reason"]["code"]),
+        (&json!("ConfigurationRefused"), &json!("WrongFieldType"))
+    );
     let report = ask(json!({"minor": "1.36", "config": CONFIG, "now": 1, "token": "x"}));
-    assert_eq!((&report["verdict"], &report["reason"]["code"]), (&json!("Skipped"), &json!("NotThreeParts")));
+    assert_eq!(
+        (&report["verdict"], &report["reason"]["code"]),
+        (&json!("Skipped"), &json!("NotThreeParts"))
+    );
 }
 
 #[test]
 fn a_line_that_is_no_case_is_answered_too() {
-    for line in
-        ["", "{}", "[]", "{\"minor\":\"1.99\",\"config\":\"\",\"now\":1,\"token\":\"\"}", "{\"minor\":\"1.33\",\"config\":\"\",\"now\":1}"]
-    {
+    for line in [
+        "",
+        "{}",
+        "[]",
+        "{\"minor\":\"1.99\",\"config\":\"\",\"now\":1,\"token\":\"\"}",
+        "{\"minor\":\"1.33\",\"config\":\"\",\"now\":1}",
+    ] {
         let report: Value = serde_json::from_str(&Batch::new().line(line)).unwrap();
-        assert_eq!((&report["verdict"], &report["reason"]["code"]), (&json!("Undetermined"), &json!("NotACase")), "{line}");
+        assert_eq!(
+            (&report["verdict"], &report["reason"]["code"]),
+            (&json!("Undetermined"), &json!("NotACase")),
+            "{line}"
+        );
     }
 }
 
@@ -64,7 +86,16 @@ fn a_configuration_that_changes_is_compiled_again() {
     };
     assert_eq!(verdict(CONFIG, "1.33"), "Accepted");
     assert_eq!(verdict(CONFIG, "1.33"), "Accepted");
-    assert_eq!(verdict(&CONFIG.replace("https", "http"), "1.33"), "ConfigurationRefused");
-    assert_eq!(verdict(&CONFIG.replace("v1beta1", "v1"), "1.33"), "ConfigurationRefused");
-    assert_eq!(verdict(&CONFIG.replace("v1beta1", "v1"), "1.34"), "Accepted");
+    assert_eq!(
+        verdict(&CONFIG.replace("https", "http"), "1.33"),
+        "ConfigurationRefused"
+    );
+    assert_eq!(
+        verdict(&CONFIG.replace("v1beta1", "v1"), "1.33"),
+        "ConfigurationRefused"
+    );
+    assert_eq!(
+        verdict(&CONFIG.replace("v1beta1", "v1"), "1.34"),
+        "Accepted"
+    );
 }

@@ -2,10 +2,12 @@
 
 use super::value::Val;
 
-/// The highest tree that is built; what is higher is left undecided, so that no walk over a tree can exhaust a stack.
+/// The highest tree that is built; what is higher is left undecided, so that no walk over a tree
+/// can exhaust a stack.
 pub(super) const MAX_HEIGHT: u16 = 90;
 
-/// One node. `id` is unique in its tree; `at` is the offset in code points of the token that names it.
+/// One node. `id` is unique in its tree; `at` is the offset in code points of the token that names
+/// it.
 #[derive(Debug, Clone)]
 pub(super) struct Expr {
     pub(super) id: u32,
@@ -19,11 +21,22 @@ pub(super) struct Expr {
 pub(super) enum Kind {
     Literal(Val),
     Ident(String),
-    Select { operand: Box<Expr>, field: String, test: bool },
-    Call { target: Option<Box<Expr>>, function: String, args: Vec<Expr> },
+    Select {
+        operand: Box<Expr>,
+        field: String,
+        test: bool,
+    },
+    Call {
+        target: Option<Box<Expr>>,
+        function: String,
+        args: Vec<Expr>,
+    },
     List(Vec<Element>),
     Map(Vec<Entry>),
-    Message { name: String, values: Vec<Expr> },
+    Message {
+        name: String,
+        values: Vec<Expr>,
+    },
     Fold(Box<Fold>),
 }
 
@@ -61,7 +74,9 @@ impl Expr {
         match &self.kind {
             Kind::Literal(_) | Kind::Ident(_) => Vec::new(),
             Kind::Select { operand, .. } => vec![operand],
-            Kind::Call { target, args, .. } => target.iter().map(AsRef::as_ref).chain(args).collect(),
+            Kind::Call { target, args, .. } => {
+                target.iter().map(AsRef::as_ref).chain(args).collect()
+            }
             Kind::List(elements) => elements.iter().map(|e| &e.value).collect(),
             Kind::Map(entries) => entries.iter().flat_map(|e| [&e.key, &e.value]).collect(),
             Kind::Message { values, .. } => values.iter().collect(),
@@ -93,7 +108,11 @@ impl Expr {
                     parts.reverse();
                     return Some(parts.join("."));
                 }
-                Kind::Select { operand, field, test: false } => {
+                Kind::Select {
+                    operand,
+                    field,
+                    test: false,
+                } => {
                     parts.push(field);
                     at = operand;
                 }

@@ -19,7 +19,8 @@ pub(super) struct Checked {
     pub(super) names: HashMap<u32, Name>,
 }
 
-/// The function a call means: its full name, whether its receiver was only a part of that name, and the overloads that fit.
+/// The function a call means: its full name, whether its receiver was only a part of that name, and
+/// the overloads that fit.
 #[derive(Debug, Clone)]
 pub(super) struct Callee {
     pub(super) function: String,
@@ -32,7 +33,8 @@ pub(super) struct Callee {
 pub(super) enum Name {
     /// A type, by its runtime name.
     Type(&'static str),
-    /// A type that the checker knows and the planner does not, which fails where the program is made.
+    /// A type that the checker knows and the planner does not, which fails where the program is
+    /// made.
     Undefined(&'static str),
     /// A variable; `outermost` when loop variables of the same name are passed over.
     Variable { name: String, outermost: bool },
@@ -55,7 +57,12 @@ pub(super) enum Outcome {
 }
 
 /// Checks a tree against the functions of a release and one variable.
-pub(super) fn check(root: &Expr, functions: &Functions, variable: (&'static str, Type), minor: Minor) -> Outcome {
+pub(super) fn check(
+    root: &Expr,
+    functions: &Functions,
+    variable: (&'static str, Type),
+    minor: Minor,
+) -> Outcome {
     let globals = vec![(variable.0.to_owned(), variable.1)];
     let mut checker = Checker {
         functions,
@@ -74,7 +81,9 @@ pub(super) fn check(root: &Expr, functions: &Functions, variable: (&'static str,
     if !checker.issues.is_empty() {
         return Outcome::Refused(checker.issues);
     }
-    let Checker { mut found, mapping, .. } = checker;
+    let Checker {
+        mut found, mapping, ..
+    } = checker;
     for t in found.types.values_mut() {
         *t = mapping.substitute(t, true);
     }
@@ -98,7 +107,10 @@ impl Checker<'_> {
     }
 
     fn undeclared(&mut self, e: &Expr, name: &str) -> Type {
-        self.refuse(e, format!("undeclared reference to '{name}' (in container '')"));
+        self.refuse(
+            e,
+            format!("undeclared reference to '{name}' (in container '')"),
+        );
         Type::Error
     }
 
@@ -115,8 +127,16 @@ impl Checker<'_> {
         let t = match &e.kind {
             Kind::Literal(value) => value.static_type(),
             Kind::Ident(name) => self.ident(e, name),
-            Kind::Select { operand, field, test } => self.select(e, operand, field, *test),
-            Kind::Call { target, function, args } => self.call(e, target.as_deref(), function, args),
+            Kind::Select {
+                operand,
+                field,
+                test,
+            } => self.select(e, operand, field, *test),
+            Kind::Call {
+                target,
+                function,
+                args,
+            } => self.call(e, target.as_deref(), function, args),
             Kind::List(elements) => {
                 let mut joined = None;
                 for element in elements {
@@ -142,10 +162,13 @@ impl Checker<'_> {
             Kind::Message { name, .. } => self.message(e, name),
             Kind::Fold(fold) => self.fold(fold),
         };
-        // Only nodes that stand in two places are checked twice. The first type stays, so that what such a node is part of fits again.
+        // Only nodes that stand in two places are checked twice. The first type stays, so that what
+        // such a node is part of fits again.
         match self.found.types.get(&e.id).filter(|before| **before != t) {
             Some(before) => {
-                let message = format!("incompatible type already exists for expression: old:{before}, new:{t}");
+                let message = format!(
+                    "incompatible type already exists for expression: old:{before}, new:{t}"
+                );
                 self.refuse(e, message);
             }
             None => drop(self.found.types.insert(e.id, t)),
@@ -159,23 +182,46 @@ impl Checker<'_> {
         }
         let (inner, was) = t.unwrapped();
         if !was && !inner.is_dyn() {
-            self.refuse(value, format!("expected type '{}' but found '{t}'", Type::optional(t.clone())));
+            self.refuse(
+                value,
+                format!(
+                    "expected type '{}' but found '{t}'",
+                    Type::optional(t.clone())
+                ),
+            );
         }
         inner.clone()
     }
 
     /// The type of two elements; mixed ones are left to the validation of literals.
     fn join(&mut self, previous: Option<Type>, current: Type) -> Type {
-        let Some(previous) = previous else { return current };
-        if self.mapping.assignable(&previous, &current) { most_general(&previous, &current).clone() } else { Type::Dyn }
+        let Some(previous) = previous else {
+            return current;
+        };
+        if self.mapping.assignable(&previous, &current) {
+            most_general(&previous, &current).clone()
+        } else {
+            Type::Dyn
+        }
     }
 
     fn local(&self, name: &str) -> Option<&Type> {
-        self.scopes.iter().skip(1).rev().flatten().find(|(n, _)| n == name).map(|(_, t)| t)
+        self.scopes
+            .iter()
+            .skip(1)
+            .rev()
+            .flatten()
+            .find(|(n, _)| n == name)
+            .map(|(_, t)| t)
     }
 
     fn global(&self, name: &str) -> Option<&Type> {
-        self.scopes.first().into_iter().flatten().find(|(n, _)| n == name).map(|(_, t)| t)
+        self.scopes
+            .first()
+            .into_iter()
+            .flatten()
+            .find(|(n, _)| n == name)
+            .map(|(_, t)| t)
     }
 
     fn fold(&mut self, fold: &Fold) -> Type {
@@ -190,7 +236,10 @@ impl Checker<'_> {
             Type::Map(pair) => (pair.0.clone(), pair.1.clone()),
             Type::Dyn | Type::Error | Type::Param(_) => {
                 if fold.var2.is_some() && self.minor == Minor::V1_32 {
-                    self.beyond = Some("a loop with two variables over dyn, whose second has no type in 1.32".to_owned());
+                    self.beyond = Some(
+                        "a loop with two variables over dyn, whose second has no type in 1.32"
+                            .to_owned(),
+                    );
                 }
                 self.mapping.assignable(&Type::Dyn, &range);
                 (Type::Dyn, Type::Dyn)
@@ -198,12 +247,24 @@ impl Checker<'_> {
             _ => {
                 self.refuse(
                     &fold.range,
-                    format!("expression of type '{range}' cannot be range of a comprehension (must be list, map, or dynamic)"),
+                    format!(
+                        "expression of type '{range}' cannot be range of a comprehension (must \
+                        be list, map, or dynamic)"
+                    ),
                 );
                 // How many more issues 1.32 finds where the second variable is used is not decided.
-                let uses = |name: &String| fold.step.walk().iter().any(|e| matches!(&e.kind, Kind::Ident(used) if used == name));
+                let uses = |name: &String| {
+                    fold.step
+                        .walk()
+                        .iter()
+                        .any(|e| matches!(&e.kind, Kind::Ident(used) if used == name))
+                };
                 if self.minor == Minor::V1_32 && fold.var2.as_ref().is_some_and(uses) {
-                    self.beyond = Some("a loop with two variables over what has no elements, whose second has no type in 1.32".to_owned());
+                    self.beyond = Some(
+                        "a loop with two variables over what has no elements, whose \
+                        second has no type in 1.32"
+                            .to_owned(),
+                    );
                 }
                 (Type::Error, Type::Error)
             }

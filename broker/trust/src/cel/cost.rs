@@ -1,4 +1,5 @@
-//! What a run costs, counted as cel-go counts it: with a stack of values by node id, quirks included.
+//! What a run costs, counted as cel-go counts it: with a stack of values by node id, quirks
+//! included.
 
 mod call;
 
@@ -62,7 +63,11 @@ impl Tracker {
         if let Some(count) = self.present.get_mut(index) {
             *count += 1;
         }
-        if self.cost > LIMIT { Err(Stop::Cost) } else { Ok(()) }
+        if self.cost > LIMIT {
+            Err(Stop::Cost)
+        } else {
+            Ok(())
+        }
     }
 
     /// Takes each of the nodes off the stack, and all that is above it.
@@ -76,7 +81,11 @@ impl Tracker {
     }
 
     fn find(&mut self, id: u32) -> Run<Option<usize>> {
-        if self.present.get(id as usize).is_none_or(|count| *count == 0) {
+        if self
+            .present
+            .get(id as usize)
+            .is_none_or(|count| *count == 0)
+        {
             return Ok(None);
         }
         let found = self.stack.iter().rposition(|(i, _)| *i == id);
@@ -97,8 +106,12 @@ impl Tracker {
     fn take(&mut self, ids: &[u32]) -> Run<Option<Vec<Val>>> {
         let mut values = Vec::with_capacity(ids.len());
         for id in ids.iter().rev() {
-            let Some(at) = self.find(*id)? else { return Ok(None) };
-            let Some((_, value)) = self.stack.get(at) else { return Ok(None) };
+            let Some(at) = self.find(*id)? else {
+                return Ok(None);
+            };
+            let Some((_, value)) = self.stack.get(at) else {
+                return Ok(None);
+            };
             values.push(value.clone());
             self.truncate(at);
         }
@@ -114,9 +127,17 @@ impl Tracker {
     }
 
     /// A function that was called.
-    pub(super) fn call(&mut self, minor: Minor, id: u32, what: (&str, Option<&str>), parts: &[u32], value: &Val) -> Run<()> {
+    pub(super) fn call(
+        &mut self,
+        minor: Minor,
+        id: u32,
+        what: (&str, Option<&str>),
+        parts: &[u32],
+        value: &Val,
+    ) -> Run<()> {
         if let Some(args) = self.take(parts)? {
-            let cost = call::cost(minor, what.0, what.1.unwrap_or_default(), &args, value).map_err(Stop::Panic)?;
+            let cost = call::cost(minor, what.0, what.1.unwrap_or_default(), &args, value)
+                .map_err(Stop::Panic)?;
             self.cost = self.cost.saturating_add(cost);
         }
         self.push(id, value.clone())

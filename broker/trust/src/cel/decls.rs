@@ -22,7 +22,8 @@ pub(super) struct Function {
     pub(super) overloads: Vec<Overload>,
 }
 
-/// One signature. `params` are the letters of its type parameters; a member is called on its first argument.
+/// One signature. `params` are the letters of its type parameters; a member is called on its first
+/// argument.
 #[derive(Debug)]
 pub(super) struct Overload {
     pub(super) id: &'static str,
@@ -33,11 +34,14 @@ pub(super) struct Overload {
 }
 
 impl Functions {
-    /// Reads the tables. A row is `name#overload#arguments#result#releases`: a dot before the name marks a member, `;` separates
-    /// arguments, and `31-36` are the minors that have it.
+    /// Reads the tables. A row is `name#overload#arguments#result#releases`: a dot before the name
+    /// marks a member, `;` separates arguments, and `31-36` are the minors that have it.
     pub(super) fn of(minor: Minor) -> Self {
         let mut by_name: HashMap<&'static str, Function> = HashMap::new();
-        for row in [core::TABLE, collections::TABLE, kubernetes::TABLE].into_iter().flat_map(str::lines) {
+        for row in [core::TABLE, collections::TABLE, kubernetes::TABLE]
+            .into_iter()
+            .flat_map(str::lines)
+        {
             let mut fields = row.split('#');
             let mut field = || fields.next().unwrap_or_default();
             let (name, id, args, result, releases) = (field(), field(), field(), field(), field());
@@ -45,12 +49,32 @@ impl Functions {
                 continue;
             }
             let plain = name.strip_prefix('.').unwrap_or(name);
-            let args: Vec<Type> = args.split(';').filter(|a| !a.is_empty()).map(Type::read).collect();
+            let args: Vec<Type> = args
+                .split(';')
+                .filter(|a| !a.is_empty())
+                .map(Type::read)
+                .collect();
             let letters = ['A', 'B', 'K', 'V', 'T'];
             let result = Type::read(result);
-            let params = letters.into_iter().filter(|l| args.iter().chain([&result]).any(|t| mentions(t, *l))).collect();
-            let overload = Overload { id, member: plain.len() < name.len(), args, result, params };
-            by_name.entry(plain).or_insert_with(|| Function { name: plain, overloads: Vec::new() }).overloads.push(overload);
+            let params = letters
+                .into_iter()
+                .filter(|l| args.iter().chain([&result]).any(|t| mentions(t, *l)))
+                .collect();
+            let overload = Overload {
+                id,
+                member: plain.len() < name.len(),
+                args,
+                result,
+                params,
+            };
+            by_name
+                .entry(plain)
+                .or_insert_with(|| Function {
+                    name: plain,
+                    overloads: Vec::new(),
+                })
+                .overloads
+                .push(overload);
         }
         Self { by_name }
     }
@@ -61,7 +85,8 @@ impl Functions {
 }
 
 fn mentions(t: &Type, letter: char) -> bool {
-    *t == Type::Param(super::types::Param::Declared(letter)) || t.parts().into_iter().any(|p| mentions(p, letter))
+    *t == Type::Param(super::types::Param::Declared(letter))
+        || t.parts().into_iter().any(|p| mentions(p, letter))
 }
 
 fn has(releases: &str, minor: Minor) -> bool {

@@ -29,7 +29,8 @@ pub(super) fn unescape(name: &str) -> Option<String> {
     unescape_strict(name).filter(|found| found != name)
 }
 
-/// The name that a name stands for: itself if nothing in it is escaped, nothing if an escape in it is none of the known.
+/// The name that a name stands for: itself if nothing in it is escaped, nothing if an escape in it
+/// is none of the known.
 pub(super) fn unescape_strict(name: &str) -> Option<String> {
     let mut out = String::with_capacity(name.len());
     let mut rest = name;
@@ -51,7 +52,11 @@ pub(super) fn unescape_strict(name: &str) -> Option<String> {
             "dot" => out.push('.'),
             "dash" => out.push('-'),
             "slash" => out.push('/'),
-            _ if (MEANT.contains(&word) || RESERVED.contains(&word)) && name.len() == word.len() + 4 => out.push_str(word),
+            _ if (MEANT.contains(&word) || RESERVED.contains(&word))
+                && name.len() == word.len() + 4 =>
+            {
+                out.push_str(word)
+            }
             _ => return None,
         }
         rest = after.get(2..).unwrap_or_default();

@@ -36,8 +36,21 @@ pub(super) struct Runner<'r> {
 }
 
 impl<'r> Runner<'r> {
-    pub(super) fn new(minor: Minor, functions: &'r Functions, variable: (&'static str, Val), order: u32) -> Self {
-        Self { minor, functions, variable, order, unordered: 0, tracker: Tracker::default(), frames: Vec::new() }
+    pub(super) fn new(
+        minor: Minor,
+        functions: &'r Functions,
+        variable: (&'static str, Val),
+        order: u32,
+    ) -> Self {
+        Self {
+            minor,
+            functions,
+            variable,
+            order,
+            unordered: 0,
+            tracker: Tracker::default(),
+            frames: Vec::new(),
+        }
     }
 
     /// Runs a plan from the outermost scope.
@@ -64,7 +77,9 @@ impl<'r> Runner<'r> {
                     Val::Bytes(_) => return Err(unhashable("types.Bytes")),
                     Val::Semver(_) => return Err(unhashable("cel.Semver")),
                     // The older releases hold formats by reference.
-                    Val::Format(_) if self.minor >= Minor::V1_32 => return Err(unhashable("cel.Format")),
+                    Val::Format(_) if self.minor >= Minor::V1_32 => {
+                        return Err(unhashable("cel.Format"));
+                    }
                     _ => Val::Bool(set.iter().any(|known| known.identical(&value))),
                 };
                 self.tracker.push(*id, answer.clone())?;
@@ -76,7 +91,11 @@ impl<'r> Runner<'r> {
                     Val::Optional(None) => self.eval(right, scope)?,
                     Val::Optional(Some(inner)) if *unwrap => (*inner).clone(),
                     // Until 1.36 whatever else it is comes through.
-                    other if self.minor >= Minor::V1_37 && !other.is_error() && !matches!(other, Val::Optional(_)) => {
+                    other
+                        if self.minor >= Minor::V1_37
+                            && !other.is_error()
+                            && !matches!(other, Val::Optional(_)) =>
+                    {
                         Val::error("no such overload")
                     }
                     other => other,
@@ -92,7 +111,10 @@ impl<'r> Runner<'r> {
             }
             Node::Map { id, entries } => {
                 let made = self.map(entries, scope)?;
-                let ids: Vec<u32> = entries.iter().flat_map(|(k, v, _)| [k.id(), v.id()]).collect();
+                let ids: Vec<u32> = entries
+                    .iter()
+                    .flat_map(|(k, v, _)| [k.id(), v.id()])
+                    .collect();
                 self.tracker.construct(*id, &ids, 30, made.clone())?;
                 Ok(made)
             }
@@ -120,7 +142,13 @@ impl<'r> Runner<'r> {
         Ok(answer)
     }
 
-    fn equal(&mut self, id: u32, negate: bool, terms: &[Node; 2], scope: Option<usize>) -> Run<Val> {
+    fn equal(
+        &mut self,
+        id: u32,
+        negate: bool,
+        terms: &[Node; 2],
+        scope: Option<usize>,
+    ) -> Run<Val> {
         let [left, right] = terms;
         let (l, r) = (self.eval(left, scope)?, self.eval(right, scope)?);
         let answer = match (&l, &r) {
@@ -131,7 +159,13 @@ impl<'r> Runner<'r> {
         };
         let function = if negate { "_!=_" } else { "_==_" };
         let overload = if negate { "not_equals" } else { "equals" };
-        self.tracker.call(self.minor, id, (function, Some(overload)), &[left.id(), right.id()], &answer)?;
+        self.tracker.call(
+            self.minor,
+            id,
+            (function, Some(overload)),
+            &[left.id(), right.id()],
+            &answer,
+        )?;
         Ok(answer)
     }
 
@@ -142,7 +176,9 @@ impl<'r> Runner<'r> {
                 error @ Val::Err(_) => return Ok(error),
                 Val::Optional(inner) if *optional => made.extend(inner.as_deref().cloned()),
                 other if *optional => {
-                    return Ok(Val::error(format!("cannot initialize optional list element from non-optional value {other}")));
+                    return Ok(Val::error(format!(
+                        "cannot initialize optional list element from non-optional value {other}"
+                    )));
                 }
                 other => made.push(other),
             }
@@ -165,15 +201,21 @@ impl<'r> Runner<'r> {
                     continue;
                 }
                 other if *optional => {
-                    let message = format!("cannot initialize optional entry '{key}' from non-optional value {other}");
+                    let message = format!(
+                        "cannot initialize optional entry '{key}' from non-optional value {other}"
+                    );
                     return Ok(Val::error(message));
                 }
                 other => other,
             };
             match key {
-                Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Str(_) | Val::Double(_) | Val::Null | Val::Duration(_) => {
-                    made.put(key, value)
-                }
+                Val::Bool(_)
+                | Val::Int(_)
+                | Val::Uint(_)
+                | Val::Str(_)
+                | Val::Double(_)
+                | Val::Null
+                | Val::Duration(_) => made.put(key, value),
                 Val::Bytes(_) => return Err(unhashable("types.Bytes")),
                 _ => return Err(Stop::Beyond("a map key that is no scalar".to_owned())),
             }
@@ -184,5 +226,7 @@ impl<'r> Runner<'r> {
 
 /// Go cannot hash bytes, nor what holds a slice or a function.
 fn unhashable(name: &str) -> Stop {
-    Stop::Panic(format!("internal error: runtime error: hash of unhashable type {name}"))
+    Stop::Panic(format!(
+        "internal error: runtime error: hash of unhashable type {name}"
+    ))
 }

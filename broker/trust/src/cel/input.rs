@@ -11,8 +11,9 @@ use crate::Minor;
 /// How deep claims may nest.
 const MAX_DEPTH: u32 = 130;
 
-/// The error of a claim that nests too deep to be held here. Where it is the result, the result is not decided. Where another operand
-/// of `&&` or `||` decides, the claim's own value would have changed nothing.
+/// The error of a claim that nests too deep to be held here. Where it is the result, the result is
+/// not decided. Where another operand of `&&` or `||` decides, the claim's own value would have
+/// changed nothing.
 pub(crate) const TOO_DEEP: &str = "\0the claim nests too deep";
 
 /// Why a result is not decided where it is that error.
@@ -21,8 +22,8 @@ pub(crate) const TOO_DEEP_HERE: &str = "a claim nests too deep to be evaluated h
 /// The value of the variable.
 #[derive(Debug, Clone, Copy)]
 pub enum Input<'a> {
-    /// The claims of a token, as JSON. Numbers are taken as Kubernetes takes them: since 1.34 each is a double, before that integers
-    /// that fit 64 bits are ints.
+    /// The claims of a token, as JSON. Numbers are taken as Kubernetes takes them: since 1.34 each
+    /// is a double, before that integers that fit 64 bits are ints.
     Claims(&'a JsonMap<String, Json>),
     /// The claims of a token, some of which fail where they are used.
     PartialClaims {
@@ -54,7 +55,9 @@ pub(super) fn variable(input: Input<'_>, scope: Scope, minor: Minor) -> Result<V
     let entries: Vec<(String, Val)> = match (input, scope) {
         (Input::Claims(claims), Scope::Claims) => values(claims, minor)?,
         (Input::PartialClaims { claims, failing }, Scope::Claims) => {
-            let failing = failing.iter().map(|(name, error)| (name.clone(), Val::error(error.as_str())));
+            let failing = failing
+                .iter()
+                .map(|(name, error)| (name.clone(), Val::error(error.as_str())));
             values(claims, minor)?.into_iter().chain(failing).collect()
         }
         (Input::User(user), Scope::User) => {
@@ -66,7 +69,11 @@ pub(super) fn variable(input: Input<'_>, scope: Scope, minor: Minor) -> Result<V
                     Val::list(list.iter().map(|s| Val::from(s.as_str())).collect())
                 }
             };
-            let extra = user.extra.iter().map(|(k, v)| (Val::from(k.as_str()), texts(v))).collect();
+            let extra = user
+                .extra
+                .iter()
+                .map(|(k, v)| (Val::from(k.as_str()), texts(v)))
+                .collect();
             vec![
                 ("username".to_owned(), Val::from(user.username.as_str())),
                 ("uid".to_owned(), Val::from(user.uid.as_str())),
@@ -77,15 +84,33 @@ pub(super) fn variable(input: Input<'_>, scope: Scope, minor: Minor) -> Result<V
         _ => return Err("the input is not the variable of the expression"),
     };
     if lazy {
-        let name = if scope == Scope::Claims { "kubernetes.claims" } else { "kubernetes.UserInfo" };
-        let entries = entries.into_iter().map(|(k, v)| (k.into(), v.unescaping())).collect();
+        let name = if scope == Scope::Claims {
+            "kubernetes.claims"
+        } else {
+            "kubernetes.UserInfo"
+        };
+        let entries = entries
+            .into_iter()
+            .map(|(k, v)| (k.into(), v.unescaping()))
+            .collect();
         return Ok(Val::Lazy(Lazy::new(name, entries).into()));
     }
-    Ok(Val::Map(Map::json(entries.into_iter().map(|(k, v)| (Val::from(k), v)).collect())))
+    Ok(Val::Map(Map::json(
+        entries
+            .into_iter()
+            .map(|(k, v)| (Val::from(k), v))
+            .collect(),
+    )))
 }
 
-fn values(claims: &JsonMap<String, Json>, minor: Minor) -> Result<Vec<(String, Val)>, &'static str> {
-    claims.iter().map(|(k, v)| Ok((k.clone(), json(v, minor, 0)?))).collect()
+fn values(
+    claims: &JsonMap<String, Json>,
+    minor: Minor,
+) -> Result<Vec<(String, Val)>, &'static str> {
+    claims
+        .iter()
+        .map(|(k, v)| Ok((k.clone(), json(v, minor, 0)?)))
+        .collect()
 }
 
 fn json(value: &Json, minor: Minor, depth: u32) -> Result<Val, &'static str> {
@@ -103,7 +128,12 @@ fn json(value: &Json, minor: Minor, depth: u32) -> Result<Val, &'static str> {
                 None => return Err("a number that cannot be held"),
             },
         },
-        Json::Array(items) => Val::list(items.iter().map(|v| json(v, minor, depth + 1)).collect::<Result<_, _>>()?),
+        Json::Array(items) => Val::list(
+            items
+                .iter()
+                .map(|v| json(v, minor, depth + 1))
+                .collect::<Result<_, _>>()?,
+        ),
         Json::Object(entries) => {
             let mut read = Vec::with_capacity(entries.len());
             for (k, v) in entries {

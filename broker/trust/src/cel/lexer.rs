@@ -32,8 +32,10 @@ pub(super) struct LexError {
 }
 
 /// Longer ones first. `in`, `true`, `false` and `null` are here because they are never identifiers.
-const PUNCT: [&str; 23] =
-    ["==", "!=", "<=", ">=", "&&", "||", "<", ">", "[", "]", "{", "}", "(", ")", ".", ",", "-", "!", "?", ":", "+", "*", "/"];
+const PUNCT: [&str; 23] = [
+    "==", "!=", "<=", ">=", "&&", "||", "<", ">", "[", "]", "{", "}", "(", ")", ".", ",", "-", "!",
+    "?", ":", "+", "*", "/",
+];
 
 /// Cuts the whole text.
 pub(super) fn tokens(text: &[char], minor: Minor) -> Result<Vec<Token>, LexError> {
@@ -55,10 +57,16 @@ pub(super) fn tokens(text: &[char], minor: Minor) -> Result<Vec<Token>, LexError
             return Err(unknown(i, c));
         }
         let (kind, end) = one(text, i)?;
-        found.push(Token { kind, at: offset(i) });
+        found.push(Token {
+            kind,
+            at: offset(i),
+        });
         i = end;
     }
-    found.push(Token { kind: Tok::End, at: offset(text.len()) });
+    found.push(Token {
+        kind: Tok::End,
+        at: offset(text.len()),
+    });
     Ok(found)
 }
 
@@ -70,14 +78,19 @@ fn one(text: &[char], i: usize) -> Result<(Tok, usize), LexError> {
     if c.is_ascii_alphabetic() || c == '_' {
         let end = run(text, i, |c| c.is_ascii_alphanumeric() || c == '_');
         let word = copy(text, i, end);
-        let kind = ["in", "true", "false", "null"].into_iter().find(|w| *w == word).map_or(Tok::Ident(word), Tok::Punct);
+        let kind = ["in", "true", "false", "null"]
+            .into_iter()
+            .find(|w| *w == word)
+            .map_or(Tok::Ident(word), Tok::Punct);
         return Ok((kind, end));
     }
     if c.is_ascii_digit() || (c == '.' && text.get(i + 1).is_some_and(char::is_ascii_digit)) {
         return Ok(number(text, i));
     }
     if c == '`' {
-        let end = run(text, i + 1, |c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/' | ' '));
+        let end = run(text, i + 1, |c| {
+            c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/' | ' ')
+        });
         if end > i + 1 && text.get(end) == Some(&'`') {
             return Ok((Tok::Escaped(copy(text, i + 1, end)), end + 1));
         }
@@ -93,7 +106,10 @@ fn one(text: &[char], i: usize) -> Result<(Tok, usize), LexError> {
 }
 
 fn unknown(i: usize, c: char) -> LexError {
-    LexError { at: offset(i), message: format!("Syntax error: token recognition error at: '{c}'") }
+    LexError {
+        at: offset(i),
+        message: format!("Syntax error: token recognition error at: '{c}'"),
+    }
 }
 
 fn number(text: &[char], i: usize) -> (Tok, usize) {
@@ -118,12 +134,20 @@ fn number(text: &[char], i: usize) -> (Tok, usize) {
             end = digits;
         }
     }
-    if end == whole { unsigned(text, i, end) } else { (Tok::Float(copy(text, i, end)), end) }
+    if end == whole {
+        unsigned(text, i, end)
+    } else {
+        (Tok::Float(copy(text, i, end)), end)
+    }
 }
 
 fn unsigned(text: &[char], i: usize, end: usize) -> (Tok, usize) {
     let digits = copy(text, i, end);
-    if matches!(text.get(end), Some('u' | 'U')) { (Tok::Uint(digits), end + 1) } else { (Tok::Int(digits), end) }
+    if matches!(text.get(end), Some('u' | 'U')) {
+        (Tok::Uint(digits), end + 1)
+    } else {
+        (Tok::Int(digits), end)
+    }
 }
 
 /// A string or bytes literal that starts at `i`, if one does.
@@ -135,8 +159,15 @@ fn string(text: &[char], i: usize) -> Option<(Tok, usize)> {
     at += usize::from(raw);
     let quote = *text.get(at).filter(|c| matches!(c, '"' | '\''))?;
     let triple = text.get(at + 1) == Some(&quote) && text.get(at + 2) == Some(&quote);
-    let end = triple.then(|| close_triple(text, at + 3, quote, raw)).flatten().or_else(|| close(text, at + 1, quote, raw))?;
-    Some(if bytes { (Tok::Bytes(copy(text, i + 1, end)), end) } else { (Tok::Str(copy(text, i, end)), end) })
+    let end = triple
+        .then(|| close_triple(text, at + 3, quote, raw))
+        .flatten()
+        .or_else(|| close(text, at + 1, quote, raw))?;
+    Some(if bytes {
+        (Tok::Bytes(copy(text, i + 1, end)), end)
+    } else {
+        (Tok::Str(copy(text, i, end)), end)
+    })
 }
 
 fn close(text: &[char], mut at: usize, quote: char, raw: bool) -> Option<usize> {
@@ -153,7 +184,12 @@ fn close(text: &[char], mut at: usize, quote: char, raw: bool) -> Option<usize> 
 fn close_triple(text: &[char], mut at: usize, quote: char, raw: bool) -> Option<usize> {
     loop {
         match *text.get(at)? {
-            c if c == quote && text.get(at + 1) == Some(&quote) && text.get(at + 2) == Some(&quote) => return Some(at + 3),
+            c if c == quote
+                && text.get(at + 1) == Some(&quote)
+                && text.get(at + 2) == Some(&quote) =>
+            {
+                return Some(at + 3);
+            }
             '\\' if !raw => at = escape(text, at)?,
             _ => at += 1,
         }

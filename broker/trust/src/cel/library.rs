@@ -38,7 +38,14 @@ type Called = Result<Val, String>;
 
 /// Whether an overload looks at its arguments itself.
 pub(super) fn is_unguarded(overload: &str) -> bool {
-    matches!(overload, "contains_string" | "ends_with_string" | "starts_with_string" | "list_flatten" | "list_flatten_int")
+    matches!(
+        overload,
+        "contains_string"
+            | "ends_with_string"
+            | "starts_with_string"
+            | "list_flatten"
+            | "list_flatten_int"
+    )
 }
 
 /// Calls an overload with arguments that fit it.

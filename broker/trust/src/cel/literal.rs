@@ -11,13 +11,23 @@ enum Kind {
     Bytes,
 }
 
-/// The fault of a literal that old releases take for a text that is no UTF-8, which is not decided here.
+/// The fault of a literal that old releases take for a text that is no UTF-8, which is not decided
+/// here.
 pub(super) const BROKEN_TEXT: &str = "a text that is no UTF-8";
 
 /// The value of a string literal as written, quotes and all.
 pub(super) fn string(written: &str, minor: Minor) -> Result<Val, &'static str> {
-    let bytes = unquote(written, if minor < Minor::V1_33 { Kind::LooseText } else { Kind::Text })?;
-    String::from_utf8(bytes).map(Val::from).map_err(|_| "unable to unescape string")
+    let bytes = unquote(
+        written,
+        if minor < Minor::V1_33 {
+            Kind::LooseText
+        } else {
+            Kind::Text
+        },
+    )?;
+    String::from_utf8(bytes)
+        .map(Val::from)
+        .map_err(|_| "unable to unescape string")
 }
 
 /// The value of a bytes literal, without its `b`.
@@ -28,14 +38,22 @@ pub(super) fn bytes(written: &str) -> Result<Val, &'static str> {
 /// An integer, `0x` or decimal; `negative` is a minus directly before it.
 pub(super) fn int(digits: &str, negative: bool) -> Result<Val, &'static str> {
     let (digits, radix) = radix(digits);
-    let signed = if negative { format!("-{digits}") } else { digits.to_owned() };
-    i64::from_str_radix(&signed, radix).map(Val::Int).map_err(|_| "invalid int literal")
+    let signed = if negative {
+        format!("-{digits}")
+    } else {
+        digits.to_owned()
+    };
+    i64::from_str_radix(&signed, radix)
+        .map(Val::Int)
+        .map_err(|_| "invalid int literal")
 }
 
 /// An unsigned integer, without its `u`.
 pub(super) fn uint(digits: &str) -> Result<Val, &'static str> {
     let (digits, radix) = radix(digits);
-    u64::from_str_radix(digits, radix).map(Val::Uint).map_err(|_| "invalid uint literal")
+    u64::from_str_radix(digits, radix)
+        .map(Val::Uint)
+        .map_err(|_| "invalid uint literal")
 }
 
 /// A floating point number. Go refuses what is beyond its range.
@@ -48,16 +66,24 @@ pub(super) fn float(digits: &str, negative: bool) -> Result<Val, &'static str> {
 }
 
 fn radix(digits: &str) -> (&str, u32) {
-    digits.strip_prefix("0x").map_or((digits, 10), |hex| (hex, 16))
+    digits
+        .strip_prefix("0x")
+        .map_or((digits, 10), |hex| (hex, 16))
 }
 
 fn unquote(written: &str, kind: Kind) -> Result<Vec<u8>, &'static str> {
     let normal = written.replace("\r\n", "\n").replace('\r', "\n");
     let raw = normal.starts_with(['r', 'R']);
-    let quoted = if raw { normal.get(1..).unwrap_or_default() } else { &normal };
+    let quoted = if raw {
+        normal.get(1..).unwrap_or_default()
+    } else {
+        &normal
+    };
     let triple = quoted.len() >= 6 && (quoted.starts_with("'''") || quoted.starts_with("\"\"\""));
     let edge = if triple { 3 } else { 1 };
-    let inner = quoted.get(edge..quoted.len().saturating_sub(edge)).ok_or("unable to unescape string")?;
+    let inner = quoted
+        .get(edge..quoted.len().saturating_sub(edge))
+        .ok_or("unable to unescape string")?;
     if raw || !inner.contains('\\') {
         return Ok(inner.as_bytes().to_vec());
     }
@@ -73,7 +99,11 @@ fn unquote(written: &str, kind: Kind) -> Result<Vec<u8>, &'static str> {
     Ok(out)
 }
 
-fn unescape(rest: &mut std::str::Chars<'_>, kind: Kind, out: &mut Vec<u8>) -> Result<(), &'static str> {
+fn unescape(
+    rest: &mut std::str::Chars<'_>,
+    kind: Kind,
+    out: &mut Vec<u8>,
+) -> Result<(), &'static str> {
     const BAD: &str = "unable to unescape string";
     let c = rest.next().ok_or(BAD)?;
     let plain = match c {
@@ -102,22 +132,37 @@ fn unescape(rest: &mut std::str::Chars<'_>, kind: Kind, out: &mut Vec<u8>) -> Re
     Ok(())
 }
 
-fn code(rest: &mut std::str::Chars<'_>, digits: usize, radix: u32, kind: Kind, out: &mut Vec<u8>) -> Result<(), &'static str> {
+fn code(
+    rest: &mut std::str::Chars<'_>,
+    digits: usize,
+    radix: u32,
+    kind: Kind,
+    out: &mut Vec<u8>,
+) -> Result<(), &'static str> {
     let mut value: u32 = 0;
     for _ in 0..digits {
-        let digit = rest.next().and_then(|c| c.to_digit(radix)).ok_or("unable to unescape string")?;
+        let digit = rest
+            .next()
+            .and_then(|c| c.to_digit(radix))
+            .ok_or("unable to unescape string")?;
         value = value.wrapping_mul(radix).wrapping_add(digit);
     }
     match kind {
         Kind::Bytes => out.push(u8::try_from(value).map_err(|_| "unable to unescape string")?),
-        Kind::Text => push(out, char::from_u32(value).ok_or("invalid unicode code point")?),
+        Kind::Text => push(
+            out,
+            char::from_u32(value).ok_or("invalid unicode code point")?,
+        ),
         // Go holds it in 32 bits with a sign, and keeps the lowest byte of a negative one.
         Kind::LooseText if value > u32::MAX / 2 => match u8::try_from(value & 0xff) {
             Ok(byte) if byte.is_ascii() => out.push(byte),
             _ => return Err(BROKEN_TEXT),
         },
         Kind::LooseText if value > u32::from(char::MAX) => return Err("unable to unescape string"),
-        Kind::LooseText => push(out, char::from_u32(value).unwrap_or(char::REPLACEMENT_CHARACTER)),
+        Kind::LooseText => push(
+            out,
+            char::from_u32(value).unwrap_or(char::REPLACEMENT_CHARACTER),
+        ),
     }
     Ok(())
 }

@@ -5,15 +5,30 @@ use super::parser::{ParseFault, Parser, Parsing};
 use super::value::Val;
 use crate::Minor;
 
-/// The accumulator of folds. The releases before 1.33 name it `__result__`, which an expression could touch; such texts are not decided.
+/// The accumulator of folds. The releases before 1.33 name it `__result__`, which an expression
+/// could touch; such texts are not decided.
 pub(super) const ACCUMULATOR: &str = "@result";
 
 /// A call without receiver.
-pub(super) fn global(p: &mut Parser, at: u32, function: &str, mut args: Vec<Expr>) -> Parsing<Expr> {
+pub(super) fn global(
+    p: &mut Parser,
+    at: u32,
+    function: &str,
+    mut args: Vec<Expr>,
+) -> Parsing<Expr> {
     if function == "has" && args.len() == 1 {
-        let Some(arg) = args.pop() else { return p.call(at, function, args) };
+        let Some(arg) = args.pop() else {
+            return p.call(at, function, args);
+        };
         return match arg.kind {
-            Kind::Select { operand, field, .. } => p.node(at, Kind::Select { operand, field, test: true }),
+            Kind::Select { operand, field, .. } => p.node(
+                at,
+                Kind::Select {
+                    operand,
+                    field,
+                    test: true,
+                },
+            ),
             _ => p.refuse(arg.at, "invalid argument to has() macro".to_owned()),
         };
     }
@@ -21,45 +36,92 @@ pub(super) fn global(p: &mut Parser, at: u32, function: &str, mut args: Vec<Expr
 }
 
 /// A call on a receiver. A macro says what is wrong with the first of its arguments only.
-pub(super) fn receiver(p: &mut Parser, at: u32, function: &str, target: Expr, args: Vec<Expr>) -> Parsing<Expr> {
+pub(super) fn receiver(
+    p: &mut Parser,
+    at: u32,
+    function: &str,
+    target: Expr,
+    args: Vec<Expr>,
+) -> Parsing<Expr> {
     match expanded(p, at, function, target, args) {
         Err(ParseFault::Refused { at, message }) => p.refuse(at, message),
         other => other,
     }
 }
 
-fn expanded(p: &mut Parser, at: u32, function: &str, target: Expr, args: Vec<Expr>) -> Parsing<Expr> {
+fn expanded(
+    p: &mut Parser,
+    at: u32,
+    function: &str,
+    target: Expr,
+    args: Vec<Expr>,
+) -> Parsing<Expr> {
     let two = p.minor >= Minor::V1_32;
     let mut rest = args.clone().into_iter();
     let mut m = Maker { p, at };
-    match (function, rest.len(), rest.next(), rest.next(), rest.next(), rest.next()) {
-        ("all" | "exists" | "exists_one", 2, Some(v), Some(test), ..) => m.quantifier(function, target, (v, None), test),
+    match (
+        function,
+        rest.len(),
+        rest.next(),
+        rest.next(),
+        rest.next(),
+        rest.next(),
+    ) {
+        ("all" | "exists" | "exists_one", 2, Some(v), Some(test), ..) => {
+            m.quantifier(function, target, (v, None), test)
+        }
         ("map", 2, Some(v), Some(f), ..) => m.list(target, (v, None), None, f),
         ("map", 3, Some(v), Some(test), Some(f), _) => m.list(target, (v, None), Some(test), f),
         ("filter", 2, Some(v), Some(test), ..) => m.list(target, (v.clone(), None), Some(test), v),
         ("optMap", 2, Some(v), Some(f), ..) => m.optional(target, v, f, true),
         ("optFlatMap", 2, Some(v), Some(f), ..) => m.optional(target, v, f, false),
-        ("all" | "exists" | "exists_one" | "existsOne", 3, Some(v), Some(w), Some(test), _) if two => {
+        ("all" | "exists" | "exists_one" | "existsOne", 3, Some(v), Some(w), Some(test), _)
+            if two =>
+        {
             m.quantifier(function, target, (v, Some(w)), test)
         }
-        ("transformList", 3, Some(v), Some(w), Some(f), _) if two => m.list(target, (v, Some(w)), None, f),
-        ("transformList", 4, Some(v), Some(w), Some(test), Some(f)) if two => m.list(target, (v, Some(w)), Some(test), f),
-        ("transformMap", 3, Some(v), Some(w), Some(f), _) if two => m.map(target, (v, w), None, f, true),
-        ("transformMap", 4, Some(v), Some(w), Some(test), Some(f)) if two => m.map(target, (v, w), Some(test), f, true),
-        ("transformMapEntry", 3, Some(v), Some(w), Some(f), _) if two => m.map(target, (v, w), None, f, false),
-        ("transformMapEntry", 4, Some(v), Some(w), Some(test), Some(f)) if two => m.map(target, (v, w), Some(test), f, false),
+        ("transformList", 3, Some(v), Some(w), Some(f), _) if two => {
+            m.list(target, (v, Some(w)), None, f)
+        }
+        ("transformList", 4, Some(v), Some(w), Some(test), Some(f)) if two => {
+            m.list(target, (v, Some(w)), Some(test), f)
+        }
+        ("transformMap", 3, Some(v), Some(w), Some(f), _) if two => {
+            m.map(target, (v, w), None, f, true)
+        }
+        ("transformMap", 4, Some(v), Some(w), Some(test), Some(f)) if two => {
+            m.map(target, (v, w), Some(test), f, true)
+        }
+        ("transformMapEntry", 3, Some(v), Some(w), Some(f), _) if two => {
+            m.map(target, (v, w), None, f, false)
+        }
+        ("transformMapEntry", 4, Some(v), Some(w), Some(test), Some(f)) if two => {
+            m.map(target, (v, w), Some(test), f, false)
+        }
         ("sortBy", 2, Some(v), Some(f), ..) if m.p.minor >= Minor::V1_34 => m.sort_by(target, v, f),
-        _ => m.p.node(at, Kind::Call { target: Some(Box::new(target)), function: function.to_owned(), args }),
+        _ => m.p.node(
+            at,
+            Kind::Call {
+                target: Some(Box::new(target)),
+                function: function.to_owned(),
+                args,
+            },
+        ),
     }
 }
 
 fn refused<T>(at: u32, message: &str) -> Parsing<T> {
-    Err(ParseFault::Refused { at, message: message.to_owned() })
+    Err(ParseFault::Refused {
+        at,
+        message: message.to_owned(),
+    })
 }
 
 fn variable(e: &Expr) -> Parsing<String> {
     match &e.kind {
-        Kind::Ident(name) if name.starts_with('.') => Err(ParseFault::Beyond("a loop variable with a leading dot")),
+        Kind::Ident(name) if name.starts_with('.') => {
+            Err(ParseFault::Beyond("a loop variable with a leading dot"))
+        }
         Kind::Ident(name) => Ok(name.clone()),
         _ => refused(e.at, "argument must be a simple name"),
     }
@@ -77,7 +139,14 @@ impl Maker<'_> {
     }
 
     fn member(&mut self, function: &str, target: Expr, args: Vec<Expr>) -> Parsing<Expr> {
-        self.p.node(self.at, Kind::Call { target: Some(Box::new(target)), function: function.to_owned(), args })
+        self.p.node(
+            self.at,
+            Kind::Call {
+                target: Some(Box::new(target)),
+                function: function.to_owned(),
+                args,
+            },
+        )
     }
 
     fn ident(&mut self, name: &str) -> Parsing<Expr> {
@@ -93,35 +162,69 @@ impl Maker<'_> {
     }
 
     fn single(&mut self, value: Expr) -> Parsing<Expr> {
-        self.p.node(self.at, Kind::List(vec![Element { value, optional: false }]))
+        self.p.node(
+            self.at,
+            Kind::List(vec![Element {
+                value,
+                optional: false,
+            }]),
+        )
     }
 
     fn fold(&mut self, range: Expr, vars: (Expr, Option<Expr>), parts: [Expr; 4]) -> Parsing<Expr> {
         let var = variable(&vars.0)?;
         let var2 = vars.1.as_ref().map(variable).transpose()?;
         if var2.as_ref() == Some(&var) {
-            return refused(vars.1.map_or(self.at, |e| e.at), &format!("duplicate variable name: {var}"));
+            return refused(
+                vars.1.map_or(self.at, |e| e.at),
+                &format!("duplicate variable name: {var}"),
+            );
         }
         let [init, condition, step, result] = parts;
-        let fold = Fold { range, var, var2, accu: ACCUMULATOR.to_owned(), init, condition, step, result };
+        let fold = Fold {
+            range,
+            var,
+            var2,
+            accu: ACCUMULATOR.to_owned(),
+            init,
+            condition,
+            step,
+            result,
+        };
         self.p.node(self.at, Kind::Fold(Box::new(fold)))
     }
 
-    fn quantifier(&mut self, function: &str, range: Expr, vars: (Expr, Option<Expr>), test: Expr) -> Parsing<Expr> {
+    fn quantifier(
+        &mut self,
+        function: &str,
+        range: Expr,
+        vars: (Expr, Option<Expr>),
+        test: Expr,
+    ) -> Parsing<Expr> {
         let accu = self.accu()?;
         let parts = match function {
             "all" => {
                 let init = self.literal(Val::Bool(true))?;
                 let condition = self.call("@not_strictly_false", vec![accu])?;
                 let accu = self.accu()?;
-                [init, condition, self.call("_&&_", vec![accu, test])?, self.accu()?]
+                [
+                    init,
+                    condition,
+                    self.call("_&&_", vec![accu, test])?,
+                    self.accu()?,
+                ]
             }
             "exists" => {
                 let init = self.literal(Val::Bool(false))?;
                 let not = self.call("!_", vec![accu])?;
                 let condition = self.call("@not_strictly_false", vec![not])?;
                 let accu = self.accu()?;
-                [init, condition, self.call("_||_", vec![accu, test])?, self.accu()?]
+                [
+                    init,
+                    condition,
+                    self.call("_||_", vec![accu, test])?,
+                    self.accu()?,
+                ]
             }
             _ => {
                 let init = self.literal(Val::Int(0))?;
@@ -137,7 +240,13 @@ impl Maker<'_> {
         self.fold(range, vars, parts)
     }
 
-    fn list(&mut self, range: Expr, vars: (Expr, Option<Expr>), test: Option<Expr>, value: Expr) -> Parsing<Expr> {
+    fn list(
+        &mut self,
+        range: Expr,
+        vars: (Expr, Option<Expr>),
+        test: Option<Expr>,
+        value: Expr,
+    ) -> Parsing<Expr> {
         let (accu, added) = (self.accu()?, self.single(value)?);
         let step = self.call("_+_", vec![accu, added])?;
         let step = self.when(test, step)?;
@@ -146,7 +255,14 @@ impl Maker<'_> {
         self.fold(range, vars, parts)
     }
 
-    fn map(&mut self, range: Expr, vars: (Expr, Expr), test: Option<Expr>, value: Expr, keyed: bool) -> Parsing<Expr> {
+    fn map(
+        &mut self,
+        range: Expr,
+        vars: (Expr, Expr),
+        test: Option<Expr>,
+        value: Expr,
+        keyed: bool,
+    ) -> Parsing<Expr> {
         let mut args = vec![self.accu()?];
         if keyed {
             args.push(self.ident(&variable(&vars.0)?)?);
@@ -171,14 +287,27 @@ impl Maker<'_> {
         let condition = self.literal(Val::Bool(false))?;
         let step = self.ident(name)?;
         let (var, accu) = ("#unused".to_owned(), name.to_owned());
-        let fold = Fold { range, var, var2: None, accu, init: value, condition, step, result: body };
+        let fold = Fold {
+            range,
+            var,
+            var2: None,
+            accu,
+            init: value,
+            condition,
+            step,
+            result: body,
+        };
         self.p.node(self.at, Kind::Fold(Box::new(fold)))
     }
 
     fn optional(&mut self, target: Expr, var: Expr, body: Expr, wrap: bool) -> Parsing<Expr> {
         let name = variable(&var)?;
         // Before 1.32 both stand for the same nodes.
-        let again = if self.p.minor < Minor::V1_32 { target.clone() } else { self.copy(&target)? };
+        let again = if self.p.minor < Minor::V1_32 {
+            target.clone()
+        } else {
+            self.copy(&target)?
+        };
         let test = self.member("hasValue", target, Vec::new())?;
         let value = self.member("value", again, Vec::new())?;
         let mut yes = self.bind(&name, value, body)?;
@@ -191,8 +320,15 @@ impl Maker<'_> {
 
     fn sort_by(&mut self, target: Expr, var: Expr, key: Expr) -> Parsing<Expr> {
         const INPUT: &str = "@__sortBy_input__";
-        if matches!(target.kind, Kind::Literal(_) | Kind::Map(_) | Kind::Message { .. }) {
-            return refused(target.at, "sortBy can only be applied to a list, identifier, comprehension, call or select expression");
+        if matches!(
+            target.kind,
+            Kind::Literal(_) | Kind::Map(_) | Kind::Message { .. }
+        ) {
+            return refused(
+                target.at,
+                "sortBy can only be applied to a list, identifier, comprehension, call or select \
+                 expression",
+            );
         }
         let (range, list) = (self.ident(INPUT)?, self.ident(INPUT)?);
         let keys = self.list(range, (var, None), None, key)?;
@@ -204,27 +340,52 @@ impl Maker<'_> {
     fn copy(&mut self, e: &Expr) -> Parsing<Expr> {
         let kind = match &e.kind {
             Kind::Literal(_) | Kind::Ident(_) => e.kind.clone(),
-            Kind::Select { operand, field, test } => {
-                Kind::Select { operand: Box::new(self.copy(operand)?), field: field.clone(), test: *test }
-            }
-            Kind::Call { target, function, args } => Kind::Call {
-                target: target.as_ref().map(|t| self.copy(t).map(Box::new)).transpose()?,
+            Kind::Select {
+                operand,
+                field,
+                test,
+            } => Kind::Select {
+                operand: Box::new(self.copy(operand)?),
+                field: field.clone(),
+                test: *test,
+            },
+            Kind::Call {
+                target,
+                function,
+                args,
+            } => Kind::Call {
+                target: target
+                    .as_ref()
+                    .map(|t| self.copy(t).map(Box::new))
+                    .transpose()?,
                 function: function.clone(),
                 args: self.copies(args)?,
             },
             Kind::List(elements) => {
-                let copied = elements.iter().map(|e| Ok(Element { value: self.copy(&e.value)?, optional: e.optional }));
+                let copied = elements.iter().map(|e| {
+                    Ok(Element {
+                        value: self.copy(&e.value)?,
+                        optional: e.optional,
+                    })
+                });
                 Kind::List(copied.collect::<Parsing<_>>()?)
             }
             Kind::Map(entries) => {
                 let mut copied = Vec::with_capacity(entries.len());
                 for e in entries {
                     let (key, value) = (self.copy(&e.key)?, self.copy(&e.value)?);
-                    copied.push(super::ast::Entry { key, value, optional: e.optional });
+                    copied.push(super::ast::Entry {
+                        key,
+                        value,
+                        optional: e.optional,
+                    });
                 }
                 Kind::Map(copied)
             }
-            Kind::Message { name, values } => Kind::Message { name: name.clone(), values: self.copies(values)? },
+            Kind::Message { name, values } => Kind::Message {
+                name: name.clone(),
+                values: self.copies(values)?,
+            },
             Kind::Fold(f) => Kind::Fold(Box::new(Fold {
                 range: self.copy(&f.range)?,
                 var: f.var.clone(),

@@ -22,28 +22,50 @@ pub(super) fn lossless_uint(d: f64) -> Option<u64> {
 
 /// Go's `strconv.ParseFloat`. `Err` when the text is of a kind that is not read here (hexadecimal).
 pub(super) fn parse_double(text: &str) -> Result<Option<f64>, &'static str> {
-    let plain = text.strip_prefix(['+', '-']).unwrap_or(text).to_ascii_lowercase();
+    let plain = text
+        .strip_prefix(['+', '-'])
+        .unwrap_or(text)
+        .to_ascii_lowercase();
     match plain.as_str() {
-        "inf" | "infinity" => return Ok(Some(if text.starts_with('-') { f64::NEG_INFINITY } else { f64::INFINITY })),
+        "inf" | "infinity" => {
+            return Ok(Some(if text.starts_with('-') {
+                f64::NEG_INFINITY
+            } else {
+                f64::INFINITY
+            }));
+        }
         "nan" if plain.len() == text.len() => return Ok(Some(f64::NAN)),
         _ => {}
     }
     if plain.starts_with("0x") {
         return Err("a hexadecimal floating point number");
     }
-    let numeric = plain.bytes().all(|byte| byte.is_ascii_digit() || b"._e+-".contains(&byte));
+    let numeric = plain
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || b"._e+-".contains(&byte));
     if !numeric || !underscores_fit(&plain) {
         return Ok(None);
     }
-    Ok(text.replace('_', "").parse::<f64>().ok().filter(|d| d.is_finite()))
+    Ok(text
+        .replace('_', "")
+        .parse::<f64>()
+        .ok()
+        .filter(|d| d.is_finite()))
 }
 
 /// Whether each underscore stands between two digits, where Go takes it for nothing.
 fn underscores_fit(number: &str) -> bool {
     let digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
     let bytes = number.as_bytes();
-    let inside = |at: usize| at.checked_sub(1).is_some_and(|before| digit(bytes.get(before))) && digit(bytes.get(at + 1));
-    bytes.iter().enumerate().all(|(at, byte)| *byte != b'_' || inside(at))
+    let inside = |at: usize| {
+        at.checked_sub(1)
+            .is_some_and(|before| digit(bytes.get(before)))
+            && digit(bytes.get(at + 1))
+    };
+    bytes
+        .iter()
+        .enumerate()
+        .all(|(at, byte)| *byte != b'_' || inside(at))
 }
 
 /// Go's `strconv.ParseBool`.
@@ -79,7 +101,8 @@ fn special(d: f64) -> Option<String> {
     }
 }
 
-/// The shortest digits that read back as the same number; with an exponent below -4 and from `limit` on.
+/// The shortest digits that read back as the same number; with an exponent below -4 and from
+/// `limit` on.
 fn shortest(d: f64, limit: i32) -> String {
     if let Some(special) = special(d) {
         return special;
@@ -127,8 +150,11 @@ macro_rules! whole {
 /// `+`, `-`, `*`, `/`, `%` on numbers of one type. Nothing when the two are not that.
 pub(super) fn arithmetic(operator: char, a: &Val, b: &Val) -> Option<Val> {
     let made = match (a, b) {
-        (Val::Int(a), Val::Int(b)) => whole!(operator, *a, *b).map_or_else(|error| error.of("integer overflow"), Val::Int),
-        (Val::Uint(a), Val::Uint(b)) => whole!(operator, *a, *b).map_or_else(|error| error.of("unsigned integer overflow"), Val::Uint),
+        (Val::Int(a), Val::Int(b)) => {
+            whole!(operator, *a, *b).map_or_else(|error| error.of("integer overflow"), Val::Int)
+        }
+        (Val::Uint(a), Val::Uint(b)) => whole!(operator, *a, *b)
+            .map_or_else(|error| error.of("unsigned integer overflow"), Val::Uint),
         (Val::Double(a), Val::Double(b)) => Val::Double(match operator {
             '+' => a + b,
             '-' => a - b,
@@ -148,12 +174,20 @@ mod tests {
 
     #[test]
     fn doubles_are_read_as_go_reads_them() {
-        let cases =
-            [("1_000", Some(1000.0)), ("+.5", Some(0.5)), ("5.", Some(5.0)), ("1e1_0", Some(1e10)), ("-Inf", Some(f64::NEG_INFINITY))];
+        let cases = [
+            ("1_000", Some(1000.0)),
+            ("+.5", Some(0.5)),
+            ("5.", Some(5.0)),
+            ("1e1_0", Some(1e10)),
+            ("-Inf", Some(f64::NEG_INFINITY)),
+        ];
         for (text, expected) in cases {
             assert_eq!(parse_double(text), Ok(expected), "{text}");
         }
-        for text in ["", "_1", "1_", "1__0", "1_.5", "1e_5", "1e400", "-nan", "+NaN", "e5", ".", "infin", " 1", "1f"] {
+        for text in [
+            "", "_1", "1_", "1__0", "1_.5", "1e_5", "1e400", "-nan", "+NaN", "e5", ".", "infin",
+            " 1", "1f",
+        ] {
             assert_eq!(parse_double(text), Ok(None), "{text}");
         }
         assert!(parse_double("NaN").unwrap().unwrap().is_nan());
@@ -163,7 +197,11 @@ mod tests {
     #[test]
     fn doubles_print_as_go_prints_them() {
         let cases = [
-            (1.234_567_890_123e12, "1.234567890123e+12", "1.234567890123e+12"),
+            (
+                1.234_567_890_123e12,
+                "1.234567890123e+12",
+                "1.234567890123e+12",
+            ),
             (100_000.0, "100000", "100000"),
             (1_000_000.0, "1e+06", "1e+06"),
             (1_234_567.0, "1.234567e+06", "1.234567e+06"),

@@ -13,7 +13,10 @@ pub struct Undetermined {
 
 impl Undetermined {
     pub(super) fn new(expression: &str, reason: &str) -> Self {
-        Self { expression: expression.to_owned(), reason: reason.to_owned() }
+        Self {
+            expression: expression.to_owned(),
+            reason: reason.to_owned(),
+        }
     }
 }
 
@@ -23,8 +26,9 @@ pub enum CompileFault {
     /// The API server refuses it.
     #[error("{message}")]
     Refused {
-        /// The reason, in the words of cel-go where it is one of the frequent ones. It starts with `ERROR: <input>` when the text
-        /// is wrong, and with `program instantiation failed` when a constant in it is.
+        /// The reason, in the words of cel-go where it is one of the frequent ones. It starts with
+        /// `ERROR: <input>` when the text is wrong, and with `program instantiation failed` when a
+        /// constant in it is.
         message: String,
     },
     /// Whether the API server takes it is not decided.
@@ -40,7 +44,8 @@ pub enum EvaluateFault {
     Failed {
         /// The reason, in the words of cel-go where it is one of the frequent ones.
         message: String,
-        /// Whether every run says it in the same words. A loop over a map fails at whichever entry comes first, which is random.
+        /// Whether every run says it in the same words. A loop over a map fails at whichever entry
+        /// comes first, which is random.
         certain: bool,
     },
     /// The evaluation costs more than the API server allows.
@@ -103,8 +108,8 @@ impl List {
         &self.items
     }
 
-    /// Whether the list is `[]string` inside the API server, as those of `split` and `findAll` are. The API server does not take
-    /// such a list for the value of groups or extra.
+    /// Whether the list is `[]string` inside the API server, as those of `split` and `findAll` are.
+    /// The API server does not take such a list for the value of groups or extra.
     #[must_use]
     pub fn is_go_strings(&self) -> bool {
         self.strings
@@ -139,20 +144,31 @@ impl Value {
         }
     }
 
-    /// What the API server makes of the value where it wants a string or a list of strings (groups, extra): empty ones are left
-    /// out, null is none. Nothing when it refuses the value.
+    /// What the API server makes of the value where it wants a string or a list of strings (groups,
+    /// extra): empty ones are left out, null is none. Nothing when it refuses the value.
     #[must_use]
     pub fn as_string_list(&self) -> Option<Vec<String>> {
         let texts: Vec<&str> = match self {
             Self::Null => Vec::new(),
             Self::String(text) => vec![text],
-            Self::List(list) if !list.is_go_strings() => list.items().iter().map(Self::go_text).collect::<Option<_>>()?,
+            Self::List(list) if !list.is_go_strings() => list
+                .items()
+                .iter()
+                .map(Self::go_text)
+                .collect::<Option<_>>()?,
             _ => return None,
         };
-        Some(texts.into_iter().filter(|t| !t.is_empty()).map(str::to_owned).collect())
+        Some(
+            texts
+                .into_iter()
+                .filter(|t| !t.is_empty())
+                .map(str::to_owned)
+                .collect(),
+        )
     }
 
-    /// What Go's `Value().(string)` takes for a text: strings, but also the names of types and what is in an optional.
+    /// What Go's `Value().(string)` takes for a text: strings, but also the names of types and what
+    /// is in an optional.
     fn go_text(&self) -> Option<&str> {
         match self {
             Self::String(text) | Self::Type(text) => Some(text),
@@ -175,14 +191,23 @@ impl Value {
             Val::Double(d) => Self::Double(*d),
             Val::Str(s) => Self::String(s.to_string()),
             Val::Bytes(b) => Self::Bytes(b.to_vec()),
-            Val::List(l) => Self::List(List { items: l.items().iter().map(inner).collect::<Option<_>>()?, strings: l.is_go_strings() }),
+            Val::List(l) => Self::List(List {
+                items: l.items().iter().map(inner).collect::<Option<_>>()?,
+                strings: l.is_go_strings(),
+            }),
             Val::Map(m) => {
-                let entries = m.entries().iter().map(|(k, v)| Some((inner(k)?, inner(v)?)));
+                let entries = m
+                    .entries()
+                    .iter()
+                    .map(|(k, v)| Some((inner(k)?, inner(v)?)));
                 Self::Map(entries.collect::<Option<_>>()?)
             }
             Val::Optional(None) => Self::Optional(None),
             Val::Optional(Some(v)) => Self::Optional(Some(Box::new(inner(v)?))),
-            Val::Timestamp(t) => Self::Timestamp { seconds: t.seconds, nanos: t.nanos },
+            Val::Timestamp(t) => Self::Timestamp {
+                seconds: t.seconds,
+                nanos: t.nanos,
+            },
             Val::Duration(n) => Self::Duration(*n),
             Val::Type(name) => Self::Type(name.to_string()),
             other => Self::Opaque(other.type_name().to_owned()),
@@ -201,8 +226,14 @@ pub(super) fn alike(a: &Result<Value, EvaluateFault>, b: &Result<Value, Evaluate
 
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
-        (Value::Map(a), Value::Map(b)) => a.len() == b.len() && a.iter().all(|(k, v)| b.iter().any(|(l, w)| same(k, l) && same(v, w))),
-        (Value::List(a), Value::List(b)) => a.items.len() == b.items.len() && a.items.iter().zip(&b.items).all(|(a, b)| same(a, b)),
+        (Value::Map(a), Value::Map(b)) => {
+            a.len() == b.len()
+                && a.iter()
+                    .all(|(k, v)| b.iter().any(|(l, w)| same(k, l) && same(v, w)))
+        }
+        (Value::List(a), Value::List(b)) => {
+            a.items.len() == b.items.len() && a.items.iter().zip(&b.items).all(|(a, b)| same(a, b))
+        }
         (Value::Optional(Some(a)), Value::Optional(Some(b))) => same(a, b),
         (Value::Double(a), Value::Double(b)) => a.to_bits() == b.to_bits() || a == b,
         _ => a == b,

@@ -1,5 +1,5 @@
-//! Text to syntax tree. The grammar is cel-go's; what its own depth limits refuse is never reached, because [`MAX_NESTING`] and
-//! [`MAX_HEIGHT`](super::ast::MAX_HEIGHT) are well below them.
+//! Text to syntax tree. The grammar is cel-go's; what its own depth limits refuse is never reached,
+//! because [`MAX_NESTING`] and [`MAX_HEIGHT`](super::ast::MAX_HEIGHT) are well below them.
 
 mod primary;
 
@@ -44,15 +44,29 @@ pub(super) type Parsing<T> = Result<T, ParseFault>;
 
 /// Reads a whole expression.
 pub(super) fn parse(text: &[char], minor: Minor) -> Result<Parsed, Unparsed> {
-    let tokens = lexer::tokens(text, minor).map_err(|e| Unparsed::Refused(vec![Issue { at: e.at, message: e.message }]))?;
-    let mut parser = Parser { tokens, next: 0, depth: 0, ids: 0, minor, issues: Vec::new() };
+    let tokens = lexer::tokens(text, minor).map_err(|e| {
+        Unparsed::Refused(vec![Issue {
+            at: e.at,
+            message: e.message,
+        }])
+    })?;
+    let mut parser = Parser {
+        tokens,
+        next: 0,
+        depth: 0,
+        ids: 0,
+        minor,
+        issues: Vec::new(),
+    };
     let root = parser.whole();
     let issues = parser.issues;
     match root {
         Ok(root) if issues.is_empty() => Ok(Parsed { root }),
         Ok(_) => Err(Unparsed::Refused(issues)),
         // cel-go does not look at all of what it could not read whole.
-        Err(ParseFault::Refused { at, message }) => Err(Unparsed::Refused(vec![Issue { at, message }])),
+        Err(ParseFault::Refused { at, message }) => {
+            Err(Unparsed::Refused(vec![Issue { at, message }]))
+        }
         Err(ParseFault::Beyond(reason)) => Err(Unparsed::Beyond(reason)),
     }
 }
@@ -64,7 +78,8 @@ pub(super) struct Parser {
     depth: u32,
     ids: u32,
     pub(super) minor: Minor,
-    /// What is refused although it follows the grammar. cel-go reads on after each, so one text may have several.
+    /// What is refused although it follows the grammar. cel-go reads on after each, so one text may
+    /// have several.
     issues: Vec<Issue>,
 }
 
@@ -77,7 +92,8 @@ impl Parser {
         }
     }
 
-    /// Notes an issue. A node stands in for the refused part; as in cel-go, no macro takes it for a name or a selection.
+    /// Notes an issue. A node stands in for the refused part; as in cel-go, no macro takes it for a
+    /// name or a selection.
     pub(super) fn refuse(&mut self, at: u32, message: String) -> Parsing<Expr> {
         self.issues.push(Issue { at, message });
         self.node(at, Kind::Literal(Val::Null))
@@ -89,7 +105,12 @@ impl Parser {
         if self.ids > MAX_NODES {
             return Err(ParseFault::Beyond("the expression is too large"));
         }
-        let mut made = Expr { id: self.ids, at, height: 1, kind };
+        let mut made = Expr {
+            id: self.ids,
+            at,
+            height: 1,
+            kind,
+        };
         made.height = 1 + made.children().iter().map(|c| c.height).max().unwrap_or(0);
         if made.height > MAX_HEIGHT {
             return Err(ParseFault::Beyond("the expression nests too deeply"));
@@ -98,7 +119,14 @@ impl Parser {
     }
 
     pub(super) fn call(&mut self, at: u32, function: &str, args: Vec<Expr>) -> Parsing<Expr> {
-        self.node(at, Kind::Call { target: None, function: function.to_owned(), args })
+        self.node(
+            at,
+            Kind::Call {
+                target: None,
+                function: function.to_owned(),
+                args,
+            },
+        )
     }
 
     fn peek(&self) -> &Tok {
@@ -106,11 +134,16 @@ impl Parser {
     }
 
     fn peek_at(&self, ahead: usize) -> &Tok {
-        self.tokens.get(self.next + ahead).map_or(&Tok::End, |t| &t.kind)
+        self.tokens
+            .get(self.next + ahead)
+            .map_or(&Tok::End, |t| &t.kind)
     }
 
     fn at(&self) -> u32 {
-        self.tokens.get(self.next).or_else(|| self.tokens.last()).map_or(0, |t| t.at)
+        self.tokens
+            .get(self.next)
+            .or_else(|| self.tokens.last())
+            .map_or(0, |t| t.at)
     }
 
     fn eat(&mut self, punct: &str) -> bool {
@@ -120,16 +153,29 @@ impl Parser {
     }
 
     fn expect(&mut self, punct: &str) -> Parsing<()> {
-        if self.eat(punct) { Ok(()) } else { self.unexpected() }
+        if self.eat(punct) {
+            Ok(())
+        } else {
+            self.unexpected()
+        }
     }
 
     fn unexpected<T>(&self) -> Parsing<T> {
         let shown = match self.peek() {
             Tok::End => "<EOF>".to_owned(),
-            Tok::Ident(t) | Tok::Int(t) | Tok::Uint(t) | Tok::Float(t) | Tok::Str(t) | Tok::Bytes(t) | Tok::Escaped(t) => t.clone(),
+            Tok::Ident(t)
+            | Tok::Int(t)
+            | Tok::Uint(t)
+            | Tok::Float(t)
+            | Tok::Str(t)
+            | Tok::Bytes(t)
+            | Tok::Escaped(t) => t.clone(),
             Tok::Punct(p) => (*p).to_owned(),
         };
-        Err(ParseFault::Refused { at: self.at(), message: format!("Syntax error: mismatched input '{shown}'") })
+        Err(ParseFault::Refused {
+            at: self.at(),
+            message: format!("Syntax error: mismatched input '{shown}'"),
+        })
     }
 
     fn expr(&mut self) -> Parsing<Expr> {
@@ -156,7 +202,11 @@ impl Parser {
         let mut terms = Vec::new();
         let mut places = Vec::new();
         loop {
-            terms.push(if operator == "||" { self.logic("&&")? } else { self.binary(0)? });
+            terms.push(if operator == "||" {
+                self.logic("&&")?
+            } else {
+                self.binary(0)?
+            });
             places.push(self.at());
             if !self.eat(operator) {
                 break;
@@ -175,14 +225,20 @@ impl Parser {
         let right = terms.split_off(middle + 1);
         let at = places.get(middle).copied().unwrap_or_default();
         let left = self.balance(function, terms, places)?;
-        let right = self.balance(function, right, places.get(middle + 1..).unwrap_or_default())?;
+        let right = self.balance(
+            function,
+            right,
+            places.get(middle + 1..).unwrap_or_default(),
+        )?;
         self.call(at, function, vec![left, right])
     }
 
     fn binary(&mut self, floor: u8) -> Parsing<Expr> {
         let mut left = self.unary()?;
         loop {
-            let Tok::Punct(operator) = self.peek() else { return Ok(left) };
+            let Tok::Punct(operator) = self.peek() else {
+                return Ok(left);
+            };
             let (level, function) = match *operator {
                 "<" => (1, "_<_"),
                 "<=" => (1, "_<=_"),
@@ -210,7 +266,9 @@ impl Parser {
 
     fn unary(&mut self) -> Parsing<Expr> {
         let at = self.at();
-        let Tok::Punct(sign @ ("!" | "-")) = *self.peek() else { return self.member() };
+        let Tok::Punct(sign @ ("!" | "-")) = *self.peek() else {
+            return self.member();
+        };
         let number_next = matches!(self.peek_at(1), Tok::Int(_) | Tok::Float(_));
         if sign == "-" && number_next {
             return self.member();
@@ -253,7 +311,10 @@ impl Parser {
         };
         self.next += 1;
         if escaped && self.minor < Minor::V1_37 {
-            self.issues.push(Issue { at: name_at, message: "unsupported syntax: '`'".to_owned() });
+            self.issues.push(Issue {
+                at: name_at,
+                message: "unsupported syntax: '`'".to_owned(),
+            });
         }
         if optional {
             let field = self.node(name_at, Kind::Literal(Val::from(name)))?;
@@ -264,7 +325,14 @@ impl Parser {
             let args = self.arguments()?;
             return macros::receiver(self, open, &name, operand, args);
         }
-        self.node(at, Kind::Select { operand: Box::new(operand), field: name, test: false })
+        self.node(
+            at,
+            Kind::Select {
+                operand: Box::new(operand),
+                field: name,
+                test: false,
+            },
+        )
     }
 
     fn arguments(&mut self) -> Parsing<Vec<Expr>> {

@@ -1,4 +1,5 @@
-//! From a checked tree to the steps that run: cel-go's plan, whose shape decides what is evaluated and what it costs.
+//! From a checked tree to the steps that run: cel-go's plan, whose shape decides what is evaluated
+//! and what it costs.
 
 mod optimize;
 
@@ -77,9 +78,23 @@ pub(super) struct Loop {
 /// A value that selections and indices are applied to.
 #[derive(Debug, Clone)]
 pub(super) enum Attr {
-    Variable { id: u32, name: String, outermost: bool, path: Vec<Arc<Qualifier>> },
-    Computed { id: u32, operand: Box<Node>, path: Vec<Arc<Qualifier>> },
-    Choice { id: u32, test: Box<Node>, yes: Box<Attr>, no: Box<Attr> },
+    Variable {
+        id: u32,
+        name: String,
+        outermost: bool,
+        path: Vec<Arc<Qualifier>>,
+    },
+    Computed {
+        id: u32,
+        operand: Box<Node>,
+        path: Vec<Arc<Qualifier>>,
+    },
+    Choice {
+        id: u32,
+        test: Box<Node>,
+        yes: Box<Attr>,
+        no: Box<Attr>,
+    },
 }
 
 /// A selection or an index.
@@ -129,7 +144,9 @@ impl Attr {
     /// The id of the last qualifier, or its own.
     pub(super) fn id(&self) -> u32 {
         match self {
-            Self::Variable { id, path, .. } | Self::Computed { id, path, .. } => path.last().map_or(*id, |q| q.id),
+            Self::Variable { id, path, .. } | Self::Computed { id, path, .. } => {
+                path.last().map_or(*id, |q| q.id)
+            }
             Self::Choice { id, yes, no, .. } => {
                 let inner = yes.id();
                 if inner == no.id() { inner } else { *id }
@@ -139,7 +156,9 @@ impl Attr {
 
     fn qualify(&mut self, qualifier: &Arc<Qualifier>) {
         match self {
-            Self::Variable { path, .. } | Self::Computed { path, .. } => path.push(Arc::clone(qualifier)),
+            Self::Variable { path, .. } | Self::Computed { path, .. } => {
+                path.push(Arc::clone(qualifier))
+            }
             Self::Choice { yes, no, .. } => {
                 yes.qualify(qualifier);
                 no.qualify(qualifier);
@@ -163,16 +182,35 @@ impl Planner<'_> {
             Kind::Literal(value) => Ok(Node::Const(e.id, value.clone())),
             Kind::Ident(_) => self.ident(e),
             Kind::Select { .. } if self.checked.names.contains_key(&e.id) => self.ident(e),
-            Kind::Select { operand, field, test } => {
+            Kind::Select {
+                operand,
+                field,
+                test,
+            } => {
                 let mut attr = attribute(self.plan(operand)?);
                 let name = Val::from(field.as_str());
-                let key = if *test { Key::Test(name) } else { Key::Const(name) };
-                attr.qualify(&Arc::new(Qualifier { id: e.id, optional: false, key }));
-                Ok(if *test { Node::Has(e.id, attr) } else { Node::Attr(attr) })
+                let key = if *test {
+                    Key::Test(name)
+                } else {
+                    Key::Const(name)
+                };
+                attr.qualify(&Arc::new(Qualifier {
+                    id: e.id,
+                    optional: false,
+                    key,
+                }));
+                Ok(if *test {
+                    Node::Has(e.id, attr)
+                } else {
+                    Node::Attr(attr)
+                })
             }
             Kind::Call { target, args, .. } => self.call(e, target.as_deref(), args),
             Kind::List(elements) => {
-                let items = elements.iter().map(|x| Ok((self.plan(&x.value)?, x.optional))).collect::<Planning<Vec<_>>>()?;
+                let items = elements
+                    .iter()
+                    .map(|x| Ok((self.plan(&x.value)?, x.optional)))
+                    .collect::<Planning<Vec<_>>>()?;
                 Ok(optimize::list(e.id, items))
             }
             Kind::Map(entries) => {
@@ -182,18 +220,27 @@ impl Planner<'_> {
                 }
                 Ok(optimize::map(e.id, planned))
             }
-            Kind::Message { name, .. } => Err(PlanFault::Beyond(format!("a message {name:?} is made"))),
+            Kind::Message { name, .. } => {
+                Err(PlanFault::Beyond(format!("a message {name:?} is made")))
+            }
             Kind::Fold(fold) => self.fold(e, fold),
         }
     }
 
     fn ident(&self, e: &Expr) -> Planning<Node> {
         Ok(match self.checked.names.get(&e.id) {
-            Some(Name::Undefined(name)) => return Err(PlanFault::Refused(format!("reference to undefined type: {name}"))),
-            Some(Name::Type(name)) => Node::Const(e.id, Val::Type((*name).into())),
-            Some(Name::Variable { name, outermost }) => {
-                Node::Attr(Attr::Variable { id: e.id, name: name.clone(), outermost: *outermost, path: Vec::new() })
+            Some(Name::Undefined(name)) => {
+                return Err(PlanFault::Refused(format!(
+                    "reference to undefined type: {name}"
+                )));
             }
+            Some(Name::Type(name)) => Node::Const(e.id, Val::Type((*name).into())),
+            Some(Name::Variable { name, outermost }) => Node::Attr(Attr::Variable {
+                id: e.id,
+                name: name.clone(),
+                outermost: *outermost,
+                path: Vec::new(),
+            }),
             None => Node::Const(e.id, Val::error("no such attribute")),
         })
     }
@@ -213,27 +260,56 @@ impl Planner<'_> {
     }
 
     fn call(&self, e: &Expr, target: Option<&Expr>, args: &[Expr]) -> Planning<Node> {
-        let callee = self.checked.calls.get(&e.id).ok_or_else(|| PlanFault::Beyond("an unresolved call".to_owned()))?;
+        let callee = self
+            .checked
+            .calls
+            .get(&e.id)
+            .ok_or_else(|| PlanFault::Beyond("an unresolved call".to_owned()))?;
         let receiver = target.filter(|_| !callee.namespaced);
-        let planned = receiver.into_iter().chain(args).map(|a| self.plan(a)).collect::<Planning<Vec<_>>>()?;
+        let planned = receiver
+            .into_iter()
+            .chain(args)
+            .map(|a| self.plan(a))
+            .collect::<Planning<Vec<_>>>()?;
         let overload = match callee.overloads.as_slice() {
             [one] => Some(*one),
             _ => None,
         };
         let id = e.id;
         let two = |planned: Vec<Node>| -> Planning<Box<[Node; 2]>> {
-            planned.try_into().map(Box::new).map_err(|_| PlanFault::Beyond("an operator without two operands".to_owned()))
+            planned
+                .try_into()
+                .map(Box::new)
+                .map_err(|_| PlanFault::Beyond("an operator without two operands".to_owned()))
         };
         match callee.function.as_str() {
-            f @ ("_&&_" | "_||_") => Ok(Node::Logic { id, and: f == "_&&_", terms: two(planned)? }),
-            f @ ("_==_" | "_!=_") => Ok(Node::Equal { id, negate: f == "_!=_", terms: two(planned)? }),
+            f @ ("_&&_" | "_||_") => Ok(Node::Logic {
+                id,
+                and: f == "_&&_",
+                terms: two(planned)?,
+            }),
+            f @ ("_==_" | "_!=_") => Ok(Node::Equal {
+                id,
+                negate: f == "_!=_",
+                terms: two(planned)?,
+            }),
             "_?_:_" => choice(id, planned),
             f @ ("_[_]" | "_[?_]" | "_?._") => {
                 let [operand, index] = *two(planned)?;
                 index_into(id, operand, index, f != "_[_]")
             }
-            f @ ("or" | "orValue") if planned.len() == 2 => Ok(Node::OrElse { id, unwrap: f == "orValue", terms: two(planned)? }),
-            f => optimize::call(Call { id, function: f.to_owned(), overload, args: planned, pattern: None }),
+            f @ ("or" | "orValue") if planned.len() == 2 => Ok(Node::OrElse {
+                id,
+                unwrap: f == "orValue",
+                terms: two(planned)?,
+            }),
+            f => optimize::call(Call {
+                id,
+                function: f.to_owned(),
+                overload,
+                args: planned,
+                pattern: None,
+            }),
         }
     }
 }
@@ -241,26 +317,53 @@ impl Planner<'_> {
 fn attribute(node: Node) -> Attr {
     match node {
         Node::Attr(attr) => attr,
-        other => Attr::Computed { id: other.id(), operand: Box::new(other), path: Vec::new() },
+        other => Attr::Computed {
+            id: other.id(),
+            operand: Box::new(other),
+            path: Vec::new(),
+        },
     }
 }
 
 fn choice(id: u32, planned: Vec<Node>) -> Planning<Node> {
     let three: Result<[Node; 3], _> = planned.try_into();
-    let [test, yes, no] = three.map_err(|_| PlanFault::Beyond("a conditional without three parts".to_owned()))?;
+    let [test, yes, no] =
+        three.map_err(|_| PlanFault::Beyond("a conditional without three parts".to_owned()))?;
     let (yes, no) = (Box::new(attribute(yes)), Box::new(attribute(no)));
-    Ok(Node::Attr(Attr::Choice { id, test: Box::new(test), yes, no }))
+    Ok(Node::Attr(Attr::Choice {
+        id,
+        test: Box::new(test),
+        yes,
+        no,
+    }))
 }
 
 fn index_into(id: u32, operand: Node, index: Node, optional: bool) -> Planning<Node> {
     let mut attr = attribute(operand);
     let key = match index {
         Node::Const(_, value) => match value {
-            Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Str(_) => Key::Const(value),
-            other => return Err(PlanFault::Refused(format!("invalid qualifier type: {}", other.type_name()))),
+            Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Str(_) => {
+                Key::Const(value)
+            }
+            other => {
+                return Err(PlanFault::Refused(format!(
+                    "invalid qualifier type: {}",
+                    other.type_name()
+                )));
+            }
         },
-        Node::Attr(attr) => Key::Attr { attr, computed: false },
-        other => Key::Attr { attr: Attr::Computed { id, operand: Box::new(other), path: Vec::new() }, computed: true },
+        Node::Attr(attr) => Key::Attr {
+            attr,
+            computed: false,
+        },
+        other => Key::Attr {
+            attr: Attr::Computed {
+                id,
+                operand: Box::new(other),
+                path: Vec::new(),
+            },
+            computed: true,
+        },
     };
     attr.qualify(&Arc::new(Qualifier { id, optional, key }));
     Ok(Node::Attr(attr))

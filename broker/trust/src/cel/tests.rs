@@ -1,4 +1,5 @@
-//! Expressions whose outcome was observed in kube-apiserver's own packages, and texts that must not break anything.
+//! Expressions whose outcome was observed in kube-apiserver's own packages, and texts that must not
+//! break anything.
 
 use std::thread;
 
@@ -11,19 +12,33 @@ const MINORS: [Minor; 3] = [Minor::V1_33, Minor::V1_36, Minor::V1_37];
 
 /// Runs something on the stack of a worker thread.
 fn on_a_small_stack(run: impl FnOnce() + Send + 'static) {
-    let thread = thread::Builder::new().stack_size(2 << 20).spawn(run).unwrap();
+    let thread = thread::Builder::new()
+        .stack_size(2 << 20)
+        .spawn(run)
+        .unwrap();
     thread.join().unwrap();
 }
 
 fn inputs() -> (serde_json::Map<String, Json>, UserInfo) {
     let read: Json = serde_json::from_str(include_str!("tests/inputs.json")).unwrap();
-    let texts = |v: &Json| v.as_array().unwrap().iter().map(|t| t.as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    let texts = |v: &Json| {
+        v.as_array()
+            .unwrap()
+            .iter()
+            .map(|t| t.as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
     let user = &read["user"];
     let user = UserInfo {
         username: user["username"].as_str().unwrap().to_owned(),
         uid: user["uid"].as_str().unwrap().to_owned(),
         groups: texts(&user["groups"]),
-        extra: user["extra"].as_object().unwrap().iter().map(|(k, v)| (k.clone(), texts(v))).collect(),
+        extra: user["extra"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(k, v)| (k.clone(), texts(v)))
+            .collect(),
     };
     (read["claims"].as_object().unwrap().clone(), user)
 }
@@ -34,12 +49,28 @@ fn show(value: &Value) -> String {
         Value::Bool(b) => format!("bool:{b}"),
         Value::Int(n) => format!("int:{n}"),
         Value::Uint(n) => format!("uint:{n}"),
-        Value::Double(d) => format!("double:{:016x}", if d.is_nan() { f64::NAN.to_bits() } else { d.to_bits() }),
+        Value::Double(d) => format!(
+            "double:{:016x}",
+            if d.is_nan() {
+                f64::NAN.to_bits()
+            } else {
+                d.to_bits()
+            }
+        ),
         Value::String(s) => format!("string:{}", json!(s)),
-        Value::Bytes(b) => format!("bytes:{}", b.iter().map(|b| format!("{b:02x}")).collect::<String>()),
-        Value::List(list) => format!("[{}]", list.items().iter().map(show).collect::<Vec<_>>().join(", ")),
+        Value::Bytes(b) => format!(
+            "bytes:{}",
+            b.iter().map(|b| format!("{b:02x}")).collect::<String>()
+        ),
+        Value::List(list) => format!(
+            "[{}]",
+            list.items().iter().map(show).collect::<Vec<_>>().join(", ")
+        ),
         Value::Map(entries) => {
-            let mut shown: Vec<String> = entries.iter().map(|(k, v)| format!("{}: {}", show(k), show(v))).collect();
+            let mut shown: Vec<String> = entries
+                .iter()
+                .map(|(k, v)| format!("{}: {}", show(k), show(v)))
+                .collect();
             shown.sort();
             format!("{{{}}}", shown.join(", "))
         }
@@ -48,7 +79,11 @@ fn show(value: &Value) -> String {
         Value::Timestamp { seconds, nanos } => format!("timestamp:{seconds}.{nanos:09}"),
         Value::Duration(n) => format!("duration:{n}"),
         Value::Type(name) => format!("type:{name}"),
-        Value::Opaque(name) if matches!(name.as_str(), "kubernetes.claims" | "kubernetes.UserInfo") => "lazymap".to_owned(),
+        Value::Opaque(name)
+            if matches!(name.as_str(), "kubernetes.claims" | "kubernetes.UserInfo") =>
+        {
+            "lazymap".to_owned()
+        }
         Value::Opaque(name) => format!("opaque:{name}"),
     }
 }
@@ -61,7 +96,11 @@ fn outcome(environment: &Environment, scope: Scope, text: &str) -> Option<String
         Err(CompileFault::Undetermined(_)) => return None,
         Ok(expression) => expression,
     };
-    let input = if scope == Scope::User { Input::User(&user) } else { Input::Claims(&claims) };
+    let input = if scope == Scope::User {
+        Input::User(&user)
+    } else {
+        Input::Claims(&claims)
+    };
     match expression.evaluate(input) {
         Ok(value) => Some(format!("{} = {}", expression.output_type(), show(&value))),
         Err(EvaluateFault::Undetermined(_)) => None,
@@ -79,7 +118,11 @@ fn outcomes_are_those_observed() {
             for row in include_str!("tests/observed.tsv").lines() {
                 let fields: Vec<&str> = row.split('\t').collect();
                 let text: String = serde_json::from_str(fields[1]).unwrap();
-                let scope = if fields[0] == "user" { Scope::User } else { Scope::Claims };
+                let scope = if fields[0] == "user" {
+                    Scope::User
+                } else {
+                    Scope::Claims
+                };
                 match outcome(&environment, scope, &text) {
                     Some(found) => assert_eq!(found, fields[2 + column], "{text} in {minor}"),
                     None => open.push(text),
@@ -87,35 +130,69 @@ fn outcomes_are_those_observed() {
                 decided += 1;
             }
         }
-        assert!(open.len() * 20 < decided, "{} of {decided} are not decided: {open:?}", open.len());
+        assert!(
+            open.len() * 20 < decided,
+            "{} of {decided} are not decided: {open:?}",
+            open.len()
+        );
     });
 }
 
 #[test]
 fn refusals_are_in_the_words_of_the_api_server() {
     let cases = [
-        ("foo", "ERROR: <input>:1:1: undeclared reference to 'foo' (in container '')\n | foo\n | ^"),
-        ("'a' == 1", "ERROR: <input>:1:5: found no matching overload for '_==_' applied to '(string, int)'\n | 'a' == 1\n | ....^"),
-        ("[claims.sub, 'b']", "ERROR: <input>:1:14: expected type 'any' but found 'string'\n | [claims.sub, 'b']\n | .............^"),
-        ("int('x')", "program instantiation failed: type conversion error from 'string' to 'int'"),
+        (
+            "foo",
+            "ERROR: <input>:1:1: undeclared reference to 'foo' (in container '')\n | foo\n | ^",
+        ),
+        (
+            "'a' == 1",
+            "ERROR: <input>:1:5: found no matching overload for '_==_' applied to '(string, \
+             int)'\n | 'a' == 1\n | ....^",
+        ),
+        (
+            "[claims.sub, 'b']",
+            "ERROR: <input>:1:14: expected type 'any' but found 'string'\n | [claims.sub, 'b']\n | \
+             .............^",
+        ),
+        (
+            "int('x')",
+            "program instantiation failed: type conversion error from 'string' to 'int'",
+        ),
         (
             "claims.groups.map(g, g)",
-            "ERROR: <input>:1:7: expression of type 'any' cannot be range of a comprehension (must be list, map, or dynamic)\n | claims.groups.map(g, g)\n | ......^",
+            "ERROR: <input>:1:7: expression of type 'any' cannot be range of a comprehension (must \
+             be list, map, or dynamic)\n | claims.groups.map(g, g)\n | ......^",
         ),
     ];
     for minor in MINORS {
         for (text, expected) in cases {
-            let refused = Environment::new(minor).compile(Scope::Claims, text).unwrap_err();
-            assert_eq!(refused, CompileFault::Refused { message: expected.to_owned() });
+            let refused = Environment::new(minor)
+                .compile(Scope::Claims, text)
+                .unwrap_err();
+            assert_eq!(
+                refused,
+                CompileFault::Refused {
+                    message: expected.to_owned()
+                }
+            );
         }
     }
 }
 
 /// The messages of a refusal, without the places in the text.
 fn issues(minor: Minor, text: &str) -> Vec<String> {
-    let Err(CompileFault::Refused { message }) = Environment::new(minor).compile(Scope::Claims, text) else { return Vec::new() };
-    let lines = message.lines().filter_map(|line| line.strip_prefix("ERROR: <input>:"));
-    lines.map(|line| line.splitn(3, ':').nth(2).unwrap().trim().to_owned()).collect()
+    let Err(CompileFault::Refused { message }) =
+        Environment::new(minor).compile(Scope::Claims, text)
+    else {
+        return Vec::new();
+    };
+    let lines = message
+        .lines()
+        .filter_map(|line| line.strip_prefix("ERROR: <input>:"));
+    lines
+        .map(|line| line.splitn(3, ':').nth(2).unwrap().trim().to_owned())
+        .collect()
 }
 
 #[test]
@@ -123,84 +200,212 @@ fn every_issue_of_a_text_is_told() {
     for (text, expected) in [
         (
             "has(1) || as || 9223372036854775808",
-            ["invalid argument to has() macro", "reserved identifier: as", "invalid int literal"].as_slice(),
+            [
+                "invalid argument to has() macro",
+                "reserved identifier: as",
+                "invalid int literal",
+            ]
+            .as_slice(),
         ),
-        ("as(has(1), nope) == has(as)", &["reserved identifier: as", "reserved identifier: as", "invalid argument to has() macro"]),
-        ("[1].all(2, has(3))", &["argument must be a simple name", "invalid argument to has() macro"]),
-        ("claims.`a` || has(claims.`b`)", &["unsupported syntax: '`'", "unsupported syntax: '`'"]),
-        ("{9223372036854775808", &["Syntax error: mismatched input '<EOF>'"]),
-        ("[nope, other]", &["undeclared reference to 'nope' (in container '')", "undeclared reference to 'other' (in container '')"]),
-        ("timestamp('x') == duration('y')", &["found no matching overload for '_==_' applied to '(timestamp, duration)'"]),
-        ("[timestamp('x')] == [timestamp('y')]", &["invalid timestamp argument", "invalid timestamp argument"]),
+        (
+            "as(has(1), nope) == has(as)",
+            &[
+                "reserved identifier: as",
+                "reserved identifier: as",
+                "invalid argument to has() macro",
+            ],
+        ),
+        (
+            "[1].all(2, has(3))",
+            &[
+                "argument must be a simple name",
+                "invalid argument to has() macro",
+            ],
+        ),
+        (
+            "claims.`a` || has(claims.`b`)",
+            &["unsupported syntax: '`'", "unsupported syntax: '`'"],
+        ),
+        (
+            "{9223372036854775808",
+            &["Syntax error: mismatched input '<EOF>'"],
+        ),
+        (
+            "[nope, other]",
+            &[
+                "undeclared reference to 'nope' (in container '')",
+                "undeclared reference to 'other' (in container '')",
+            ],
+        ),
+        (
+            "timestamp('x') == duration('y')",
+            &["found no matching overload for '_==_' applied to '(timestamp, duration)'"],
+        ),
+        (
+            "[timestamp('x')] == [timestamp('y')]",
+            &["invalid timestamp argument", "invalid timestamp argument"],
+        ),
     ] {
         assert_eq!(issues(Minor::V1_36, text), expected, "{text}");
     }
     let many = vec!["nope"; 103].join(" || ");
-    let Err(CompileFault::Refused { message }) = Environment::new(Minor::V1_36).compile(Scope::Claims, &many) else { panic!("{many}") };
-    assert_eq!((message.matches("ERROR: ").count(), message.lines().next_back()), (100, Some("3 more errors were truncated")));
+    let Err(CompileFault::Refused { message }) =
+        Environment::new(Minor::V1_36).compile(Scope::Claims, &many)
+    else {
+        panic!("{many}")
+    };
+    assert_eq!(
+        (
+            message.matches("ERROR: ").count(),
+            message.lines().next_back()
+        ),
+        (100, Some("3 more errors were truncated"))
+    );
 }
 
 #[test]
 fn old_releases_read_texts_in_their_own_way() {
-    assert_eq!(issues(Minor::V1_32, "claims.`a`"), ["Syntax error: token recognition error at: '`'"]);
-    assert_eq!(issues(Minor::V1_33, "claims.`a`"), ["unsupported syntax: '`'"]);
+    assert_eq!(
+        issues(Minor::V1_32, "claims.`a`"),
+        ["Syntax error: token recognition error at: '`'"]
+    );
+    assert_eq!(
+        issues(Minor::V1_33, "claims.`a`"),
+        ["unsupported syntax: '`'"]
+    );
     // The target of optMap is checked twice, and keeps the type of the first time.
-    assert_eq!(issues(Minor::V1_31, "optional.of([]).optMap(z, z)").len(), 1);
-    assert_eq!(issues(Minor::V1_32, "optional.of([]).optMap(z, z)").len(), 0);
-    let range = "expression of type 'null' cannot be range of a comprehension (must be list, map, or dynamic)";
+    assert_eq!(
+        issues(Minor::V1_31, "optional.of([]).optMap(z, z)").len(),
+        1
+    );
+    assert_eq!(
+        issues(Minor::V1_32, "optional.of([]).optMap(z, z)").len(),
+        0
+    );
+    let range = "expression of type 'null' cannot be range of a comprehension (must be list, map, \
+        or dynamic)";
     assert_eq!(issues(Minor::V1_32, "null.all(v, w, true)"), [range]);
     let open = Environment::new(Minor::V1_32).compile(Scope::Claims, "null.all(v, w, 1 == w)");
-    assert!(matches!(open, Err(CompileFault::Undetermined(_))), "{open:?}");
+    assert!(
+        matches!(open, Err(CompileFault::Undetermined(_))),
+        "{open:?}"
+    );
     assert_eq!(issues(Minor::V1_33, "null.all(v, w, 1 == w)"), [range]);
-    assert_eq!(issues(Minor::V1_30, "'%s'.format([{'a': 'x', 'b': claims}])"), [""; 0]);
-    assert_eq!(issues(Minor::V1_30, "'%s'.format([string([1, dyn('a')].size())])").len(), 1);
+    assert_eq!(
+        issues(Minor::V1_30, "'%s'.format([{'a': 'x', 'b': claims}])"),
+        [""; 0]
+    );
+    assert_eq!(
+        issues(Minor::V1_30, "'%s'.format([string([1, dyn('a')].size())])").len(),
+        1
+    );
     let message = |minor, text: &str| {
-        let evaluated =
-            Environment::new(minor).compile(Scope::Claims, text).map(|expression| expression.evaluate(Input::Claims(&inputs().0)));
+        let evaluated = Environment::new(minor)
+            .compile(Scope::Claims, text)
+            .map(|expression| expression.evaluate(Input::Claims(&inputs().0)));
         match evaluated {
-            Ok(Err(EvaluateFault::Failed { message, .. })) | Err(CompileFault::Refused { message }) => message,
+            Ok(Err(EvaluateFault::Failed { message, .. }))
+            | Err(CompileFault::Refused { message }) => message,
             other => format!("{other:?}"),
         }
     };
-    assert_eq!(message(Minor::V1_31, "has(dyn(timestamp).a)"), "no such attribute(s): timestamp");
-    assert_eq!(message(Minor::V1_32, "has(dyn(timestamp).a)"), "program instantiation failed: reference to undefined type: timestamp");
+    assert_eq!(
+        message(Minor::V1_31, "has(dyn(timestamp).a)"),
+        "no such attribute(s): timestamp"
+    );
+    assert_eq!(
+        message(Minor::V1_32, "has(dyn(timestamp).a)"),
+        "program instantiation failed: reference to undefined type: timestamp"
+    );
     let range = "1 in [['b']][3].transformList(v, w, v)";
-    assert_eq!(message(Minor::V1_32, range), "unsupported comprehension range type: *types.Err");
+    assert_eq!(
+        message(Minor::V1_32, range),
+        "unsupported comprehension range type: *types.Err"
+    );
     assert_eq!(message(Minor::V1_33, range), "index out of bounds: 3");
-    for (text, name) in [("dyn(format.named('uuid').value()) in ['a']", "cel.Format"), ("dyn(semver('1.2.3')) in ['a']", "cel.Semver")] {
-        assert_eq!(message(Minor::V1_36, text), format!("internal error: runtime error: hash of unhashable type {name}"));
+    for (text, name) in [
+        ("dyn(format.named('uuid').value()) in ['a']", "cel.Format"),
+        ("dyn(semver('1.2.3')) in ['a']", "cel.Semver"),
+    ] {
+        assert_eq!(
+            message(Minor::V1_36, text),
+            format!("internal error: runtime error: hash of unhashable type {name}")
+        );
     }
 }
 
 #[test]
 fn an_optional_of_all_claims_has_no_value_to_select_from() {
-    for text in ["optional.of(claims).sub", "optional.of(dyn(optional.of(claims))).sub"] {
-        assert_eq!(outcome(&Environment::new(Minor::V1_36), Scope::Claims, text).as_deref(), Some("fails"), "{text}");
-        assert_ne!(outcome(&Environment::new(Minor::V1_37), Scope::Claims, text), None, "{text}");
+    for text in [
+        "optional.of(claims).sub",
+        "optional.of(dyn(optional.of(claims))).sub",
+    ] {
+        assert_eq!(
+            outcome(&Environment::new(Minor::V1_36), Scope::Claims, text).as_deref(),
+            Some("fails"),
+            "{text}"
+        );
+        assert_ne!(
+            outcome(&Environment::new(Minor::V1_37), Scope::Claims, text),
+            None,
+            "{text}"
+        );
     }
     let nothing = "optional.of(dyn(optional.none())).a.hasValue()";
-    assert_eq!(outcome(&Environment::new(Minor::V1_36), Scope::Claims, nothing).as_deref(), Some("bool = bool:false"));
+    assert_eq!(
+        outcome(&Environment::new(Minor::V1_36), Scope::Claims, nothing).as_deref(),
+        Some("bool = bool:false")
+    );
 }
 
 #[test]
 fn a_list_from_split_is_no_list_of_strings_to_a_mapping() {
     let environment = Environment::new(Minor::V1_36);
-    let strings =
-        |text: &str| environment.compile(Scope::Claims, text).unwrap().evaluate(Input::Claims(&inputs().0)).unwrap().as_string_list();
+    let strings = |text: &str| {
+        environment
+            .compile(Scope::Claims, text)
+            .unwrap()
+            .evaluate(Input::Claims(&inputs().0))
+            .unwrap()
+            .as_string_list()
+    };
     assert_eq!(strings("'a,b'.split(',')"), None);
-    assert_eq!(strings("'a,b'.split(',') + ['']"), Some(vec!["a".to_owned(), "b".to_owned()]));
-    assert_eq!(strings("claims.groups"), Some(vec!["dev".to_owned(), "ops".to_owned()]));
+    assert_eq!(
+        strings("'a,b'.split(',') + ['']"),
+        Some(vec!["a".to_owned(), "b".to_owned()])
+    );
+    assert_eq!(
+        strings("claims.groups"),
+        Some(vec!["dev".to_owned(), "ops".to_owned()])
+    );
     assert_eq!(strings("claims.n"), None);
 }
 
 #[test]
 fn selections_are_found_where_the_email_rule_looks() {
     let environment = Environment::new(Minor::V1_36);
-    let found = |text: &str| environment.compile(Scope::Claims, text).unwrap().selects("claims", "email");
-    for text in ["claims.email", "has(claims.email)", "claims.?email", "[1].map(x, claims.email)", "'a' + string(claims.email)"] {
+    let found = |text: &str| {
+        environment
+            .compile(Scope::Claims, text)
+            .unwrap()
+            .selects("claims", "email")
+    };
+    for text in [
+        "claims.email",
+        "has(claims.email)",
+        "claims.?email",
+        "[1].map(x, claims.email)",
+        "'a' + string(claims.email)",
+    ] {
         assert!(found(text), "{text}");
     }
-    for text in ["claims['email']", "claims[?'email']", "claims.sub", "claims.obj.email", "'claims.email'"] {
+    for text in [
+        "claims['email']",
+        "claims[?'email']",
+        "claims.sub",
+        "claims.obj.email",
+        "'claims.email'",
+    ] {
         assert!(!found(text), "{text}");
     }
 }
@@ -208,7 +413,12 @@ fn selections_are_found_where_the_email_rule_looks() {
 #[test]
 fn what_an_expression_may_use_is_never_too_little() {
     let environment = Environment::new(Minor::V1_36);
-    let may = |text: &str| environment.compile(Scope::Claims, text).unwrap().may_use("claims", "deep");
+    let may = |text: &str| {
+        environment
+            .compile(Scope::Claims, text)
+            .unwrap()
+            .may_use("claims", "deep")
+    };
     for text in [
         "claims.sub",
         "has(claims.sub)",
@@ -237,10 +447,18 @@ fn what_an_expression_may_use_is_never_too_little() {
 #[test]
 fn costs_are_counted_and_limited() {
     let environment = Environment::new(Minor::V1_36);
-    let run = |text: &str| environment.compile(Scope::Claims, text).unwrap().evaluate_with_cost(Input::Claims(&inputs().0));
-    for (text, cost) in
-        [("claims.sub", 2), ("has(claims.sub)", 1), ("dyn(claims.groups).exists(g, g == 'dev')", 13), ("[3, 1, 2].sort()", 29)]
-    {
+    let run = |text: &str| {
+        environment
+            .compile(Scope::Claims, text)
+            .unwrap()
+            .evaluate_with_cost(Input::Claims(&inputs().0))
+    };
+    for (text, cost) in [
+        ("claims.sub", 2),
+        ("has(claims.sub)", 1),
+        ("dyn(claims.groups).exists(g, g == 'dev')", 13),
+        ("[3, 1, 2].sort()", 29),
+    ] {
         assert_eq!(run(text).1, cost, "{text}");
     }
     let loops = "lists.range(99).all(a, lists.range(99).all(b, lists.range(99).all(c, true)))";
@@ -251,13 +469,27 @@ fn costs_are_counted_and_limited() {
 fn deep_and_long_texts_end() {
     on_a_small_stack(|| {
         let (claims, _) = inputs();
-        let wraps = [("(", ")"), ("[", "]"), ("!", ""), ("dyn(", ")"), ("[1].map(x, ", ")"), ("true ? 1 : ", ""), ("{1: ", "}")];
+        let wraps = [
+            ("(", ")"),
+            ("[", "]"),
+            ("!", ""),
+            ("dyn(", ")"),
+            ("[1].map(x, ", ")"),
+            ("true ? 1 : ", ""),
+            ("{1: ", "}"),
+        ];
         for minor in MINORS {
             let environment = Environment::new(minor);
             for depth in [10, 30, 39, 40, 80, 89, 200, 3000] {
-                let wrapped = wraps.iter().map(|(open, close)| format!("{}1{}", open.repeat(depth), close.repeat(depth)));
-                let chains = ["1 + ", "true && ", "1 == 1 ? "].iter().map(|part| format!("{}1", part.repeat(depth)));
-                let tails = [".a", "[0]", ".?a", ".optMap(x, x)", ".map(x, x)"].iter().map(|part| format!("claims{}", part.repeat(depth)));
+                let wrapped = wraps
+                    .iter()
+                    .map(|(open, close)| format!("{}1{}", open.repeat(depth), close.repeat(depth)));
+                let chains = ["1 + ", "true && ", "1 == 1 ? "]
+                    .iter()
+                    .map(|part| format!("{}1", part.repeat(depth)));
+                let tails = [".a", "[0]", ".?a", ".optMap(x, x)", ".map(x, x)"]
+                    .iter()
+                    .map(|part| format!("claims{}", part.repeat(depth)));
                 for text in wrapped.chain(chains).chain(tails) {
                     if let Ok(expression) = environment.compile(Scope::Claims, &text) {
                         let _ = expression.evaluate(Input::Claims(&claims));

@@ -44,7 +44,11 @@ pub(super) struct Civil {
 impl Timestamp {
     /// The instant of seconds since 1970, if it is in the years 1 to 9999.
     pub(super) fn of_seconds(seconds: i64) -> Option<Self> {
-        (MIN..=MAX).contains(&seconds).then_some(Self { seconds, nanos: 0, offset: 0 })
+        (MIN..=MAX).contains(&seconds).then_some(Self {
+            seconds,
+            nanos: 0,
+            offset: 0,
+        })
     }
 
     pub(super) fn same_instant(&self, other: &Self) -> bool {
@@ -58,18 +62,26 @@ impl Timestamp {
     /// The instant `nanos` later.
     pub(super) fn later(&self, nanos: i64) -> Val {
         let sum = self.nanos + nanos % NANOS;
-        let seconds = self.seconds.checked_add(nanos / NANOS).and_then(|s| s.checked_add(sum.div_euclid(NANOS)));
+        let seconds = self
+            .seconds
+            .checked_add(nanos / NANOS)
+            .and_then(|s| s.checked_add(sum.div_euclid(NANOS)));
         match seconds {
-            Some(seconds) if (MIN..=MAX).contains(&seconds) => {
-                Val::Timestamp(Self { seconds, nanos: sum.rem_euclid(NANOS), offset: self.offset })
-            }
+            Some(seconds) if (MIN..=MAX).contains(&seconds) => Val::Timestamp(Self {
+                seconds,
+                nanos: sum.rem_euclid(NANOS),
+                offset: self.offset,
+            }),
             _ => Val::error("timestamp overflow"),
         }
     }
 
     /// How much later this is than `other`.
     pub(super) fn since(&self, other: &Self) -> Val {
-        let seconds = self.seconds.checked_sub(other.seconds).and_then(|s| s.checked_mul(NANOS));
+        let seconds = self
+            .seconds
+            .checked_sub(other.seconds)
+            .and_then(|s| s.checked_mul(NANOS));
         match seconds.and_then(|s| s.checked_add(self.nanos - other.nanos)) {
             Some(nanos) => Val::Duration(nanos),
             None => Val::error("integer overflow"),
@@ -105,7 +117,11 @@ fn date(days: i64) -> (i64, i64, i64) {
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let march_month = (5 * of_year + 2) / 153;
     let day = of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    let month = if march_month < 10 {
+        march_month + 3
+    } else {
+        march_month - 9
+    };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     (year, month, day)
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Type {
     Dyn,
-    /// `google.protobuf.Any`, the type of a claim. It behaves like `dyn`, but no comprehension ranges over it.
+    /// `google.protobuf.Any`, the type of a claim. It behaves like `dyn`, but no comprehension
+    /// ranges over it.
     Any,
     Error,
     Null,

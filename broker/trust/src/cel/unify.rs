@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::types::{Param, Type};
 
-/// How deep types are compared; deeper ones do not fit. The parser's height cap keeps real types far below.
+/// How deep types are compared; deeper ones do not fit. The parser's height cap keeps real types
+/// far below.
 const MAX_DEPTH: u32 = 300;
 
 /// What type parameters are known to stand for.
@@ -90,8 +91,12 @@ impl Mapping {
         match (a, b) {
             (Type::Null, other) | (other, Type::Null) => nullable(other),
             (Type::Of(_), Type::Of(_)) => true,
-            (Type::List(x), Type::List(y)) | (Type::Optional(x), Type::Optional(y)) => self.fits(x, y, depth + 1),
-            (Type::Map(x), Type::Map(y)) => self.fits(&x.0, &y.0, depth + 1) && self.fits(&x.1, &y.1, depth + 1),
+            (Type::List(x), Type::List(y)) | (Type::Optional(x), Type::Optional(y)) => {
+                self.fits(x, y, depth + 1)
+            }
+            (Type::Map(x), Type::Map(y)) => {
+                self.fits(&x.0, &y.0, depth + 1) && self.fits(&x.1, &y.1, depth + 1)
+            }
             _ => a == b,
         }
     }
@@ -128,8 +133,13 @@ impl Mapping {
             return false;
         }
         match within {
-            Type::Param(_) => self.find(within).is_none_or(|bound| self.absent(t, bound, depth + 1)),
-            _ => within.parts().into_iter().all(|p| self.absent(t, p, depth + 1)),
+            Type::Param(_) => self
+                .find(within)
+                .is_none_or(|bound| self.absent(t, bound, depth + 1)),
+            _ => within
+                .parts()
+                .into_iter()
+                .all(|p| self.absent(t, p, depth + 1)),
         }
     }
 }
@@ -147,13 +157,25 @@ fn less_specific(a: &Type, b: &Type, depth: u32) -> bool {
         return false;
     }
     match (a, b) {
-        (Type::List(x), Type::List(y)) | (Type::Optional(x), Type::Optional(y)) => less_specific(x, y, depth + 1),
-        (Type::Map(x), Type::Map(y)) => less_specific(&x.0, &y.0, depth + 1) && less_specific(&x.1, &y.1, depth + 1),
+        (Type::List(x), Type::List(y)) | (Type::Optional(x), Type::Optional(y)) => {
+            less_specific(x, y, depth + 1)
+        }
+        (Type::Map(x), Type::Map(y)) => {
+            less_specific(&x.0, &y.0, depth + 1) && less_specific(&x.1, &y.1, depth + 1)
+        }
         (Type::Of(_), Type::Of(_)) => true,
         _ => a == b,
     }
 }
 
 fn nullable(t: &Type) -> bool {
-    matches!(t, Type::Null | Type::Optional(_) | Type::Opaque(_) | Type::Object(_) | Type::Timestamp | Type::Duration)
+    matches!(
+        t,
+        Type::Null
+            | Type::Optional(_)
+            | Type::Opaque(_)
+            | Type::Object(_)
+            | Type::Timestamp
+            | Type::Duration
+    )
 }

@@ -1,4 +1,5 @@
-//! What Kubernetes checks after the types: literals of durations, timestamps and patterns, mixed aggregates, format strings.
+//! What Kubernetes checks after the types: literals of durations, timestamps and patterns, mixed
+//! aggregates, format strings.
 
 use std::collections::HashSet;
 
@@ -13,10 +14,18 @@ use crate::Minor;
 pub(super) fn validate(root: &Expr, checked: &Checked, minor: Minor) -> Result<Vec<Issue>, String> {
     let mut issues = Vec::new();
     for e in root.walk() {
-        if let Kind::Call { target, function, args } = &e.kind {
+        if let Kind::Call {
+            target,
+            function,
+            args,
+        } = &e.kind
+        {
             literal(function, args, &mut issues)?;
             if let (Some(target), "format", [args]) = (target, function.as_str(), args.as_slice()) {
-                if minor == Minor::V1_31 && !matches!(target.kind, Kind::Literal(_)) && matches!(args.kind, Kind::List(_)) {
+                if minor == Minor::V1_31
+                    && !matches!(target.kind, Kind::Literal(_))
+                    && matches!(args.kind, Kind::List(_))
+                {
                     return Err("a format that is no literal, over which 1.31 crashes".to_owned());
                 }
                 if minor > Minor::V1_30 {
@@ -45,7 +54,10 @@ pub(super) fn validate(root: &Expr, checked: &Checked, minor: Minor) -> Result<V
             Kind::Map(entries) => {
                 let mut first: Option<(Type, Type)> = None;
                 for entry in entries {
-                    let (k, v) = (part(checked, &entry.key, false)?, part(checked, &entry.value, entry.optional)?);
+                    let (k, v) = (
+                        part(checked, &entry.key, false)?,
+                        part(checked, &entry.value, entry.optional)?,
+                    );
                     match &first {
                         None => first = Some((k, v)),
                         Some((key, value)) => {
@@ -66,24 +78,43 @@ pub(super) fn validate(root: &Expr, checked: &Checked, minor: Minor) -> Result<V
 }
 
 fn mismatch(e: &Expr, expected: &Type, found: &Type) -> Issue {
-    Issue { at: e.at, message: format!("expected type '{expected}' but found '{found}'") }
+    Issue {
+        at: e.at,
+        message: format!("expected type '{expected}' but found '{found}'"),
+    }
 }
 
-/// The type of an element. cel-go takes the first parameter of an optional element's type, and falls over one that has none.
+/// The type of an element. cel-go takes the first parameter of an optional element's type, and
+/// falls over one that has none.
 fn part(checked: &Checked, e: &Expr, optional: bool) -> Result<Type, String> {
     let t = checked.types.get(&e.id).cloned().unwrap_or(Type::Dyn);
     if !optional {
         return Ok(t);
     }
-    t.parts().first().map(|t| (*t).clone()).ok_or_else(|| "an optional element whose type is not known to be optional".to_owned())
+    t.parts()
+        .first()
+        .map(|t| (*t).clone())
+        .ok_or_else(|| "an optional element whose type is not known to be optional".to_owned())
 }
 
-/// The nodes within calls of `format`, whose lists may be mixed; in 1.30 only the arguments themselves and what is in their literals.
+/// The nodes within calls of `format`, whose lists may be mixed; in 1.30 only the arguments
+/// themselves and what is in their literals.
 fn exempt(root: &Expr, minor: Minor) -> HashSet<u32> {
-    let formats = root.walk().into_iter().filter(|e| matches!(&e.kind, Kind::Call { function, .. } if function == "format"));
+    let formats = root
+        .walk()
+        .into_iter()
+        .filter(|e| matches!(&e.kind, Kind::Call { function, .. } if function == "format"));
     let within = |e: &Expr| -> Vec<u32> {
-        let nodes = if minor == Minor::V1_30 { within_literals(e) } else { e.walk() };
-        nodes.into_iter().map(|n| n.id).filter(|id| *id != e.id).collect()
+        let nodes = if minor == Minor::V1_30 {
+            within_literals(e)
+        } else {
+            e.walk()
+        };
+        nodes
+            .into_iter()
+            .map(|n| n.id)
+            .filter(|id| *id != e.id)
+            .collect()
     };
     formats.flat_map(within).collect()
 }
@@ -101,7 +132,14 @@ fn within_literals(call: &Expr) -> Vec<&Expr> {
 }
 
 fn literal(function: &str, args: &[Expr], issues: &mut Vec<Issue>) -> Result<(), String> {
-    let Some(Expr { kind: Kind::Literal(value), at, .. }) = args.first() else { return Ok(()) };
+    let Some(Expr {
+        kind: Kind::Literal(value),
+        at,
+        ..
+    }) = args.first()
+    else {
+        return Ok(());
+    };
     let wrong = match function {
         "duration" | "timestamp" => library::convert(function, value)?.is_error(),
         "matches" => match value {
@@ -115,16 +153,25 @@ fn literal(function: &str, args: &[Expr], issues: &mut Vec<Issue>) -> Result<(),
         _ => false,
     };
     if wrong {
-        issues.push(Issue { at: *at, message: format!("invalid {function} argument") });
+        issues.push(Issue {
+            at: *at,
+            message: format!("invalid {function} argument"),
+        });
     }
     Ok(())
 }
 
 fn format(e: &Expr, target: &Expr, args: &Expr, checked: &Checked, issues: &mut Vec<Issue>) {
-    let (Kind::Literal(Val::Str(text)), Kind::List(elements)) = (&target.kind, &args.kind) else { return };
+    let (Kind::Literal(Val::Str(text)), Kind::List(elements)) = (&target.kind, &args.kind) else {
+        return;
+    };
     let type_of = |e: &Expr| checked.types.get(&e.id).cloned().unwrap_or(Type::Dyn);
     let types: Vec<Type> = elements.iter().map(|x| type_of(&x.value)).collect();
-    let nested = |index: usize| elements.get(index).and_then(|x| unprintable(&x.value, &type_of));
+    let nested = |index: usize| {
+        elements
+            .get(index)
+            .and_then(|x| unprintable(&x.value, &type_of))
+    };
     if let Err(message) = library::check_format(text, &types, nested) {
         issues.push(Issue { at: e.at, message });
     }

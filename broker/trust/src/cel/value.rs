@@ -26,7 +26,8 @@ pub(super) enum Val {
     Bytes(Arc<[u8]>),
     List(List),
     Map(Map),
-    /// The variable itself since 1.34: a map that can be selected from and iterated, but is no `map`.
+    /// The variable itself since 1.34: a map that can be selected from and iterated, but is no
+    /// `map`.
     Lazy(Arc<Lazy>),
     Optional(Option<Arc<Self>>),
     Timestamp(Timestamp),
@@ -130,7 +131,8 @@ impl Val {
         size as u64
     }
 
-    /// Whether a static type takes this value at run time. Of lists and maps only the first entry is looked at.
+    /// Whether a static type takes this value at run time. Of lists and maps only the first entry
+    /// is looked at.
     pub(super) fn fits(&self, t: &Type) -> bool {
         match t {
             Type::Dyn | Type::Any | Type::Param(_) => true,
@@ -139,7 +141,9 @@ impl Val {
                 _ => false,
             },
             Type::Map(pair) => match self {
-                Self::Map(m) => m.first().is_none_or(|(k, v)| k.fits(&pair.0) && v.fits(&pair.1)),
+                Self::Map(m) => m
+                    .first()
+                    .is_none_or(|(k, v)| k.fits(&pair.0) && v.fits(&pair.1)),
                 _ => false,
             },
             Type::Optional(_) => matches!(self, Self::Optional(_)),
@@ -158,8 +162,8 @@ impl Val {
         }
     }
 
-    /// What taking a value out of an optional leaves, before 1.37: the native value, whose names are no longer unescaped, and of
-    /// a type only its name. Nothing when that is not decided here.
+    /// What taking a value out of an optional leaves, before 1.37: the native value, whose names
+    /// are no longer unescaped, and of a type only its name. Nothing when that is not decided here.
     pub(super) fn native(self) -> Option<Self> {
         match self {
             Self::List(l) => Some(Self::List(l.native())),

@@ -23,43 +23,77 @@ pub(super) fn read(bytes: &[u8], minor: Minor) -> Result<Document, LoadFault> {
         return Err(Refusal::exact(Code::EmptyFile, "empty config data").into());
     }
     if bytes.len() > MAX_BYTES {
-        return Err(Undetermined::new(Code::TooLarge, format!("the file is longer than {MAX_BYTES} bytes")).into());
+        return Err(Undetermined::new(
+            Code::TooLarge,
+            format!("the file is longer than {MAX_BYTES} bytes"),
+        )
+        .into());
     }
-    if String::from_utf8_lossy(bytes).trim_start().starts_with('{') { read_json(bytes) } else { read_yaml(bytes, minor) }
+    if String::from_utf8_lossy(bytes).trim_start().starts_with('{') {
+        read_json(bytes)
+    } else {
+        read_yaml(bytes, minor)
+    }
 }
 
 fn read_json(bytes: &[u8]) -> Result<Document, LoadFault> {
     let value = Json::parse(bytes).map_err(|fault| match fault {
         // The codec sniffs the kind first, and that is where broken JSON fails.
-        JsonFault::Syntax(reason) => {
-            LoadFault::from(Refusal::exact(Code::NotJson, format!("couldn't get version/kind; json parse error: {reason}")))
-        }
+        JsonFault::Syntax(reason) => LoadFault::from(Refusal::exact(
+            Code::NotJson,
+            format!("couldn't get version/kind; json parse error: {reason}"),
+        )),
     })?;
     if value.nests_below(MAX_DEPTH) {
         return Err(too_deep());
     }
     // JSON is YAML; where it is read as such, it has lines.
-    let lines = yaml::read(bytes).map(|document| document.lines).unwrap_or_default();
-    Ok(Document { value, lines, duplicates: None, second_document: false })
+    let lines = yaml::read(bytes)
+        .map(|document| document.lines)
+        .unwrap_or_default();
+    Ok(Document {
+        value,
+        lines,
+        duplicates: None,
+        second_document: false,
+    })
 }
 
 fn read_yaml(bytes: &[u8], minor: Minor) -> Result<Document, LoadFault> {
     let document = yaml::read(bytes).map_err(|fault| match fault {
-        Fault::Refused { mut message, exact, line } => {
+        Fault::Refused {
+            mut message,
+            exact,
+            line,
+        } => {
             // The library of 1.30 begins this one with a capital.
             if minor == Minor::V1_30 && message.starts_with("unsupported map key") {
                 message.replace_range(..1, "U");
             }
-            LoadFault::from(Refusal { code: Code::NotYaml, message, exact, line })
+            LoadFault::from(Refusal {
+                code: Code::NotYaml,
+                message,
+                exact,
+                line,
+            })
         }
         Fault::Undetermined(Limit::Depth) => too_deep(),
-        Fault::Undetermined(Limit::Size) => {
-            Undetermined::new(Code::TooLarge, "the file has too many nodes, or aliases repeat too much").into()
+        Fault::Undetermined(Limit::Size) => Undetermined::new(
+            Code::TooLarge,
+            "the file has too many nodes, or aliases repeat too much",
+        )
+        .into(),
+        Fault::Undetermined(Limit::Unusual(what)) => {
+            Undetermined::new(Code::UnusualYaml, format!("the file has {what}")).into()
         }
-        Fault::Undetermined(Limit::Unusual(what)) => Undetermined::new(Code::UnusualYaml, format!("the file has {what}")).into(),
     })?;
     let duplicates = document.duplicates.map(|text| (Code::DuplicateField, text));
-    Ok(Document { value: document.value, lines: document.lines, duplicates, second_document: document.more })
+    Ok(Document {
+        value: document.value,
+        lines: document.lines,
+        duplicates,
+        second_document: document.more,
+    })
 }
 
 fn too_deep() -> LoadFault {

@@ -40,18 +40,31 @@ pub struct Undetermined {
 impl Refusal {
     /// In the apiserver's own words.
     pub(crate) fn exact(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), exact: true, line: None }
+        Self {
+            code,
+            message: message.into(),
+            exact: true,
+            line: None,
+        }
     }
 
     /// In words near to the apiserver's.
     pub(crate) fn near(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), exact: false, line: None }
+        Self {
+            code,
+            message: message.into(),
+            exact: false,
+            line: None,
+        }
     }
 }
 
 impl Undetermined {
     /// Of that kind, for that reason.
     pub(crate) fn new(code: Code, reason: impl Into<String>) -> Self {
-        Self { code, reason: reason.into() }
+        Self {
+            code,
+            reason: reason.into(),
+        }
     }
 }

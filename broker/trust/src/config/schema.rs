@@ -1,4 +1,5 @@
-//! The fields of an AuthenticationConfiguration. Absent and empty are one, but for the fields that are optional here.
+//! The fields of an AuthenticationConfiguration. Absent and empty are one, but for the fields that
+//! are optional here.
 
 /// `apiserver.config.k8s.io` AuthenticationConfiguration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

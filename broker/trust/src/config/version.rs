@@ -33,11 +33,15 @@ impl ApiVersion {
     }
 }
 
-/// Reads `apiVersion` and `kind` as the apiserver's codec does before it knows the type: without regard to the case of the names.
+/// Reads `apiVersion` and `kind` as the apiserver's codec does before it knows the type: without
+/// regard to the case of the names.
 pub(super) fn find(value: &Json, file: &[u8], minor: Minor) -> Result<ApiVersion, LoadFault> {
     if !matches!(value, Json::Object(_) | Json::Null) {
-        let reason =
-            format!("couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type {GO_TYPE}", value.kind());
+        let reason = format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value \
+             of type {GO_TYPE}",
+            value.kind()
+        );
         return Err(Refusal::exact(Code::KindMissing, reason).into());
     }
     let (mut kind, mut version, mut mismatch) = (String::new(), String::new(), None);
@@ -55,7 +59,8 @@ pub(super) fn find(value: &Json, file: &[u8], minor: Minor) -> Result<ApiVersion
             other => {
                 mismatch.get_or_insert_with(|| {
                     format!(
-                        "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{name} of type string",
+                        "couldn't get version/kind; json parse error: json: cannot unmarshal {} \
+                         into Go struct field .{name} of type string",
                         other.kind()
                     )
                 });
@@ -68,32 +73,62 @@ pub(super) fn find(value: &Json, file: &[u8], minor: Minor) -> Result<ApiVersion
     judge(&kind, &version, file, minor)
 }
 
-fn judge(kind: &str, api_version: &str, file: &[u8], minor: Minor) -> Result<ApiVersion, LoadFault> {
+fn judge(
+    kind: &str,
+    api_version: &str,
+    file: &[u8],
+    minor: Minor,
+) -> Result<ApiVersion, LoadFault> {
     let (group, version) = match api_version.split_once('/') {
         _ if api_version == "/" => ("", ""),
         None => ("", api_version),
         Some((_, version)) if version.contains('/') => {
-            return Err(Refusal::exact(Code::ApiVersionMalformed, format!("unexpected GroupVersion string: {api_version}")).into());
+            return Err(Refusal::exact(
+                Code::ApiVersionMalformed,
+                format!("unexpected GroupVersion string: {api_version}"),
+            )
+            .into());
         }
         Some(parts) => parts,
     };
     let file = String::from_utf8_lossy(file);
     if kind.is_empty() {
-        return Err(Refusal::exact(Code::KindMissing, format!("Object 'Kind' is missing in '{file}'")).into());
+        return Err(Refusal::exact(
+            Code::KindMissing,
+            format!("Object 'Kind' is missing in '{file}'"),
+        )
+        .into());
     }
     if version.is_empty() {
-        return Err(Refusal::exact(Code::ApiVersionMissing, format!("Object 'apiVersion' is missing in '{file}'")).into());
+        return Err(Refusal::exact(
+            Code::ApiVersionMissing,
+            format!("Object 'apiVersion' is missing in '{file}'"),
+        )
+        .into());
     }
     if group == GROUP && version == "__internal" {
-        return Err(Undetermined::new(Code::UnusualYaml, "the internal version is no version to write files in").into());
+        return Err(Undetermined::new(
+            Code::UnusualYaml,
+            "the internal version is no version to write files in",
+        )
+        .into());
     }
-    let known = [ApiVersion::V1Alpha1, ApiVersion::V1Beta1, ApiVersion::V1].into_iter().find(|known| known.name() == version);
+    let known = [ApiVersion::V1Alpha1, ApiVersion::V1Beta1, ApiVersion::V1]
+        .into_iter()
+        .find(|known| known.name() == version);
     match known {
-        Some(known) if group == GROUP && kind == KIND && (known != ApiVersion::V1 || minor >= Minor::V1_34) => Ok(known),
+        Some(known)
+            if group == GROUP
+                && kind == KIND
+                && (known != ApiVersion::V1 || minor >= Minor::V1_34) =>
+        {
+            Ok(known)
+        }
         _ => {
             // The line number in the scheme's name changes with every patch release.
             let message = format!(
-                "no kind {} is registered for version {} in scheme \"pkg/kubeapiserver/options/authentication.go\"",
+                "no kind {} is registered for version {} in \
+                 scheme \"pkg/kubeapiserver/options/authentication.go\"",
                 quote(kind),
                 quote(api_version)
             );

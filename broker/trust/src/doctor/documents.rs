@@ -1,4 +1,5 @@
-//! The hops that anybody can fetch: the discovery document, the keys, and the token's key among them.
+//! The hops that anybody can fetch: the discovery document, the keys, and the token's key among
+//! them.
 
 use keyferry_core::reason::Reason;
 use serde_json::Value;
@@ -12,20 +13,38 @@ pub(super) fn discovery(evidence: &Evidence, seen: &Seen) -> Finding {
     let hop = Hop::Discovery;
     let at = evidence.discovery_url.as_deref().unwrap_or_default();
     let found = match &evidence.discovery {
-        Fetched::NotTried => return Finding::open(hop, "it is not known where the target reads it; give --discovery-url"),
-        Fetched::Unreachable(how) => Finding::broken(hop, Code::DiscoveryUnreachable, format!("{at}: {how}")),
-        Fetched::Untrusted(how) => Finding::broken(hop, Code::DiscoveryUntrusted, format!("{at}: {how}")),
-        Fetched::Answer(Answer { status: 401 | 403, .. }) => {
-            Finding::broken(hop, Code::DiscoveryForbidden, format!("{at} is not given to the anonymous"))
+        Fetched::NotTried => {
+            return Finding::open(
+                hop,
+                "it is not known where the target reads it; give --discovery-url",
+            );
         }
+        Fetched::Unreachable(how) => {
+            Finding::broken(hop, Code::DiscoveryUnreachable, format!("{at}: {how}"))
+        }
+        Fetched::Untrusted(how) => {
+            Finding::broken(hop, Code::DiscoveryUntrusted, format!("{at}: {how}"))
+        }
+        Fetched::Answer(Answer {
+            status: 401 | 403, ..
+        }) => Finding::broken(
+            hop,
+            Code::DiscoveryForbidden,
+            format!("{at} is not given to the anonymous"),
+        ),
         Fetched::Answer(Answer { status: 200, body }) => document(at, body, seen),
-        Fetched::Answer(Answer { status, .. }) => {
-            Finding::broken(hop, Code::DiscoveryNotServed, format!("{at} answers with status {status}"))
-        }
+        Fetched::Answer(Answer { status, .. }) => Finding::broken(
+            hop,
+            Code::DiscoveryNotServed,
+            format!("{at} answers with status {status}"),
+        ),
     };
     if found.status == super::Status::Broken && !evidence.discovery_stated {
-        let detail =
-            format!("{}; the target may read it elsewhere, or by another CA: give --discovery-url and --discovery-ca", found.detail);
+        let detail = format!(
+            "{}; the target may read it elsewhere, or by another CA: give --discovery-url and \
+             --discovery-ca",
+            found.detail
+        );
         return Finding::open(hop, detail);
     }
     soften(found, Code::DiscoveryUnreachable, evidence)
@@ -33,9 +52,17 @@ pub(super) fn discovery(evidence: &Evidence, seen: &Seen) -> Finding {
 
 fn document(at: &str, body: &[u8], seen: &Seen) -> Finding {
     let hop = Hop::Discovery;
-    let malformed = |detail: &str| Finding::broken(hop, Code::DiscoveryMalformed, format!("{at}: {detail}"));
-    let Ok(document) = serde_json::from_slice::<Value>(body) else { return malformed("it is no JSON") };
-    let text = |name: &str| document.get(name).and_then(Value::as_str).unwrap_or_default();
+    let malformed =
+        |detail: &str| Finding::broken(hop, Code::DiscoveryMalformed, format!("{at}: {detail}"));
+    let Ok(document) = serde_json::from_slice::<Value>(body) else {
+        return malformed("it is no JSON");
+    };
+    let text = |name: &str| {
+        document
+            .get(name)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
     let issuer = text("issuer");
     if let Some(wanted) = seen.issuer()
         && wanted != issuer
@@ -54,32 +81,64 @@ pub(super) fn keys(evidence: &Evidence) -> Finding {
     let at = evidence.jwks_uri.as_deref().unwrap_or_default();
     let found = match &evidence.keys {
         Fetched::NotTried => return Finding::open(hop, "it is not known where they are"),
-        Fetched::Unreachable(how) => Finding::broken(hop, Code::KeysUnreachable, format!("{at}: {how}")),
-        Fetched::Untrusted(how) => Finding::broken(hop, Code::KeysUntrusted, format!("{at}: {how}")),
+        Fetched::Unreachable(how) => {
+            Finding::broken(hop, Code::KeysUnreachable, format!("{at}: {how}"))
+        }
+        Fetched::Untrusted(how) => {
+            Finding::broken(hop, Code::KeysUntrusted, format!("{at}: {how}"))
+        }
         Fetched::Answer(Answer { status: 200, body }) => match KeySet::read(body) {
             Ok(set) => Finding::well(hop, format!("{} at {at}", set.len())),
-            Err(KeySetFault::Undecodable(reason)) => Finding::broken(hop, Code::KeySetUndecodable, format!("{at}: {reason}")),
-            Err(KeySetFault::Undetermined(undetermined)) => Finding::open(hop, format!("{at}: {}", undetermined.reason)),
+            Err(KeySetFault::Undecodable(reason)) => {
+                Finding::broken(hop, Code::KeySetUndecodable, format!("{at}: {reason}"))
+            }
+            Err(KeySetFault::Undetermined(undetermined)) => {
+                Finding::open(hop, format!("{at}: {}", undetermined.reason))
+            }
         },
-        Fetched::Answer(Answer { status, .. }) => Finding::broken(hop, Code::KeysNotServed, format!("{at} answers with status {status}")),
+        Fetched::Answer(Answer { status, .. }) => Finding::broken(
+            hop,
+            Code::KeysNotServed,
+            format!("{at} answers with status {status}"),
+        ),
     };
     soften(found, Code::KeysUnreachable, evidence)
 }
 
 pub(super) fn key_id(evidence: &Evidence, seen: &Seen) -> Finding {
     let hop = Hop::KeyId;
-    let Fetched::Answer(Answer { status: 200, body }) = &evidence.keys else { return Finding::open(hop, "there are no keys to look in") };
-    let Ok(keys) = KeySet::read(body) else { return Finding::open(hop, "there are no keys to look in") };
-    let Some(signed) = seen.signed() else { return Finding::open(hop, "there is no token that names a key") };
+    let Fetched::Answer(Answer { status: 200, body }) = &evidence.keys else {
+        return Finding::open(hop, "there are no keys to look in");
+    };
+    let Ok(keys) = KeySet::read(body) else {
+        return Finding::open(hop, "there are no keys to look in");
+    };
+    let Some(signed) = seen.signed() else {
+        return Finding::open(hop, "there is no token that names a key");
+    };
     if !signed.kid.is_empty() && !keys.kids().any(|kid| kid == signed.kid) {
-        let detail = format!("the token's kid {:?} is not among those published: {:?}", signed.kid, keys.kids().collect::<Vec<_>>());
+        let detail = format!(
+            "the token's kid {:?} is not among those published: {:?}",
+            signed.kid,
+            keys.kids().collect::<Vec<_>>()
+        );
         return Finding::broken(hop, Reason::KeyNotPublished, detail);
     }
     let Some(algorithm) = Algorithm::named(&signed.algorithm) else {
-        return Finding::broken(hop, Code::AlgorithmUnsupported, format!("the token is signed with {:?}", signed.algorithm));
+        return Finding::broken(
+            hop,
+            Code::AlgorithmUnsupported,
+            format!("the token is signed with {:?}", signed.algorithm),
+        );
     };
-    if !signed.critical_understood || !keys.verifies(&signed.kid, algorithm, &signed.input, &signed.signature) {
-        return Finding::broken(hop, Code::SignatureInvalid, format!("the published key {:?} did not sign this token", signed.kid));
+    if !signed.critical_understood
+        || !keys.verifies(&signed.kid, algorithm, &signed.input, &signed.signature)
+    {
+        return Finding::broken(
+            hop,
+            Code::SignatureInvalid,
+            format!("the published key {:?} did not sign this token", signed.kid),
+        );
     }
     Finding::well(hop, format!("{:?} signed the token", signed.kid))
 }
@@ -87,7 +146,10 @@ pub(super) fn key_id(evidence: &Evidence, seen: &Seen) -> Finding {
 /// What cannot be reached from here may be reached from the target: it took the token.
 fn soften(found: Finding, unreachable: Code, evidence: &Evidence) -> Finding {
     if evidence.accepted() && found.cause == Some(unreachable.into()) {
-        let detail = format!("{}; from here, that is: the target takes the token", found.detail);
+        let detail = format!(
+            "{}; from here, that is: the target takes the token",
+            found.detail
+        );
         return Finding::warning(found.hop, unreachable, detail);
     }
     found

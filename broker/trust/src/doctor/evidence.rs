@@ -194,11 +194,15 @@ pub struct Evidence {
 impl Evidence {
     /// Whether the target took the token.
     pub(super) fn accepted(&self) -> bool {
-        matches!(self.target.identity, Identity::Known(_)) || matches!(self.target.review, Some(Review::Authenticated(_)))
+        matches!(self.target.identity, Identity::Known(_))
+            || matches!(self.target.review, Some(Review::Authenticated(_)))
     }
 
     /// The time at the target, or here where it is not known.
     pub(super) fn target_time(&self) -> Timestamp {
-        self.target.skew.and_then(|skew| self.now.checked_add(skew).ok()).unwrap_or(self.now)
+        self.target
+            .skew
+            .and_then(|skew| self.now.checked_add(skew).ok())
+            .unwrap_or(self.now)
     }
 }

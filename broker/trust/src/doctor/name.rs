@@ -1,27 +1,43 @@
-//! Whether a user name at a target is one of the hub's: it must begin with the hub's name and a colon, or the hub's users are the target's own.
+//! Whether a user name at a target is one of the hub's: it must begin with the hub's name and a
+//! colon, or the hub's users are the target's own.
 
 use keyferry_core::reason::Reason;
 
 use super::Cause;
 use crate::Code;
 
-/// What is wrong with the name by which a target knows the bearer of a token with this `sub`; nothing where the name is not known.
+/// What is wrong with the name by which a target knows the bearer of a token with this `sub`;
+/// nothing where the name is not known.
 ///
-/// Without the hub's name, only a name without any prefix, or in the target's own `system:`, is seen to be wrong.
+/// Without the hub's name, only a name without any prefix, or in the target's own `system:`, is
+/// seen to be wrong.
 #[must_use]
-pub fn name_fault(name: &str, subject: Option<&str>, hub_name: Option<&str>) -> Option<(Cause, String)> {
+pub fn name_fault(
+    name: &str,
+    subject: Option<&str>,
+    hub_name: Option<&str>,
+) -> Option<(Cause, String)> {
     if name.is_empty() {
         return None;
     }
-    let wanted = hub_name.map_or_else(|| "the hub's name and a colon".to_owned(), |hub| format!("{:?}", format!("{hub}:")));
+    let wanted = hub_name.map_or_else(
+        || "the hub's name and a colon".to_owned(),
+        |hub| format!("{:?}", format!("{hub}:")),
+    );
     let told = format!("the user name at the target is {name:?}; it must begin with {wanted}");
     if subject == Some(name) || name.starts_with("system:serviceaccount:") {
-        return Some((Code::EmptyPrefix.into(), format!("{told}, but has no prefix")));
+        return Some((
+            Code::EmptyPrefix.into(),
+            format!("{told}, but has no prefix"),
+        ));
     }
     if name.starts_with("system:") {
         return Some((Code::SystemPrefix.into(), told));
     }
-    let begins = hub_name.is_none_or(|hub| name.strip_prefix(hub).is_some_and(|rest| rest.starts_with(':')));
+    let begins = hub_name.is_none_or(|hub| {
+        name.strip_prefix(hub)
+            .is_some_and(|rest| rest.starts_with(':'))
+    });
     (!begins).then(|| (Reason::IdentityUnexpected.into(), told))
 }
 
@@ -33,17 +49,39 @@ mod tests {
 
     #[test]
     fn only_a_name_with_the_hubs_prefix_is_the_hubs() {
-        let fault = |name: &str, hub: Option<&str>| name_fault(name, Some(SUBJECT), hub).map(|(cause, _)| cause);
+        let fault = |name: &str, hub: Option<&str>| {
+            name_fault(name, Some(SUBJECT), hub).map(|(cause, _)| cause)
+        };
         let name = format!("hub:{SUBJECT}");
-        assert_eq!((fault(&name, Some("hub")), fault(&name, None), fault("", Some("hub"))), (None, None, None));
+        assert_eq!(
+            (
+                fault(&name, Some("hub")),
+                fault(&name, None),
+                fault("", Some("hub"))
+            ),
+            (None, None, None)
+        );
         for hub in [Some("hub"), None] {
             assert_eq!(fault(SUBJECT, hub), Some(Code::EmptyPrefix.into()));
-            assert_eq!(fault("system:serviceaccount:a:other", hub), Some(Code::EmptyPrefix.into()));
-            assert_eq!(fault(&format!("system:hub:{SUBJECT}"), hub), Some(Code::SystemPrefix.into()));
+            assert_eq!(
+                fault("system:serviceaccount:a:other", hub),
+                Some(Code::EmptyPrefix.into())
+            );
+            assert_eq!(
+                fault(&format!("system:hub:{SUBJECT}"), hub),
+                Some(Code::SystemPrefix.into())
+            );
         }
         for other in ["other:x", "hub", "hubx:y", &format!("hub{SUBJECT}")] {
-            assert_eq!(fault(other, Some("hub")), Some(Reason::IdentityUnexpected.into()), "{other}");
+            assert_eq!(
+                fault(other, Some("hub")),
+                Some(Reason::IdentityUnexpected.into()),
+                "{other}"
+            );
         }
-        assert_eq!(name_fault("alice", Some("alice"), None).map(|(cause, _)| cause), Some(Code::EmptyPrefix.into()));
+        assert_eq!(
+            name_fault("alice", Some("alice"), None).map(|(cause, _)| cause),
+            Some(Code::EmptyPrefix.into())
+        );
     }
 }

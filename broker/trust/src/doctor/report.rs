@@ -72,8 +72,19 @@ impl Report {
                 mend: finding.cause.map(Cause::mend),
             })
             .collect();
-        let broken = hops.iter().find(|hop| Some(hop.hop) == diagnosis.broken).cloned();
-        Self { schema: SCHEMA, start: start.to_owned(), modes, verdict: diagnosis.verdict, broken, hops, next: Vec::new() }
+        let broken = hops
+            .iter()
+            .find(|hop| Some(hop.hop) == diagnosis.broken)
+            .cloned();
+        Self {
+            schema: SCHEMA,
+            start: start.to_owned(),
+            modes,
+            verdict: diagnosis.verdict,
+            broken,
+            hops,
+            next: Vec::new(),
+        }
     }
 }
 

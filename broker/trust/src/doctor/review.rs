@@ -5,51 +5,165 @@ use crate::Code;
 
 /// What the words contain, where that belongs, and what it is called. The first that fits counts.
 const WORDS: [(&str, Hop, Code); 27] = [
-    ("authenticator not initialized", Hop::TargetKeys, Code::AuthenticatorNotInitialized),
-    ("failed to decode keys", Hop::TargetKeys, Code::KeySetUndecodable),
+    (
+        "authenticator not initialized",
+        Hop::TargetKeys,
+        Code::AuthenticatorNotInitialized,
+    ),
+    (
+        "failed to decode keys",
+        Hop::TargetKeys,
+        Code::KeySetUndecodable,
+    ),
     ("fetching keys", Hop::TargetKeys, Code::TargetCannotReadKeys),
-    ("failed to verify id token signature", Hop::TargetKeys, Code::SignatureInvalid),
-    ("unsupported algorithm", Hop::Configuration, Code::AlgorithmUnsupported),
+    (
+        "failed to verify id token signature",
+        Hop::TargetKeys,
+        Code::SignatureInvalid,
+    ),
+    (
+        "unsupported algorithm",
+        Hop::Configuration,
+        Code::AlgorithmUnsupported,
+    ),
     ("malformed jwt", Hop::Configuration, Code::MalformedJwt),
-    ("expected audience", Hop::Configuration, Code::AudienceDiffers),
+    (
+        "expected audience",
+        Hop::Configuration,
+        Code::AudienceDiffers,
+    ),
     ("token is expired", Hop::Configuration, Code::TokenExpired),
-    ("before the nbf (not before) time", Hop::Configuration, Code::TokenNotYetValid),
-    ("failed to unmarshal claims", Hop::Configuration, Code::ClaimsMalformed),
-    ("could not expand distributed claims", Hop::Configuration, Code::DistributedClaimsMalformed),
-    ("empty username via CEL", Hop::Configuration, Code::UsernameEmpty),
-    ("error evaluating username claim expression", Hop::Configuration, Code::UsernameExpressionFailed),
-    ("error evaluating group claim expression", Hop::Configuration, Code::GroupsExpressionFailed),
-    ("error evaluating uid claim expression", Hop::Configuration, Code::UidExpressionFailed),
-    ("error evaluating extra claim expression", Hop::Configuration, Code::ExtraExpressionFailed),
-    ("email not verified", Hop::Configuration, Code::EmailNotVerified),
-    ("parse 'email_verified' claim", Hop::Configuration, Code::EmailVerifiedNotBool),
-    ("parse username claims", Hop::Configuration, Code::UsernameClaimMissing),
-    ("parse groups claim", Hop::Configuration, Code::GroupsClaimMalformed),
+    (
+        "before the nbf (not before) time",
+        Hop::Configuration,
+        Code::TokenNotYetValid,
+    ),
+    (
+        "failed to unmarshal claims",
+        Hop::Configuration,
+        Code::ClaimsMalformed,
+    ),
+    (
+        "could not expand distributed claims",
+        Hop::Configuration,
+        Code::DistributedClaimsMalformed,
+    ),
+    (
+        "empty username via CEL",
+        Hop::Configuration,
+        Code::UsernameEmpty,
+    ),
+    (
+        "error evaluating username claim expression",
+        Hop::Configuration,
+        Code::UsernameExpressionFailed,
+    ),
+    (
+        "error evaluating group claim expression",
+        Hop::Configuration,
+        Code::GroupsExpressionFailed,
+    ),
+    (
+        "error evaluating uid claim expression",
+        Hop::Configuration,
+        Code::UidExpressionFailed,
+    ),
+    (
+        "error evaluating extra claim expression",
+        Hop::Configuration,
+        Code::ExtraExpressionFailed,
+    ),
+    (
+        "email not verified",
+        Hop::Configuration,
+        Code::EmailNotVerified,
+    ),
+    (
+        "parse 'email_verified' claim",
+        Hop::Configuration,
+        Code::EmailVerifiedNotBool,
+    ),
+    (
+        "parse username claims",
+        Hop::Configuration,
+        Code::UsernameClaimMissing,
+    ),
+    (
+        "parse groups claim",
+        Hop::Configuration,
+        Code::GroupsClaimMalformed,
+    ),
     ("parse uid claim", Hop::Configuration, Code::UidClaimMissing),
-    ("not present in ID token", Hop::Configuration, Code::RequiredClaimMissing),
-    ("value does not match. Got", Hop::Configuration, Code::RequiredClaimDiffers),
-    ("source does not exist", Hop::Configuration, Code::ClaimSourceMissing),
-    ("validation rule expression", Hop::Configuration, Code::UserRuleFalse),
-    ("parse claim", Hop::Configuration, Code::RequiredClaimNotString),
-    // The target's own authenticator of ServiceAccounts says these: it holds the issuer for its own.
-    ("invalid signature, no keys found", Hop::Configuration, Code::IssuerIsTargets),
+    (
+        "not present in ID token",
+        Hop::Configuration,
+        Code::RequiredClaimMissing,
+    ),
+    (
+        "value does not match. Got",
+        Hop::Configuration,
+        Code::RequiredClaimDiffers,
+    ),
+    (
+        "source does not exist",
+        Hop::Configuration,
+        Code::ClaimSourceMissing,
+    ),
+    (
+        "validation rule expression",
+        Hop::Configuration,
+        Code::UserRuleFalse,
+    ),
+    (
+        "parse claim",
+        Hop::Configuration,
+        Code::RequiredClaimNotString,
+    ),
+    // The target's own authenticator of ServiceAccounts says these: it holds the issuer for its
+    // own.
+    (
+        "invalid signature, no keys found",
+        Hop::Configuration,
+        Code::IssuerIsTargets,
+    ),
 ];
 
 /// Where a target's words belong and what they are called; none where they are not known here.
 #[must_use]
 pub fn cause_of(words: &str) -> Option<(Hop, Code)> {
-    let words = words.strip_prefix("[invalid bearer token, ").and_then(|rest| rest.strip_suffix(']')).unwrap_or(words);
+    let words = words
+        .strip_prefix("[invalid bearer token, ")
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(words);
     if words == "invalid bearer token" {
         return Some((Hop::Configuration, Code::IssuerDiffers));
     }
     // These end in an expression or a message that anybody wrote, so they are looked at first.
     for (start, failed, code) in [
-        ("oidc: error evaluating claim validation expression: ", "resulted in error", (Code::ClaimRuleFailed, Code::ClaimRuleFalse)),
-        ("oidc: error evaluating user info validation rule: ", "resulted in error", (Code::UserRuleFailed, Code::UserRuleFalse)),
+        (
+            "oidc: error evaluating claim validation expression: ",
+            "resulted in error",
+            (Code::ClaimRuleFailed, Code::ClaimRuleFalse),
+        ),
+        (
+            "oidc: error evaluating user info validation rule: ",
+            "resulted in error",
+            (Code::UserRuleFailed, Code::UserRuleFalse),
+        ),
     ] {
         if let Some(rest) = words.strip_prefix(start) {
-            return Some((Hop::Configuration, if rest.contains(failed) { code.0 } else { code.1 }));
+            return Some((
+                Hop::Configuration,
+                if rest.contains(failed) {
+                    code.0
+                } else {
+                    code.1
+                },
+            ));
         }
     }
-    WORDS.iter().find(|(part, ..)| words.contains(part)).map(|(_, hop, code)| (*hop, *code))
+    WORDS
+        .iter()
+        .find(|(part, ..)| words.contains(part))
+        .map(|(_, hop, code)| (*hop, *code))
 }

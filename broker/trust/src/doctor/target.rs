@@ -1,10 +1,11 @@
-//! The hops that the target shows: its file, what it knows of the issuer, and what it lets the bearer do.
+//! The hops that the target shows: its file, what it knows of the issuer, and what it lets the
+//! bearer do.
 
 use super::prediction::listed;
 use super::token::Seen;
 use super::{
-    Asked, ConfigurationFile, Evidence, Fetched, Finding, Hop, Identity, Prediction, Review, Status, cause_of, hash_of, issuers_of,
-    name_fault, predict,
+    Asked, ConfigurationFile, Evidence, Fetched, Finding, Hop, Identity, Prediction, Review,
+    Status, cause_of, hash_of, issuers_of, name_fault, predict,
 };
 use crate::Code;
 use crate::lint::{Severity, lint};
@@ -23,8 +24,12 @@ fn trusted(evidence: &Evidence, seen: &Seen) -> (Finding, Finding) {
     if let Some(issuer) = seen.issuer()
         && evidence.target.own_issuers.iter().any(|own| own == issuer)
     {
-        let detail = format!("{issuer:?} is the target's own issuer too, so it takes no file that names it");
-        return (Finding::broken(Hop::Configuration, Code::IssuerIsTargets, detail), keys("it cannot know the issuer as another's"));
+        let detail =
+            format!("{issuer:?} is the target's own issuer too, so it takes no file that names it");
+        return (
+            Finding::broken(Hop::Configuration, Code::IssuerIsTargets, detail),
+            keys("it cannot know the issuer as another's"),
+        );
     }
     if let Some(Review::Refused(words)) = &evidence.target.review {
         return by_review(words, evidence, seen);
@@ -41,39 +46,67 @@ fn by_review(words: &str, evidence: &Evidence, seen: &Seen) -> (Finding, Finding
     let (hop, code) = cause_of(words).unwrap_or((Hop::Configuration, Code::TokenRefused));
     let mut detail = format!("the target says: {words}");
     if hop == Hop::TargetKeys {
-        return (Finding::open(Hop::Configuration, "the target did not come so far"), Finding::broken(Hop::TargetKeys, code, detail));
+        return (
+            Finding::open(Hop::Configuration, "the target did not come so far"),
+            Finding::broken(Hop::TargetKeys, code, detail),
+        );
     }
     if let Some(disagreement) = disagreement(code, evidence, seen) {
         let detail = format!("{detail}; {disagreement}");
-        return (Finding::broken(Hop::Configuration, Code::ConfigurationNotInForce, detail), unread());
+        return (
+            Finding::broken(Hop::Configuration, Code::ConfigurationNotInForce, detail),
+            unread(),
+        );
     }
     if code == Code::IssuerDiffers {
         let issuer = seen.issuer().unwrap_or_default();
         detail = format!("{detail}: it knows no issuer {issuer:?}");
         if let Some(file) = &evidence.configuration {
-            detail = format!("{detail}; issuer.url of the file is {}", listed(&issuers_of(&file.bytes)));
+            detail = format!(
+                "{detail}; issuer.url of the file is {}",
+                listed(&issuers_of(&file.bytes))
+            );
         }
     }
     (Finding::broken(Hop::Configuration, code, detail), unread())
 }
 
-/// What follows where the file takes the token and the target, by its own words, does not: it runs without the file.
+/// What follows where the file takes the token and the target, by its own words, does not: it runs
+/// without the file.
 fn disagreement(code: Code, evidence: &Evidence, seen: &Seen) -> Option<String> {
     let file = evidence.configuration.as_ref()?;
     // These are no matter of the file, or of two clocks.
-    let elsewhere = [Code::IssuerIsTargets, Code::TokenExpired, Code::TokenNotYetValid, Code::MalformedJwt, Code::AlgorithmUnsupported];
+    let elsewhere = [
+        Code::IssuerIsTargets,
+        Code::TokenExpired,
+        Code::TokenNotYetValid,
+        Code::MalformedJwt,
+        Code::AlgorithmUnsupported,
+    ];
     if elsewhere.contains(&code) || code == Code::TokenRefused {
         return None;
     }
-    let prediction = predict(&file.bytes, evidence.target.minor?, &[], seen.token.as_ref()?, jwks(evidence), evidence.target_time());
+    let prediction = predict(
+        &file.bytes,
+        evidence.target.minor?,
+        &[],
+        seen.token.as_ref()?,
+        jwks(evidence),
+        evidence.target_time(),
+    );
     if !matches!(prediction, Prediction::Accepted(_)) {
         return None;
     }
-    let theirs = if code == Code::IssuerDiffers { "the target does not know its issuer" } else { "the target decides otherwise" };
+    let theirs = if code == Code::IssuerDiffers {
+        "the target does not know its issuer"
+    } else {
+        "the target decides otherwise"
+    };
     Some(match runs_with(file, evidence) {
         Some(true) => {
             format!(
-                "the file takes this token, {theirs}, though an apiserver there has the file: behind one address some may run without it"
+                "the file takes this token, {theirs}, though an apiserver there has the file: \
+                 behind one address some may run without it"
             )
         }
         _ => format!(
@@ -85,13 +118,27 @@ fn disagreement(code: Code, evidence: &Evidence, seen: &Seen) -> Option<String> 
 
 /// A file with an error of lint gives rights away, whatever it makes of this token.
 fn with_lint(finding: Finding, evidence: &Evidence) -> Finding {
-    let (Some(file), Some(minor)) = (&evidence.configuration, evidence.target.minor) else { return finding };
-    let found = lint(&file.bytes, minor, &[]).into_iter().find(|found| found.severity == Severity::Error);
-    let Some(found) = found.filter(|found| finding.cause != Some(found.code.into())) else { return finding };
-    let line = found.line.map_or_else(String::new, |line| format!(" (line {line})"));
-    let words = format!("{} at {}{line} of the file: {}", found.code, found.path, found.message);
+    let (Some(file), Some(minor)) = (&evidence.configuration, evidence.target.minor) else {
+        return finding;
+    };
+    let found = lint(&file.bytes, minor, &[])
+        .into_iter()
+        .find(|found| found.severity == Severity::Error);
+    let Some(found) = found.filter(|found| finding.cause != Some(found.code.into())) else {
+        return finding;
+    };
+    let line = found
+        .line
+        .map_or_else(String::new, |line| format!(" (line {line})"));
+    let words = format!(
+        "{} at {}{line} of the file: {}",
+        found.code, found.path, found.message
+    );
     match finding.status {
-        Status::Broken => Finding { detail: format!("{}; also {words}", finding.detail), ..finding },
+        Status::Broken => Finding {
+            detail: format!("{}; also {words}", finding.detail),
+            ..finding
+        },
         _ => Finding::broken(Hop::Configuration, found.code, words),
     }
 }
@@ -105,7 +152,11 @@ fn jwks(evidence: &Evidence) -> Option<&[u8]> {
 
 /// Whether the target's metrics show this file's hash.
 fn runs_with(file: &ConfigurationFile, evidence: &Evidence) -> Option<bool> {
-    evidence.target.in_force.as_ref().map(|hashes| hashes.contains(&hash_of(&file.bytes)))
+    evidence
+        .target
+        .in_force
+        .as_ref()
+        .map(|hashes| hashes.contains(&hash_of(&file.bytes)))
 }
 
 fn configuration(evidence: &Evidence, seen: &Seen) -> Finding {
@@ -118,12 +169,24 @@ fn configuration(evidence: &Evidence, seen: &Seen) -> Finding {
             Finding::open(hop, "give --auth-config, or --target-kubeconfig")
         };
     };
-    let Some(token) = &seen.token else { return Finding::open(hop, "there is no token to try on the file") };
+    let Some(token) = &seen.token else {
+        return Finding::open(hop, "there is no token to try on the file");
+    };
     let Some(minor) = evidence.target.minor else {
-        return Finding::open(hop, "the target's release is not known, or not one of 1.30 to 1.37; give --kubernetes");
+        return Finding::open(
+            hop,
+            "the target's release is not known, or not one of 1.30 to 1.37; give --kubernetes",
+        );
     };
     let own = &evidence.target.own_issuers;
-    let prediction = predict(&file.bytes, minor, own, token, jwks(evidence), evidence.target_time());
+    let prediction = predict(
+        &file.bytes,
+        minor,
+        own,
+        token,
+        jwks(evidence),
+        evidence.target_time(),
+    );
     let same = runs_with(file, evidence);
     let compared = match same {
         Some(true) => "this file is in force",
@@ -131,30 +194,57 @@ fn configuration(evidence: &Evidence, seen: &Seen) -> Finding {
         None => "whether this file is in force could not be compared",
     };
     match (prediction, same, accepted) {
-        (Prediction::Refused(code, words), ..) => Finding::broken(hop, code, format!("the target does not take the file: {words}")),
-        (_, Some(false), true) => Finding::warning(hop, Code::ConfigurationNotInForce, "the target takes the token, but by another file"),
-        (_, Some(false), false) => {
-            Finding::broken(hop, Code::ConfigurationNotInForce, "the target's metrics show the hash of another file")
-        }
+        (Prediction::Refused(code, words), ..) => Finding::broken(
+            hop,
+            code,
+            format!("the target does not take the file: {words}"),
+        ),
+        (_, Some(false), true) => Finding::warning(
+            hop,
+            Code::ConfigurationNotInForce,
+            "the target takes the token, but by another file",
+        ),
+        (_, Some(false), false) => Finding::broken(
+            hop,
+            Code::ConfigurationNotInForce,
+            "the target's metrics show the hash of another file",
+        ),
         (Prediction::Rejected(_, words), _, true) => {
-            let detail = format!("the file refuses the token ({words}), but the target takes it: it is not the file in force");
+            let detail = format!(
+                "the file refuses the token ({words}), but the target takes it: it is not the file \
+                 in force"
+            );
             Finding::warning(hop, Code::ConfigurationNotInForce, detail)
         }
-        (Prediction::Rejected(code, words), ..) => Finding::broken(hop, code, format!("by this file: {words}; {compared}")),
+        (Prediction::Rejected(code, words), ..) => {
+            Finding::broken(hop, code, format!("by this file: {words}; {compared}"))
+        }
         (Prediction::Undetermined(_, why), _, false) => Finding::open(hop, why),
-        (Prediction::Accepted(_), Some(true), _) | (_, _, true) => Finding::well(hop, format!("the file takes the token; {compared}")),
-        (Prediction::Accepted(_), None, false) => Finding::open(hop, format!("the file takes the token; {compared}")),
+        (Prediction::Accepted(_), Some(true), _) | (_, _, true) => {
+            Finding::well(hop, format!("the file takes the token; {compared}"))
+        }
+        (Prediction::Accepted(_), None, false) => {
+            Finding::open(hop, format!("the file takes the token; {compared}"))
+        }
     }
 }
 
 pub(super) fn connection(evidence: &Evidence) -> Finding {
     let hop = Hop::Connection;
     match &evidence.target.connection {
-        Fetched::NotTried => Finding::open(hop, "the target's address is not known; give --target-address"),
+        Fetched::NotTried => Finding::open(
+            hop,
+            "the target's address is not known; give --target-address",
+        ),
         Fetched::Unreachable(how) => Finding::broken(hop, Code::TargetUnreachable, how),
         Fetched::Untrusted(how) => Finding::broken(hop, Code::TargetUntrusted, how),
         Fetched::Answer(_) => {
-            let release = evidence.target.minor.map_or("of an unknown release".to_owned(), |minor| minor.to_string());
+            let release = evidence
+                .target
+                .minor
+                .map_or("of an unknown release".to_owned(), |minor| {
+                    minor.to_string()
+                });
             Finding::well(hop, format!("the target answers, {release}"))
         }
     }
@@ -166,15 +256,22 @@ pub(super) fn authentication(evidence: &Evidence, seen: &Seen) -> Finding {
         (Identity::Known(name), _) => name,
         // The bearer could not be asked, but somebody with rights there has asked about the token.
         (Identity::NotAsked | Identity::Failed(_), Some(Review::Authenticated(name))) => name,
-        (Identity::Refused, _) => return Finding::broken(hop, Code::TokenRefused, "the target answers 401"),
-        (Identity::NotAsked, _) => return Finding::open(hop, "there was nobody to ask, or nothing to show"),
+        (Identity::Refused, _) => {
+            return Finding::broken(hop, Code::TokenRefused, "the target answers 401");
+        }
+        (Identity::NotAsked, _) => {
+            return Finding::open(hop, "there was nobody to ask, or nothing to show");
+        }
         (Identity::Failed(how), _) => return Finding::open(hop, how),
     };
     if let Some((cause, detail)) = name_fault(known, seen.subject(), evidence.hub_name.as_deref()) {
         return Finding::broken(hop, cause, detail);
     }
     match &evidence.target.identity {
-        Identity::Known(name) if name.is_empty() => Finding::well(hop, "the target knows the bearer, and does not say by which name"),
+        Identity::Known(name) if name.is_empty() => Finding::well(
+            hop,
+            "the target knows the bearer, and does not say by which name",
+        ),
         Identity::Failed(how) => Finding::open(hop, how),
         Identity::NotAsked => Finding::open(hop, "there was nobody to ask, or nothing to show"),
         _ => Finding::well(hop, known),
@@ -186,11 +283,21 @@ pub(super) fn impersonation(evidence: &Evidence) -> Finding {
         let detail = format!("the target answers as {name:?} where another user is impersonated");
         return Finding::broken(Hop::Impersonation, Code::ImpersonationIgnored, detail);
     }
-    question(Hop::Impersonation, &evidence.target.impersonation, Code::ImpersonationDenied, Status::Broken)
+    question(
+        Hop::Impersonation,
+        &evidence.target.impersonation,
+        Code::ImpersonationDenied,
+        Status::Broken,
+    )
 }
 
 pub(super) fn rights(evidence: &Evidence) -> Finding {
-    let finding = question(Hop::Rights, &evidence.target.rights, Code::NoRights, Status::Broken);
+    let finding = question(
+        Hop::Rights,
+        &evidence.target.rights,
+        Code::NoRights,
+        Status::Broken,
+    );
     let mistaken = &evidence.target.mistaken_bindings;
     if finding.cause.is_none() || mistaken.is_empty() {
         return finding;
@@ -199,13 +306,27 @@ pub(super) fn rights(evidence: &Evidence) -> Finding {
         Identity::Known(name) => name.as_str(),
         _ => "",
     };
-    let told = mistaken.iter().take(3).map(|found| format!("{} names {}", found.binding, found.subject)).collect::<Vec<_>>().join("; ");
-    Finding { detail: format!("{}. {told}; it must be kind User, name {name}", finding.detail), ..finding }
+    let told = mistaken
+        .iter()
+        .take(3)
+        .map(|found| format!("{} names {}", found.binding, found.subject))
+        .collect::<Vec<_>>()
+        .join("; ");
+    Finding {
+        detail: format!(
+            "{}. {told}; it must be kind User, name {name}",
+            finding.detail
+        ),
+        ..finding
+    }
 }
 
-/// What Flux says comes last: it is an effect of what is before it, or of something that is not on the way to the target.
+/// What Flux says comes last: it is an effect of what is before it, or of something that is not on
+/// the way to the target.
 pub(super) fn flux(evidence: &Evidence) -> Finding {
-    let Some(ready) = &evidence.flux else { return Finding::not_asked(Hop::Flux, "nothing asks for it") };
+    let Some(ready) = &evidence.flux else {
+        return Finding::not_asked(Hop::Flux, "nothing asks for it");
+    };
     let detail = format!("Ready is {}: {}", ready.status, ready.message);
     match ready.status.as_str() {
         "True" => Finding::well(Hop::Flux, detail),
@@ -214,7 +335,12 @@ pub(super) fn flux(evidence: &Evidence) -> Finding {
 }
 
 pub(super) fn flow_control(evidence: &Evidence) -> Finding {
-    question(Hop::FlowControl, &evidence.target.ping, Code::FlowControlForbidden, Status::Warning)
+    question(
+        Hop::FlowControl,
+        &evidence.target.ping,
+        Code::FlowControlForbidden,
+        Status::Warning,
+    )
 }
 
 fn question(hop: Hop, asked: &Asked, code: Code, if_not: Status) -> Finding {

@@ -16,11 +16,22 @@ fn token(edit: impl FnOnce(&mut Value)) -> Held {
     let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let mut claims = json!({ "iss": ISSUER, "sub": "system:serviceaccount:a:b", "aud": ["t"], "exp": NOW + 600, "iat": NOW, "nbf": NOW });
     edit(&mut claims);
-    Held::Token(format!("{}.{}.{}", encode(&json!({ "alg": "RS256", "kid": "k1" })), encode(&claims), URL_SAFE_NO_PAD.encode("x")).into())
+    Held::Token(
+        format!(
+            "{}.{}.{}",
+            encode(&json!({ "alg": "RS256", "kid": "k1" })),
+            encode(&claims),
+            URL_SAFE_NO_PAD.encode("x")
+        )
+        .into(),
+    )
 }
 
 fn answer(status: u16, body: &Value) -> Fetched {
-    Fetched::Answer(Answer { status, body: body.to_string().into() })
+    Fetched::Answer(Answer {
+        status,
+        body: body.to_string().into(),
+    })
 }
 
 fn file(rules: &str) -> Option<ConfigurationFile> {
@@ -41,7 +52,10 @@ fn sound() -> Evidence {
         audiences: vec!["t".to_owned()],
         discovery_url: Some(format!("{ISSUER}/.well-known/openid-configuration")),
         discovery_stated: true,
-        discovery: answer(200, &json!({ "issuer": ISSUER, "jwks_uri": "https://hub.example.com/keys" })),
+        discovery: answer(
+            200,
+            &json!({ "issuer": ISSUER, "jwks_uri": "https://hub.example.com/keys" }),
+        ),
         target: Target {
             connection: answer(200, &json!({})),
             skew: Some(SignedDuration::ZERO),
@@ -56,7 +70,12 @@ fn sound() -> Evidence {
 }
 
 fn finding(diagnosis: &Diagnosis, hop: Hop) -> Finding {
-    diagnosis.findings.iter().find(|finding| finding.hop == hop).unwrap().clone()
+    diagnosis
+        .findings
+        .iter()
+        .find(|finding| finding.hop == hop)
+        .unwrap()
+        .clone()
 }
 
 #[track_caller]
@@ -73,7 +92,11 @@ fn assert_undetermined(edit: impl FnOnce(&mut Evidence)) {
     let mut evidence = sound();
     edit(&mut evidence);
     let diagnosis = examine(&evidence);
-    assert_eq!((diagnosis.verdict, diagnosis.broken), (Verdict::Undetermined, None), "{diagnosis:#?}");
+    assert_eq!(
+        (diagnosis.verdict, diagnosis.broken),
+        (Verdict::Undetermined, None),
+        "{diagnosis:#?}"
+    );
 }
 
 fn refused(evidence: &mut Evidence) {
@@ -85,38 +108,132 @@ fn each_hop_stands_once_and_in_its_order() {
     let findings = examine(&sound()).findings;
     assert_eq!(findings.len(), 16);
     assert!(findings.is_sorted_by(|one, next| one.hop < next.hop));
-    assert!(examine(&Evidence::default()).findings.iter().all(|finding| finding.status != Status::Broken), "nothing seen, nothing broken");
+    assert!(
+        examine(&Evidence::default())
+            .findings
+            .iter()
+            .all(|finding| finding.status != Status::Broken),
+        "nothing seen, nothing broken"
+    );
 }
 
 #[test]
 fn the_first_broken_hop_is_named_with_its_cause() {
     assert_broken(
-        |e| e.start_problem = Some(Problem { cause: Code::StartUnread.into(), detail: String::new() }),
+        |e| {
+            e.start_problem = Some(Problem {
+                cause: Code::StartUnread.into(),
+                detail: String::new(),
+            })
+        },
         Hop::Start,
         Code::StartUnread,
     );
-    assert_broken(|e| e.held = Held::Token(b"x".to_vec()), Hop::Token, Code::TokenUnreadable);
-    let deleted = Problem { cause: Reason::ServiceAccountChanged.into(), detail: String::new() };
-    assert_broken(|e| e.held = Held::Failed(deleted), Hop::Token, Reason::ServiceAccountChanged);
-    assert_broken(|e| e.issuer = Some(format!("{ISSUER}/")), Hop::Issuer, Code::IssuerDiffers);
-    assert_broken(|e| e.held = token(|c| c["iss"] = json!("http://hub")), Hop::Issuer, Code::UrlNotHttps);
-    assert_broken(|e| e.discovery = Fetched::Untrusted(String::new()), Hop::Discovery, Code::DiscoveryUntrusted);
-    assert_broken(|e| e.discovery = answer(403, &json!({})), Hop::Discovery, Code::DiscoveryForbidden);
-    assert_broken(|e| e.discovery = answer(404, &json!({})), Hop::Discovery, Code::DiscoveryNotServed);
-    assert_broken(|e| e.discovery = answer(200, &json!({ "issuer": ISSUER })), Hop::Discovery, Code::DiscoveryMalformed);
+    assert_broken(
+        |e| e.held = Held::Token(b"x".to_vec()),
+        Hop::Token,
+        Code::TokenUnreadable,
+    );
+    let deleted = Problem {
+        cause: Reason::ServiceAccountChanged.into(),
+        detail: String::new(),
+    };
+    assert_broken(
+        |e| e.held = Held::Failed(deleted),
+        Hop::Token,
+        Reason::ServiceAccountChanged,
+    );
+    assert_broken(
+        |e| e.issuer = Some(format!("{ISSUER}/")),
+        Hop::Issuer,
+        Code::IssuerDiffers,
+    );
+    assert_broken(
+        |e| e.held = token(|c| c["iss"] = json!("http://hub")),
+        Hop::Issuer,
+        Code::UrlNotHttps,
+    );
+    assert_broken(
+        |e| e.discovery = Fetched::Untrusted(String::new()),
+        Hop::Discovery,
+        Code::DiscoveryUntrusted,
+    );
+    assert_broken(
+        |e| e.discovery = answer(403, &json!({})),
+        Hop::Discovery,
+        Code::DiscoveryForbidden,
+    );
+    assert_broken(
+        |e| e.discovery = answer(404, &json!({})),
+        Hop::Discovery,
+        Code::DiscoveryNotServed,
+    );
+    assert_broken(
+        |e| e.discovery = answer(200, &json!({ "issuer": ISSUER })),
+        Hop::Discovery,
+        Code::DiscoveryMalformed,
+    );
     let other = json!({ "issuer": "https://other", "jwks_uri": "https://other/keys" });
-    assert_broken(|e| e.discovery = answer(200, &other), Hop::Discovery, Code::DiscoveryIssuerDiffers);
-    assert_broken(|e| e.keys = answer(404, &json!({})), Hop::Keys, Code::KeysNotServed);
-    assert_broken(|e| e.keys = answer(200, &json!({ "keys": [{ "kty": "odd" }] })), Hop::Keys, Code::KeySetUndecodable);
-    assert_broken(|e| e.keys = answer(200, &json!({ "keys": [] })), Hop::KeyId, Reason::KeyNotPublished);
-    assert_broken(|e| e.audiences = vec!["u".to_owned()], Hop::Claims, Code::AudienceDiffers);
-    assert_broken(|e| e.held = token(|c| c["exp"] = json!(NOW - 1)), Hop::Claims, Code::TokenExpired);
-    assert_broken(|e| e.held = token(|c| c["nbf"] = json!(NOW + 61)), Hop::Claims, Code::TokenNotYetValid);
-    assert_broken(|e| e.target.own_issuers = vec![ISSUER.to_owned()], Hop::Configuration, Code::IssuerIsTargets);
-    assert_broken(|e| e.target.skew = Some(SignedDuration::from_secs(601)), Hop::Clock, Reason::ClockSkew);
-    assert_broken(|e| e.target.connection = Fetched::Untrusted(String::new()), Hop::Connection, Code::TargetUntrusted);
-    assert_broken(|e| e.target.impersonation = Asked::No(String::new()), Hop::Impersonation, Code::ImpersonationDenied);
-    assert_broken(|e| e.target.rights = Asked::No(String::new()), Hop::Rights, Code::NoRights);
+    assert_broken(
+        |e| e.discovery = answer(200, &other),
+        Hop::Discovery,
+        Code::DiscoveryIssuerDiffers,
+    );
+    assert_broken(
+        |e| e.keys = answer(404, &json!({})),
+        Hop::Keys,
+        Code::KeysNotServed,
+    );
+    assert_broken(
+        |e| e.keys = answer(200, &json!({ "keys": [{ "kty": "odd" }] })),
+        Hop::Keys,
+        Code::KeySetUndecodable,
+    );
+    assert_broken(
+        |e| e.keys = answer(200, &json!({ "keys": [] })),
+        Hop::KeyId,
+        Reason::KeyNotPublished,
+    );
+    assert_broken(
+        |e| e.audiences = vec!["u".to_owned()],
+        Hop::Claims,
+        Code::AudienceDiffers,
+    );
+    assert_broken(
+        |e| e.held = token(|c| c["exp"] = json!(NOW - 1)),
+        Hop::Claims,
+        Code::TokenExpired,
+    );
+    assert_broken(
+        |e| e.held = token(|c| c["nbf"] = json!(NOW + 61)),
+        Hop::Claims,
+        Code::TokenNotYetValid,
+    );
+    assert_broken(
+        |e| e.target.own_issuers = vec![ISSUER.to_owned()],
+        Hop::Configuration,
+        Code::IssuerIsTargets,
+    );
+    assert_broken(
+        |e| e.target.skew = Some(SignedDuration::from_secs(601)),
+        Hop::Clock,
+        Reason::ClockSkew,
+    );
+    assert_broken(
+        |e| e.target.connection = Fetched::Untrusted(String::new()),
+        Hop::Connection,
+        Code::TargetUntrusted,
+    );
+    assert_broken(
+        |e| e.target.impersonation = Asked::No(String::new()),
+        Hop::Impersonation,
+        Code::ImpersonationDenied,
+    );
+    assert_broken(
+        |e| e.target.rights = Asked::No(String::new()),
+        Hop::Rights,
+        Code::NoRights,
+    );
 }
 
 #[test]
@@ -129,34 +246,77 @@ fn a_refusal_without_a_cause_is_undetermined() {
     assert_undetermined(|e| {
         refused(e);
         e.configuration = file("");
-        e.target.in_force = e.configuration.as_ref().map(|file| vec![hash_of(&file.bytes)]);
+        e.target.in_force = e
+            .configuration
+            .as_ref()
+            .map(|file| vec![hash_of(&file.bytes)]);
     });
-    // Nobody said where the document is, so that its absence where the issuer would have it proves nothing.
-    assert_undetermined(|e| (refused(e), e.discovery_stated = false, e.discovery = Fetched::Unreachable(String::new())).2);
+    // Nobody said where the document is, so that its absence where the issuer would have it proves
+    // nothing.
+    assert_undetermined(|e| {
+        (
+            refused(e),
+            e.discovery_stated = false,
+            e.discovery = Fetched::Unreachable(String::new()),
+        )
+            .2
+    });
 }
 
 #[test]
 fn a_file_names_the_cause_of_a_refusal() {
-    let rule = "  claimValidationRules: [{expression: \"claims.sub == 'x'\", message: refused here}]\n";
-    assert_broken(|e| (refused(e), e.configuration = file(rule)).1, Hop::Configuration, Code::ClaimRuleFalse);
-    let other = "  claimValidationRules: [{claim: hd, requiredValue: x}]\n";
-    assert_broken(|e| (refused(e), e.configuration = file(other)).1, Hop::Configuration, Code::RequiredClaimMissing);
+    let rule =
+        "  claimValidationRules: [{expression: \"claims.sub == 'x'\", message: refused here}]\n";
     assert_broken(
-        |e| (refused(e), e.configuration = file(""), e.target.in_force = Some(vec!["sha256:0".to_owned()])).2,
+        |e| (refused(e), e.configuration = file(rule)).1,
+        Hop::Configuration,
+        Code::ClaimRuleFalse,
+    );
+    let other = "  claimValidationRules: [{claim: hd, requiredValue: x}]\n";
+    assert_broken(
+        |e| (refused(e), e.configuration = file(other)).1,
+        Hop::Configuration,
+        Code::RequiredClaimMissing,
+    );
+    assert_broken(
+        |e| {
+            (
+                refused(e),
+                e.configuration = file(""),
+                e.target.in_force = Some(vec!["sha256:0".to_owned()]),
+            )
+                .2
+        },
         Hop::Configuration,
         Code::ConfigurationNotInForce,
     );
-    assert_undetermined(|e| (refused(e), e.configuration = file(rule), e.target.minor = None).2);
+    assert_undetermined(|e| {
+        (
+            refused(e),
+            e.configuration = file(rule),
+            e.target.minor = None,
+        )
+            .2
+    });
 }
 
 #[test]
 fn a_file_that_takes_what_the_target_refuses_is_not_active() {
     let refusal = |words: &str| Some(Review::Refused(words.to_owned()));
-    let (unknown, audience) =
-        ("invalid bearer token", "[invalid bearer token, oidc: verify token: oidc: expected audience \"a\" got [\"t\"]]");
+    let (unknown, audience) = (
+        "invalid bearer token",
+        "[invalid bearer token, oidc: verify token: oidc: expected audience \"a\" got [\"t\"]]",
+    );
     for words in [unknown, audience] {
         assert_broken(
-            |e| (refused(e), e.configuration = file(""), e.target.review = refusal(words)).2,
+            |e| {
+                (
+                    refused(e),
+                    e.configuration = file(""),
+                    e.target.review = refusal(words),
+                )
+                    .2
+            },
             Hop::Configuration,
             Code::ConfigurationNotInForce,
         );
@@ -164,42 +324,83 @@ fn a_file_that_takes_what_the_target_refuses_is_not_active() {
     // The file refuses it too: then the target's words are the cause.
     let rule = "  claimValidationRules: [{expression: \"claims.sub == 'x'\"}]\n";
     assert_broken(
-        |e| (refused(e), e.configuration = file(rule), e.target.review = refusal(unknown)).2,
+        |e| {
+            (
+                refused(e),
+                e.configuration = file(rule),
+                e.target.review = refusal(unknown),
+            )
+                .2
+        },
         Hop::Configuration,
         Code::IssuerDiffers,
     );
     let mut evidence = sound();
     refused(&mut evidence);
     evidence.target.review = refusal(unknown);
-    let other = file("").map(|file| String::from_utf8(file.bytes).unwrap().replace(ISSUER, "https://hub.example.com/"));
+    let other = file("").map(|file| {
+        String::from_utf8(file.bytes)
+            .unwrap()
+            .replace(ISSUER, "https://hub.example.com/")
+    });
     evidence.configuration = other.map(|text| ConfigurationFile { bytes: text.into() });
     let detail = finding(&examine(&evidence), Hop::Configuration).detail;
-    assert!(detail.contains("\"https://hub.example.com\"") && detail.contains("\"https://hub.example.com/\""), "{detail}");
+    assert!(
+        detail.contains("\"https://hub.example.com\"")
+            && detail.contains("\"https://hub.example.com/\""),
+        "{detail}"
+    );
 }
 
 #[test]
 fn a_name_that_is_not_the_hubs_is_broken_though_the_target_takes_the_token() {
     let known = |name: &str| Identity::Known(name.to_owned());
     let subject = "system:serviceaccount:a:b";
-    assert_broken(|e| e.target.identity = known(subject), Hop::Authentication, Code::EmptyPrefix);
+    assert_broken(
+        |e| e.target.identity = known(subject),
+        Hop::Authentication,
+        Code::EmptyPrefix,
+    );
     // What is undetermined before it does not hide it, as it hides a refusal.
     assert_broken(
-        |e| (e.target.identity = known(subject), e.target.skew = None, e.discovery = Fetched::NotTried).0,
+        |e| {
+            (
+                e.target.identity = known(subject),
+                e.target.skew = None,
+                e.discovery = Fetched::NotTried,
+            )
+                .0
+        },
         Hop::Authentication,
         Code::EmptyPrefix,
     );
     let other = format!("other:{subject}");
     assert_broken(
-        |e| (e.hub_name = Some("hub".to_owned()), e.target.identity = known(&other)).1,
+        |e| {
+            (
+                e.hub_name = Some("hub".to_owned()),
+                e.target.identity = known(&other),
+            )
+                .1
+        },
         Hop::Authentication,
         Reason::IdentityUnexpected,
     );
     let mut evidence = sound();
     evidence.hub_name = Some("hub".to_owned());
-    assert_eq!(finding(&examine(&evidence), Hop::Authentication).status, Status::Well);
+    assert_eq!(
+        finding(&examine(&evidence), Hop::Authentication).status,
+        Status::Well
+    );
     // Who cannot be asked as the bearer is judged by the TokenReview.
     assert_broken(
-        |e| (e.target.identity = Identity::NotAsked, e.target.review = Some(Review::Authenticated(subject.to_owned()))).1,
+        |e| {
+            (
+                e.target.identity = Identity::NotAsked,
+                e.target.review = Some(Review::Authenticated(subject.to_owned())),
+            )
+                .1
+        },
         Hop::Authentication,
         Code::EmptyPrefix,
     );
@@ -212,78 +413,156 @@ fn an_error_of_lint_breaks_the_file_though_it_takes_the_token() {
     let with = |from: &str, to: &str| {
         let text = String::from_utf8(file("").unwrap().bytes).unwrap();
         assert!(text.contains(from));
-        Some(ConfigurationFile { bytes: text.replace(from, to).into() })
+        Some(ConfigurationFile {
+            bytes: text.replace(from, to).into(),
+        })
     };
-    assert_ne!(finding(&examine(&evidence), Hop::Configuration).status, Status::Broken);
-    assert_broken(|e| e.configuration = with("'hub:'", "''"), Hop::Configuration, Code::EmptyPrefix);
-    assert_broken(|e| e.configuration = with("'hub:'", "'system:hub:'"), Hop::Configuration, Code::SystemPrefix);
+    assert_ne!(
+        finding(&examine(&evidence), Hop::Configuration).status,
+        Status::Broken
+    );
+    assert_broken(
+        |e| e.configuration = with("'hub:'", "''"),
+        Hop::Configuration,
+        Code::EmptyPrefix,
+    );
+    assert_broken(
+        |e| e.configuration = with("'hub:'", "'system:hub:'"),
+        Hop::Configuration,
+        Code::SystemPrefix,
+    );
 }
 
 #[test]
 fn rights_that_nobody_asked_for_are_a_warning_and_a_wrong_subject_is_named() {
     let mut evidence = sound();
     evidence.target.rights = Asked::NothingYet("no rights".to_owned());
-    let found = MistakenBinding { binding: "RoleBinding apps/x".to_owned(), subject: "kind ServiceAccount a/b".to_owned() };
+    let found = MistakenBinding {
+        binding: "RoleBinding apps/x".to_owned(),
+        subject: "kind ServiceAccount a/b".to_owned(),
+    };
     evidence.target.mistaken_bindings = vec![found];
     let diagnosis = examine(&evidence);
     let rights = finding(&diagnosis, Hop::Rights);
-    assert_eq!((diagnosis.broken, rights.status, rights.cause), (None, Status::Warning, Some(Code::NoRights.into())));
+    assert_eq!(
+        (diagnosis.broken, rights.status, rights.cause),
+        (None, Status::Warning, Some(Code::NoRights.into()))
+    );
     assert!(
-        rights.detail.contains("RoleBinding apps/x names kind ServiceAccount a/b; it must be kind User, name hub:system:"),
+        rights.detail.contains(
+            "RoleBinding apps/x names kind ServiceAccount a/b; it must be kind \
+            User, name hub:system:"
+        ),
         "{rights:?}"
     );
 }
 
 #[test]
 fn impersonation_that_is_ignored_is_broken_and_flux_is_quoted() {
-    assert_broken(|e| e.target.impersonation_ignored = Some("hub:x".to_owned()), Hop::Impersonation, Code::ImpersonationIgnored);
+    assert_broken(
+        |e| e.target.impersonation_ignored = Some("hub:x".to_owned()),
+        Hop::Impersonation,
+        Code::ImpersonationIgnored,
+    );
     let mut evidence = sound();
-    evidence.flux = Some(FluxReady { status: "False".to_owned(), message: "BuildFailed: no such file".to_owned() });
+    evidence.flux = Some(FluxReady {
+        status: "False".to_owned(),
+        message: "BuildFailed: no such file".to_owned(),
+    });
     let flux = finding(&examine(&evidence), Hop::Flux);
-    assert_eq!((flux.status, flux.cause), (Status::Warning, Some(Code::FluxNotReady.into())));
-    assert!(flux.detail.contains("BuildFailed: no such file"), "{flux:?}");
+    assert_eq!(
+        (flux.status, flux.cause),
+        (Status::Warning, Some(Code::FluxNotReady.into()))
+    );
+    assert!(
+        flux.detail.contains("BuildFailed: no such file"),
+        "{flux:?}"
+    );
 }
 
 #[test]
 fn a_review_names_the_cause_of_a_refusal() {
     let cases = [
-        ("invalid bearer token", Hop::Configuration, Code::IssuerDiffers),
-        ("[invalid bearer token, oidc: authenticator not initialized]", Hop::TargetKeys, Code::AuthenticatorNotInitialized),
+        (
+            "invalid bearer token",
+            Hop::Configuration,
+            Code::IssuerDiffers,
+        ),
+        (
+            "[invalid bearer token, oidc: authenticator not initialized]",
+            Hop::TargetKeys,
+            Code::AuthenticatorNotInitialized,
+        ),
         (
             "[invalid bearer token, oidc: verify token: oidc: expected audience \"a\" got [\"x\"]]",
             Hop::Configuration,
             Code::AudienceDiffers,
         ),
         (
-            "[invalid bearer token, oidc: verify token: failed to verify signature: failed to verify id token signature]",
+            "[invalid bearer token, oidc: verify token: failed to verify signature: failed to \
+             verify id token signature]",
             Hop::TargetKeys,
             Code::SignatureInvalid,
         ),
         (
-            "[invalid bearer token, oidc: verify token: failed to verify signature: fetching keys oidc: get keys failed x]",
+            "[invalid bearer token, oidc: verify token: failed to verify signature: fetching keys \
+             oidc: get keys failed x]",
             Hop::TargetKeys,
             Code::TargetCannotReadKeys,
         ),
         (
-            "[invalid bearer token, oidc: error evaluating claim validation expression: validation expression 'token is expired' failed: no]",
+            "[invalid bearer token, oidc: error evaluating claim validation expression: validation \
+             expression 'token is expired' failed: no]",
             Hop::Configuration,
             Code::ClaimRuleFalse,
         ),
-        ("[invalid bearer token, invalid signature, no keys found]", Hop::Configuration, Code::IssuerIsTargets),
-        ("[invalid bearer token, something new]", Hop::Configuration, Code::TokenRefused),
+        (
+            "[invalid bearer token, invalid signature, no keys found]",
+            Hop::Configuration,
+            Code::IssuerIsTargets,
+        ),
+        (
+            "[invalid bearer token, something new]",
+            Hop::Configuration,
+            Code::TokenRefused,
+        ),
     ];
     for (words, hop, code) in cases {
-        assert_broken(|e| (refused(e), e.target.review = Some(Review::Refused(words.to_owned()))).1, hop, code);
+        assert_broken(
+            |e| {
+                (
+                    refused(e),
+                    e.target.review = Some(Review::Refused(words.to_owned())),
+                )
+                    .1
+            },
+            hop,
+            code,
+        );
     }
 }
 
 #[test]
 fn evidence_does_not_print_the_token() {
-    let Held::Token(bytes) = token(|_| {}) else { panic!("no token") };
+    let Held::Token(bytes) = token(|_| {}) else {
+        panic!("no token")
+    };
     let text = String::from_utf8(bytes).unwrap();
     let printed = format!("{:?}", sound());
-    assert!(text.split('.').filter(|part| part.len() > 8).all(|part| !printed.contains(part)), "{printed}");
-    assert!(!printed.contains(&format!("{:?}", text.as_bytes()).trim_matches(['[', ']']).to_owned()), "as numbers");
+    assert!(
+        text.split('.')
+            .filter(|part| part.len() > 8)
+            .all(|part| !printed.contains(part)),
+        "{printed}"
+    );
+    assert!(
+        !printed.contains(
+            &format!("{:?}", text.as_bytes())
+                .trim_matches(['[', ']'])
+                .to_owned()
+        ),
+        "as numbers"
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The hops that the token itself shows: where it comes from, its issuer, its claims, and the clocks.
+//! The hops that the token itself shows: where it comes from, its issuer, its claims, and the
+//! clocks.
 
 use jiff::{SignedDuration, Timestamp};
 use keyferry_core::reason::Reason;
@@ -24,7 +25,9 @@ impl Seen {
             Held::Token(bytes) => Token::read(bytes).ok(),
             Held::None | Held::Failed(_) => None,
         };
-        let registered = token.as_ref().and_then(|token| Registered::read(&token.payload).ok());
+        let registered = token
+            .as_ref()
+            .and_then(|token| Registered::read(&token.payload).ok());
         Self { token, registered }
     }
 
@@ -58,20 +61,32 @@ pub(super) fn token(evidence: &Evidence, seen: &Seen) -> Finding {
         Held::Failed(problem) => Finding::broken(Hop::Token, problem.cause, &problem.detail),
         Held::Token(_) => match (seen.issuer(), seen.signed()) {
             (Some(_), Some(_)) => Finding::well(Hop::Token, "it is a signed JWT"),
-            _ => Finding::broken(Hop::Token, Code::TokenUnreadable, "the token is no signed JWT with an issuer"),
+            _ => Finding::broken(
+                Hop::Token,
+                Code::TokenUnreadable,
+                "the token is no signed JWT with an issuer",
+            ),
         },
     }
 }
 
 pub(super) fn issuer(evidence: &Evidence, seen: &Seen) -> Finding {
-    let Some(issuer) = seen.issuer() else { return Finding::open(Hop::Issuer, "there is no token that names one") };
+    let Some(issuer) = seen.issuer() else {
+        return Finding::open(Hop::Issuer, "there is no token that names one");
+    };
     if !issuer.starts_with("https://") {
-        return Finding::broken(Hop::Issuer, Code::UrlNotHttps, format!("{issuer:?} is not https, and no target can trust such an issuer"));
+        return Finding::broken(
+            Hop::Issuer,
+            Code::UrlNotHttps,
+            format!("{issuer:?} is not https, and no target can trust such an issuer"),
+        );
     }
     match &evidence.issuer {
-        Some(expected) if expected != issuer => {
-            Finding::broken(Hop::Issuer, Code::IssuerDiffers, format!("the token's iss is {issuer:?}, expected is {expected:?}"))
-        }
+        Some(expected) if expected != issuer => Finding::broken(
+            Hop::Issuer,
+            Code::IssuerDiffers,
+            format!("the token's iss is {issuer:?}, expected is {expected:?}"),
+        ),
         _ => Finding::well(Hop::Issuer, issuer),
     }
 }
@@ -81,24 +96,49 @@ pub(super) fn claims(evidence: &Evidence, seen: &Seen) -> Finding {
         return Finding::open(Hop::Claims, "there is no token");
     }
     let Some(claims) = &seen.registered else {
-        return Finding::broken(Hop::Claims, Code::ClaimsMalformed, "a registered claim has a wrong type");
+        return Finding::broken(
+            Hop::Claims,
+            Code::ClaimsMalformed,
+            "a registered claim has a wrong type",
+        );
     };
     let expected = &evidence.audiences;
-    if !expected.is_empty() && !claims.audience.iter().any(|audience| expected.contains(audience)) {
-        let detail = format!("the token's aud is {:?}, expected is one of {expected:?}", claims.audience);
+    if !expected.is_empty()
+        && !claims
+            .audience
+            .iter()
+            .any(|audience| expected.contains(audience))
+    {
+        let detail = format!(
+            "the token's aud is {:?}, expected is one of {expected:?}",
+            claims.audience
+        );
         return Finding::broken(Hop::Claims, Code::AudienceDiffers, detail);
     }
     let by_target = evidence.target.skew.is_some();
-    let (here, there) = (fault_at(claims, evidence.now), fault_at(claims, evidence.target_time()));
+    let (here, there) = (
+        fault_at(claims, evidence.now),
+        fault_at(claims, evidence.target_time()),
+    );
     match (here, there) {
-        // The target's clock decides; where only that one is against the token, the clock is the broken hop.
+        // The target's clock decides; where only that one is against the token, the clock is the
+        // broken hop.
         (Some((code, detail)), Some(_)) => Finding::broken(Hop::Claims, code, detail),
-        (Some((code, detail)), None) if by_target => {
-            Finding::warning(Hop::Claims, code, format!("{detail} by the clock here, but not by the target's"))
-        }
+        (Some((code, detail)), None) if by_target => Finding::warning(
+            Hop::Claims,
+            code,
+            format!("{detail} by the clock here, but not by the target's"),
+        ),
         _ => {
-            let several = if claims.audience.len() > 1 { ", for several audiences" } else { "" };
-            Finding::well(Hop::Claims, format!("in time{several}; aud {:?}", claims.audience))
+            let several = if claims.audience.len() > 1 {
+                ", for several audiences"
+            } else {
+                ""
+            };
+            Finding::well(
+                Hop::Claims,
+                format!("in time{several}; aud {:?}", claims.audience),
+            )
         }
     }
 }
@@ -109,12 +149,16 @@ pub(super) fn clock(evidence: &Evidence, seen: &Seen) -> Finding {
     };
     let seconds = skew.as_secs();
     let detail = format!("the target's clock is {seconds:+} s from the one here");
-    let out_of_time = seen
-        .registered
-        .as_ref()
-        .is_some_and(|claims| fault_at(claims, evidence.now).is_none() && fault_at(claims, evidence.target_time()).is_some());
+    let out_of_time = seen.registered.as_ref().is_some_and(|claims| {
+        fault_at(claims, evidence.now).is_none()
+            && fault_at(claims, evidence.target_time()).is_some()
+    });
     if out_of_time {
-        return Finding::broken(Hop::Clock, Reason::ClockSkew, format!("{detail}, and by its clock the token is not in time"));
+        return Finding::broken(
+            Hop::Clock,
+            Reason::ClockSkew,
+            format!("{detail}, and by its clock the token is not in time"),
+        );
     }
     if skew.abs() > SignedDuration::from_secs(NOTABLE_SKEW) {
         return Finding::warning(Hop::Clock, Reason::ClockSkew, detail);
@@ -126,12 +170,17 @@ fn fault_at(claims: &Registered, now: Timestamp) -> Option<(Code, String)> {
     let second = now.as_second();
     match (claims.expiry, claims.not_before) {
         (None, _) => Some((Code::TokenExpired, "the token has no exp".to_owned())),
-        (Some(expiry), _) if expiry < second => {
-            Some((Code::TokenExpired, format!("the token expired {} s ago", second.saturating_sub(expiry))))
-        }
-        (_, Some(before)) if before > second.saturating_add(NOT_BEFORE_LEEWAY) => {
-            Some((Code::TokenNotYetValid, format!("the token is valid only in {} s", before.saturating_sub(second))))
-        }
+        (Some(expiry), _) if expiry < second => Some((
+            Code::TokenExpired,
+            format!("the token expired {} s ago", second.saturating_sub(expiry)),
+        )),
+        (_, Some(before)) if before > second.saturating_add(NOT_BEFORE_LEEWAY) => Some((
+            Code::TokenNotYetValid,
+            format!(
+                "the token is valid only in {} s",
+                before.saturating_sub(second)
+            ),
+        )),
         _ => None,
     }
 }

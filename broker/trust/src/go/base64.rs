@@ -1,4 +1,5 @@
-//! Go's `encoding/base64`: newlines are skipped, loose trailing bits are allowed, and an error names a byte offset.
+//! Go's `encoding/base64`: newlines are skipped, loose trailing bits are allowed, and an error
+//! names a byte offset.
 
 /// Why a text is not base64; prints as Go's `CorruptInputError`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -81,7 +82,11 @@ fn end_padding(text: &[u8], index: usize, held: usize) -> Result<(), CorruptInpu
     if held < 2 {
         return Err(CorruptInput(index));
     }
-    let mut rest = text.iter().enumerate().skip(index + 1).filter(|(_, byte)| !matches!(byte, b'\r' | b'\n'));
+    let mut rest = text
+        .iter()
+        .enumerate()
+        .skip(index + 1)
+        .filter(|(_, byte)| !matches!(byte, b'\r' | b'\n'));
     if held == 2 {
         match rest.next() {
             Some((_, b'=')) => {}
@@ -89,7 +94,8 @@ fn end_padding(text: &[u8], index: usize, held: usize) -> Result<(), CorruptInpu
             None => return Err(CorruptInput(text.len())),
         }
     }
-    rest.next().map_or(Ok(()), |(wrong, _)| Err(CorruptInput(wrong)))
+    rest.next()
+        .map_or(Ok(()), |(wrong, _)| Err(CorruptInput(wrong)))
 }
 
 fn push(out: &mut Vec<u8>, group: u32, held: usize) {
@@ -109,8 +115,18 @@ mod tests {
         assert_eq!(decode_raw_url(b"e\r\nyJ9\n").unwrap(), b"{\"}");
         assert_eq!(decode_raw_url(b"YR").unwrap(), b"a", "loose trailing bits");
         assert_eq!(decode_raw_url(b"").unwrap(), b"");
-        for (text, offset) in [("YQ==", 2), ("YW J", 2), ("Y", 0), ("YWJjZ", 4), ("YWJ+", 3)] {
-            assert_eq!(decode_raw_url(text.as_bytes()), Err(CorruptInput(offset)), "{text}");
+        for (text, offset) in [
+            ("YQ==", 2),
+            ("YW J", 2),
+            ("Y", 0),
+            ("YWJjZ", 4),
+            ("YWJ+", 3),
+        ] {
+            assert_eq!(
+                decode_raw_url(text.as_bytes()),
+                Err(CorruptInput(offset)),
+                "{text}"
+            );
         }
     }
 

@@ -1,10 +1,12 @@
-//! JSON as Go's `encoding/json` reads it: order and duplicates are kept, numbers stay text, broken UTF-8 is replaced.
+//! JSON as Go's `encoding/json` reads it: order and duplicates are kept, numbers stay text, broken
+//! UTF-8 is replaced.
 
 mod scan;
 
 use super::quote::quote;
 
-/// How deep a document is kept, so that no stack runs out. What lies deeper is checked and not kept: see [`Json::Deep`].
+/// How deep a document is kept, so that no stack runs out. What lies deeper is checked and not
+/// kept: see [`Json::Deep`].
 pub(crate) const MAX_DEPTH: usize = 150;
 
 /// How deep Go reads.
@@ -25,7 +27,8 @@ pub(crate) enum Json {
     List(Vec<Json>),
     /// An object, with its members in their order and duplicates kept.
     Object(Vec<(String, Json)>),
-    /// An array or an object below [`MAX_DEPTH`]: well formed, but not kept. Holds what Go calls its kind.
+    /// An array or an object below [`MAX_DEPTH`]: well formed, but not kept. Holds what Go calls
+    /// its kind.
     Deep(&'static str),
 }
 
@@ -44,7 +47,11 @@ impl Json {
 
     /// The last member of that exact name, as a map or a case-sensitive struct holds it.
     pub(crate) fn member(&self, name: &str) -> Option<&Json> {
-        self.members().iter().rev().find(|(key, _)| key == name).map(|(_, value)| value)
+        self.members()
+            .iter()
+            .rev()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value)
     }
 
     /// The members of an object; of anything else, none.
@@ -109,11 +116,15 @@ impl Json {
 
     /// Go's words for a value that does not fit a type.
     pub(crate) fn mismatch(&self, target: &str) -> String {
-        format!("json: cannot unmarshal {} into Go value of type {target}", self.kind())
+        format!(
+            "json: cannot unmarshal {} into Go value of type {target}",
+            self.kind()
+        )
     }
 }
 
-/// Whether Go's `encoding/json` takes a key for a struct field of that ASCII name: without regard to case, by simple folding.
+/// Whether Go's `encoding/json` takes a key for a struct field of that ASCII name: without regard
+/// to case, by simple folding.
 pub(crate) fn folds_to(key: &str, name: &str) -> bool {
     let fold = |character: char| match character {
         '\u{17f}' => 's',

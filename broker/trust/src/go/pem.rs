@@ -40,11 +40,15 @@ enum Attempt<'a> {
 fn attempt(rest: &[u8], end: usize) -> Attempt<'_> {
     let after_end = rest.get(end + END.len()..).unwrap_or_default();
     let before = rest.get(..end).unwrap_or_default();
-    let Some(begin) = rfind(before, START).filter(|begin| *begin == 0 || rest.get(begin - 1) == Some(&b'\n')) else {
+    let Some(begin) =
+        rfind(before, START).filter(|begin| *begin == 0 || rest.get(begin - 1) == Some(&b'\n'))
+    else {
         return Attempt::Skip(after_end);
     };
     let (type_line, mut body) = line(rest.get(begin + START.len()..).unwrap_or_default());
-    let Some(label) = type_line.strip_suffix(DASHES) else { return Attempt::Skip(after_end) };
+    let Some(label) = type_line.strip_suffix(DASHES) else {
+        return Attempt::Skip(after_end);
+    };
     let mut headers = false;
     loop {
         if body.is_empty() {
@@ -57,16 +61,34 @@ fn attempt(rest: &[u8], end: usize) -> Attempt<'_> {
         headers = true;
         body = next;
     }
-    // The body may begin after the newline that END starts with, when the block is empty, or after END itself, when a header ate it.
+    // The body may begin after the newline that END starts with, when the block is empty, or after
+    // END itself, when a header ate it.
     let start = rest.len() - body.len();
     if headers && start > end {
         return Attempt::Skip(after_end);
     }
-    let trailer = after_end.strip_prefix(label).and_then(|trailer| trailer.strip_prefix(DASHES));
-    let Some(trailer) = trailer.filter(|trailer| line(trailer).0.is_empty()) else { return Attempt::Skip(after_end) };
-    let base64: Vec<u8> = rest.get(start..end).unwrap_or_default().iter().copied().filter(|byte| !matches!(byte, b' ' | b'\t')).collect();
+    let trailer = after_end
+        .strip_prefix(label)
+        .and_then(|trailer| trailer.strip_prefix(DASHES));
+    let Some(trailer) = trailer.filter(|trailer| line(trailer).0.is_empty()) else {
+        return Attempt::Skip(after_end);
+    };
+    let base64: Vec<u8> = rest
+        .get(start..end)
+        .unwrap_or_default()
+        .iter()
+        .copied()
+        .filter(|byte| !matches!(byte, b' ' | b'\t'))
+        .collect();
     match decode_standard(&base64) {
-        Ok(bytes) => Attempt::Block(Block { label: label.to_vec(), headers, bytes }, line(trailer).1),
+        Ok(bytes) => Attempt::Block(
+            Block {
+                label: label.to_vec(),
+                headers,
+                bytes,
+            },
+            line(trailer).1,
+        ),
         Err(_) => Attempt::Skip(after_end),
     }
 }
@@ -74,20 +96,34 @@ fn attempt(rest: &[u8], end: usize) -> Attempt<'_> {
 /// A line without its end and trailing blanks, and what follows.
 fn line(data: &[u8]) -> (&[u8], &[u8]) {
     let (text, rest) = match data.iter().position(|byte| *byte == b'\n') {
-        Some(end) => (data.get(..end).unwrap_or_default(), data.get(end + 1..).unwrap_or_default()),
+        Some(end) => (
+            data.get(..end).unwrap_or_default(),
+            data.get(end + 1..).unwrap_or_default(),
+        ),
         None => (data, &[][..]),
     };
-    let text = if rest.len() < data.len() - text.len() { text.strip_suffix(b"\r").unwrap_or(text) } else { text };
-    let end = text.iter().rposition(|byte| !matches!(byte, b' ' | b'\t')).map_or(0, |last| last + 1);
+    let text = if rest.len() < data.len() - text.len() {
+        text.strip_suffix(b"\r").unwrap_or(text)
+    } else {
+        text
+    };
+    let end = text
+        .iter()
+        .rposition(|byte| !matches!(byte, b' ' | b'\t'))
+        .map_or(0, |last| last + 1);
     (text.get(..end).unwrap_or_default(), rest)
 }
 
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    haystack.windows(needle.len()).position(|window| window == needle)
+    haystack
+        .windows(needle.len())
+        .position(|window| window == needle)
 }
 
 fn rfind(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    haystack.windows(needle.len()).rposition(|window| window == needle)
+    haystack
+        .windows(needle.len())
+        .rposition(|window| window == needle)
 }
 
 #[cfg(test)]
@@ -99,7 +135,14 @@ mod tests {
     fn blocks_are_found_between_other_text() {
         let text = b"x\n-----BEGIN A-----\nYWI=\n-----END A-----\nrest";
         let (block, rest) = decode(text).unwrap();
-        assert_eq!(block, Block { label: b"A".to_vec(), headers: false, bytes: b"ab".to_vec() });
+        assert_eq!(
+            block,
+            Block {
+                label: b"A".to_vec(),
+                headers: false,
+                bytes: b"ab".to_vec()
+            }
+        );
         assert_eq!(rest, b"rest");
         assert!(decode(rest).is_none());
     }
@@ -108,11 +151,25 @@ mod tests {
     fn headers_are_seen_and_broken_blocks_skipped() {
         let (block, _) = decode(b"-----BEGIN A-----\nk: v\n\nYWI=\n-----END A-----").unwrap();
         assert!(block.headers);
-        let (block, _) = decode(b"-----BEGIN A-----\n!!\n-----END A-----\n-----BEGIN B-----\nYWI=\n-----END B-----\n").unwrap();
+        let (block, _) = decode(
+            b"-----BEGIN A-----\n!!\n-----END A-----\n-----BEGIN B-----\nYWI=\n-----END B-----\n",
+        )
+        .unwrap();
         assert_eq!(block.label, b"B");
-        for broken in ["", "-----BEGIN A-----\nYWI=\n-----END B-----\n", "-----BEGIN A-----\nYWI=\n-----END A-----x\n", "YWI="] {
+        for broken in [
+            "",
+            "-----BEGIN A-----\nYWI=\n-----END B-----\n",
+            "-----BEGIN A-----\nYWI=\n-----END A-----x\n",
+            "YWI=",
+        ] {
             assert!(decode(broken.as_bytes()).is_none(), "{broken}");
         }
-        assert_eq!(decode(b"-----BEGIN A-----\n-----END A-----\n").unwrap().0.bytes, b"");
+        assert_eq!(
+            decode(b"-----BEGIN A-----\n-----END A-----\n")
+                .unwrap()
+                .0
+                .bytes,
+            b""
+        );
     }
 }

@@ -54,12 +54,16 @@ fn push(out: &mut String, character: char) {
     }
 }
 
-/// Code points from U+007F on that `strconv.IsPrint` refuses, as ranges in hexadecimal. Every release of Go since 1.21 has the same,
-/// those of Unicode 15.0.
+/// Code points from U+007F on that `strconv.IsPrint` refuses, as ranges in hexadecimal. Every
+/// release of Go since 1.21 has the same, those of Unicode 15.0.
 static UNPRINTABLE: LazyLock<Vec<(u32, u32)>> = LazyLock::new(|| {
     let number = |text: &str| u32::from_str_radix(text, 16).unwrap_or_default();
-    let ranges = include_str!("quote/unprintable.txt").split_whitespace().map(|range| range.split_once('-').unwrap_or((range, range)));
-    ranges.map(|(first, last)| (number(first), number(last))).collect()
+    let ranges = include_str!("quote/unprintable.txt")
+        .split_whitespace()
+        .map(|range| range.split_once('-').unwrap_or((range, range)));
+    ranges
+        .map(|(first, last)| (number(first), number(last)))
+        .collect()
 });
 
 /// `strconv.IsPrint`.
@@ -69,7 +73,10 @@ fn is_print(character: char) -> bool {
         return code >= 0x20;
     }
     let after = UNPRINTABLE.partition_point(|(first, _)| *first <= code);
-    after.checked_sub(1).and_then(|before| UNPRINTABLE.get(before)).is_none_or(|(_, last)| code > *last)
+    after
+        .checked_sub(1)
+        .and_then(|before| UNPRINTABLE.get(before))
+        .is_none_or(|(_, last)| code > *last)
 }
 
 #[cfg(test)]
@@ -78,10 +85,13 @@ mod tests {
 
     #[test]
     fn texts_are_quoted_as_go_does() {
-        assert_eq!(quote("a\"b\\c\n\u{1}é\u{feff}"), "\"a\\\"b\\\\c\\n\\x01é\\ufeff\"");
-        // Private use, noncharacters, unassigned, format and space characters; what is next to them is printed.
-        let odd =
-            "\u{e000}\u{f8ff}\u{f900}\u{fdcf}\u{fdd0}\u{fdf0}\u{ffff}\u{1fffe}\u{10ffff}\u{378}\u{377}\u{200b}\u{a0}\u{ad}\u{301}\u{fffd}";
+        assert_eq!(
+            quote("a\"b\\c\n\u{1}é\u{feff}"),
+            "\"a\\\"b\\\\c\\n\\x01é\\ufeff\""
+        );
+        // Private use, noncharacters, unassigned, format and space characters; what is next to them
+        // is printed.
+        let odd = "\u{e000}\u{f8ff}\u{f900}\u{fdcf}\u{fdd0}\u{fdf0}\u{ffff}\u{1fffe}\u{10ffff}\u{378}\u{377}\u{200b}\u{a0}\u{ad}\u{301}\u{fffd}";
         let quoted = "\"\\ue000\\uf8ff\u{f900}\u{fdcf}\\ufdd0\u{fdf0}\\uffff\\U0001fffe\\U0010ffff\\u0378\u{377}\\u200b\\u00a0\\u00ad\u{301}\u{fffd}\"";
         assert_eq!(quote(odd), quoted);
         assert_eq!(UNPRINTABLE.len(), 711);

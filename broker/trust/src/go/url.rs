@@ -37,7 +37,11 @@ pub(crate) fn parse(text: &str) -> Result<Url, UrlFault> {
 
 /// `url.ParseRequestURI`, which takes a URL with a scheme, or a path, and knows no fragment.
 pub(crate) fn parse_request(text: &str) -> Result<Url, UrlFault> {
-    let parsed = if text.is_empty() { Err(refused("empty url")) } else { parse_part(text, Reader::Request) };
+    let parsed = if text.is_empty() {
+        Err(refused("empty url"))
+    } else {
+        parse_part(text, Reader::Request)
+    };
     parsed.map_err(|fault| wrap(fault, text))
 }
 
@@ -62,7 +66,12 @@ fn parse_part(text: &str, reader: Reader) -> Result<Url, UrlFault> {
     if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
         return Err(refused("net/url: invalid control character in URL"));
     }
-    let mut url = Url { scheme: String::new(), user: false, query: false, fragment: false };
+    let mut url = Url {
+        scheme: String::new(),
+        user: false,
+        query: false,
+        fragment: false,
+    };
     if text == "*" {
         return Ok(url);
     }
@@ -77,12 +86,19 @@ fn parse_part(text: &str, reader: Reader) -> Result<Url, UrlFault> {
         if reader == Reader::Request {
             return Err(refused("invalid URI for request"));
         }
-        if rest.split('/').next().is_some_and(|segment| segment.contains(':')) {
+        if rest
+            .split('/')
+            .next()
+            .is_some_and(|segment| segment.contains(':'))
+        {
             return Err(refused("first path segment in URL cannot contain colon"));
         }
     }
     let mut path = rest;
-    if let Some(authority) = rest.strip_prefix("//").filter(|_| !scheme.is_empty() || (reader == Reader::Any && !rest.starts_with("///"))) {
+    if let Some(authority) = rest
+        .strip_prefix("//")
+        .filter(|_| !scheme.is_empty() || (reader == Reader::Any && !rest.starts_with("///")))
+    {
         let end = authority.find('/').unwrap_or(authority.len());
         let (authority, after) = authority.split_at(end);
         url.user = parse_authority(&url.scheme, authority)?;
@@ -98,7 +114,12 @@ fn scheme(text: &str) -> Result<(&str, &str), UrlFault> {
             b'a'..=b'z' | b'A'..=b'Z' => {}
             b'0'..=b'9' | b'+' | b'-' | b'.' if index > 0 => {}
             b':' if index == 0 => return Err(refused("missing protocol scheme")),
-            b':' => return Ok((text.get(..index).unwrap_or_default(), text.get(index + 1..).unwrap_or_default())),
+            b':' => {
+                return Ok((
+                    text.get(..index).unwrap_or_default(),
+                    text.get(index + 1..).unwrap_or_default(),
+                ));
+            }
             _ => return Ok(("", text)),
         }
     }
@@ -112,7 +133,10 @@ fn parse_authority(scheme: &str, authority: &str) -> Result<bool, UrlFault> {
         return Ok(false);
     };
     parse_host(scheme, host)?;
-    if !user.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&byte)) {
+    if !user
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&byte))
+    {
         return Err(refused("net/url: invalid userinfo"));
     }
     let (name, password) = user.split_once(':').unwrap_or((user, ""));
@@ -124,12 +148,18 @@ fn parse_authority(scheme: &str, authority: &str) -> Result<bool, UrlFault> {
 fn parse_host(scheme: &str, host: &str) -> Result<(), UrlFault> {
     match host.rfind('[') {
         Some(0) => return parse_literal(host),
-        Some(_) => return Err(UrlFault::Undetermined("a host with '[' inside depends on the apiserver's Go release")),
+        Some(_) => {
+            return Err(UrlFault::Undetermined(
+                "a host with '[' inside depends on the apiserver's Go release",
+            ));
+        }
         None => {}
     }
     let (first, last) = (host.find(':'), host.rfind(':'));
     if first != last && matches!(scheme, "http" | "https") {
-        return Err(UrlFault::Undetermined("a host with several colons depends on the apiserver's Go release"));
+        return Err(UrlFault::Undetermined(
+            "a host with several colons depends on the apiserver's Go release",
+        ));
     }
     if let Some(colon) = last {
         check_port(host.get(colon..).unwrap_or_default())?;
@@ -138,18 +168,24 @@ fn parse_host(scheme: &str, host: &str) -> Result<(), UrlFault> {
 }
 
 fn parse_literal(host: &str) -> Result<(), UrlFault> {
-    let Some(close) = host.rfind(']') else { return Err(refused("missing ']' in host")) };
+    let Some(close) = host.rfind(']') else {
+        return Err(refused("missing ']' in host"));
+    };
     check_port(host.get(close + 1..).unwrap_or_default())?;
     let inside = host.get(1..close).unwrap_or_default();
     if inside.parse::<Ipv6Addr>().map(IpAddr::V6).is_ok() {
         return Ok(());
     }
-    Err(UrlFault::Undetermined("an IP literal that is no plain IPv6 address depends on the apiserver's Go release"))
+    Err(UrlFault::Undetermined(
+        "an IP literal that is no plain IPv6 address depends on the apiserver's Go release",
+    ))
 }
 
 fn check_port(port: &str) -> Result<(), UrlFault> {
     let digits = port.strip_prefix(':').unwrap_or_default();
-    if port.is_empty() || (port.starts_with(':') && digits.bytes().all(|byte| byte.is_ascii_digit())) {
+    if port.is_empty()
+        || (port.starts_with(':') && digits.bytes().all(|byte| byte.is_ascii_digit()))
+    {
         return Ok(());
     }
     Err(refused(format!("invalid port {} after host", quote(port))))
@@ -168,15 +204,23 @@ fn unescape(text: &str, part: Part) -> Result<(), UrlFault> {
         if *byte == b'%' {
             let escape: Vec<u8> = bytes.iter().skip(index).take(3).copied().collect();
             let hex = escape.len() == 3 && escape.iter().skip(1).all(u8::is_ascii_hexdigit);
-            let ascii = escape.get(1).is_some_and(|digit| (b'0'..=b'7').contains(digit));
+            let ascii = escape
+                .get(1)
+                .is_some_and(|digit| (b'0'..=b'7').contains(digit));
             if !hex || (part == Part::Host && ascii && escape != b"%25") {
-                return Err(refused(format!("invalid URL escape {}", quote(&String::from_utf8_lossy(&escape)))));
+                return Err(refused(format!(
+                    "invalid URL escape {}",
+                    quote(&String::from_utf8_lossy(&escape))
+                )));
             }
             index += 3;
             continue;
         }
         if part == Part::Host && *byte < 0x80 && !is_host_byte(*byte) {
-            return Err(refused(format!("invalid character {} in host name", quote(&char::from(*byte).to_string()))));
+            return Err(refused(format!(
+                "invalid character {} in host name",
+                quote(&char::from(*byte).to_string())
+            )));
         }
         index += 1;
     }
@@ -194,15 +238,28 @@ mod tests {
 
     #[test]
     fn odd_urls_that_go_accepts() {
-        for text in
-            ["https://", "https:///x", "https://a?", "https://a#", "HTTPS://a", "https://a:99999", "https://a/", "https://[::1]:8", "*", ""]
-        {
+        for text in [
+            "https://",
+            "https:///x",
+            "https://a?",
+            "https://a#",
+            "HTTPS://a",
+            "https://a:99999",
+            "https://a/",
+            "https://[::1]:8",
+            "*",
+            "",
+        ] {
             let url = parse(text).unwrap();
             assert!(!url.query && !url.fragment && !url.user, "{text}");
         }
         assert_eq!(parse("HTTPS://a").unwrap().scheme, "https");
         assert!(parse("https://u:p@a").unwrap().user && parse("https://@a").unwrap().user);
-        assert!(parse("https://a?b").unwrap().query && parse("https://a#b").unwrap().fragment && parse("https://a??").unwrap().query);
+        assert!(
+            parse("https://a?b").unwrap().query
+                && parse("https://a#b").unwrap().fragment
+                && parse("https://a??").unwrap().query
+        );
         assert_eq!(parse("a.b/c").unwrap().scheme, "");
     }
 
@@ -210,19 +267,53 @@ mod tests {
     fn refusals_are_in_the_words_of_go() {
         for (text, reason) in [
             (":a", "parse \":a\": missing protocol scheme"),
-            ("https://a b", "parse \"https://a b\": invalid character \" \" in host name"),
-            ("https://a:x", "parse \"https://a:x\": invalid port \":x\" after host"),
-            ("https://%41", "parse \"https://%41\": invalid URL escape \"%41\""),
-            ("https://a/%zz", "parse \"https://a/%zz\": invalid URL escape \"%zz\""),
-            ("https://a/%", "parse \"https://a/%\": invalid URL escape \"%\""),
-            ("https://a#%1", "parse \"https://a#%1\": invalid URL escape \"%1\""),
-            ("https://a\n", "parse \"https://a\\n\": net/url: invalid control character in URL"),
-            ("https://[::1", "parse \"https://[::1\": missing ']' in host"),
-            ("1a:b", "parse \"1a:b\": first path segment in URL cannot contain colon"),
+            (
+                "https://a b",
+                "parse \"https://a b\": invalid character \" \" in host name",
+            ),
+            (
+                "https://a:x",
+                "parse \"https://a:x\": invalid port \":x\" after host",
+            ),
+            (
+                "https://%41",
+                "parse \"https://%41\": invalid URL escape \"%41\"",
+            ),
+            (
+                "https://a/%zz",
+                "parse \"https://a/%zz\": invalid URL escape \"%zz\"",
+            ),
+            (
+                "https://a/%",
+                "parse \"https://a/%\": invalid URL escape \"%\"",
+            ),
+            (
+                "https://a#%1",
+                "parse \"https://a#%1\": invalid URL escape \"%1\"",
+            ),
+            (
+                "https://a\n",
+                "parse \"https://a\\n\": net/url: invalid control character in URL",
+            ),
+            (
+                "https://[::1",
+                "parse \"https://[::1\": missing ']' in host",
+            ),
+            (
+                "1a:b",
+                "parse \"1a:b\": first path segment in URL cannot contain colon",
+            ),
         ] {
-            assert_eq!(parse(text), Err(UrlFault::Refused(reason.to_owned())), "{text}");
+            assert_eq!(
+                parse(text),
+                Err(UrlFault::Refused(reason.to_owned())),
+                "{text}"
+            );
         }
-        assert!(matches!(parse("https://a:1:2"), Err(UrlFault::Undetermined(_))));
+        assert!(matches!(
+            parse("https://a:1:2"),
+            Err(UrlFault::Undetermined(_))
+        ));
     }
 
     #[test]
@@ -236,7 +327,11 @@ mod tests {
             ("#a", "parse \"#a\": invalid URI for request"),
             ("/%", "parse \"/%\": invalid URL escape \"%\""),
         ] {
-            assert_eq!(parse_request(text), Err(UrlFault::Refused(reason.to_owned())), "{text}");
+            assert_eq!(
+                parse_request(text),
+                Err(UrlFault::Refused(reason.to_owned())),
+                "{text}"
+            );
         }
     }
 }

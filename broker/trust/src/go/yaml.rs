@@ -1,12 +1,16 @@
-//! YAML as `sigs.k8s.io/yaml` turns it into JSON, which is how every apiserver from 1.30 to 1.37 reads a configuration file.
+//! YAML as `sigs.k8s.io/yaml` turns it into JSON, which is how every apiserver from 1.30 to 1.37
+//! reads a configuration file.
 //!
-//! That library stands on version 2 of `go-yaml`: YAML 1.1, and a scanner that takes and refuses other texts than the
-//! specification does (a comment needs no space before it, quoted text may stand left of its key, what follows a finished root
-//! node is not read). A parser that follows the specification gives another verdict for such files, so this one follows the
-//! library. It was written from the library's behaviour and is held against it, texts of errors included: `tests.rs` reads what
-//! the library said, and the differential test of `integration/` asks it about random texts.
+//! That library stands on version 2 of `go-yaml`: YAML 1.1, and a scanner that takes and refuses
+//! other texts than the specification does (a comment needs no space before it, quoted text may
+//! stand left of its key, what follows a finished root node is not read). A parser that follows the
+//! specification gives another verdict for such files, so this one follows the library. It was
+//! written from the library's behaviour and is held against it, texts of errors included:
+//! `tests.rs` reads what the library said, and the differential test of `integration/` asks it
+//! about random texts.
 //!
-//! One difference is wanted: a file that is too large or too deep to be judged cheaply is [`Fault::Undetermined`].
+//! One difference is wanted: a file that is too large or too deep to be judged cheaply is
+//! [`Fault::Undetermined`].
 
 mod convert;
 mod decode;
@@ -27,7 +31,8 @@ use super::json::Json;
 pub(crate) struct Document {
     /// The JSON that it becomes. An empty file is `null`.
     pub(crate) value: Json,
-    /// The line of every field, by its path, like `jwt[0].issuer.url`. Long paths, which name no field, are left out.
+    /// The line of every field, by its path, like `jwt[0].issuer.url`. Long paths, which name no
+    /// field, are left out.
     pub(crate) lines: BTreeMap<String, u64>,
     /// The strict reader's text, where a key is set twice in one map.
     pub(crate) duplicates: Option<String>,
@@ -44,7 +49,8 @@ pub(crate) enum Fault {
         message: String,
         /// Whether the message is the library's to the letter.
         exact: bool,
-        /// The line that it is about, from 1, where one is known. The library's own count is off by one in some messages.
+        /// The line that it is about, from 1, where one is known. The library's own count is off by
+        /// one in some messages.
         line: Option<u64>,
     },
     /// It is not decided here.
@@ -65,7 +71,11 @@ pub(crate) enum Limit {
 impl Fault {
     /// A refusal without a line.
     fn refused(problem: impl AsRef<str>) -> Self {
-        Self::Refused { message: format!("yaml: {}", problem.as_ref()), exact: true, line: None }
+        Self::Refused {
+            message: format!("yaml: {}", problem.as_ref()),
+            exact: true,
+            line: None,
+        }
     }
 }
 
@@ -78,7 +88,12 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Document, Fault> {
     let tree = parser.document()?;
     let decoded = decode::decode(&tree)?;
     let (value, lines) = convert::convert(&decoded.value)?;
-    Ok(Document { value, lines, duplicates: decoded.duplicates, more: parser.has_more() })
+    Ok(Document {
+        value,
+        lines,
+        duplicates: decoded.duplicates,
+        more: parser.has_more(),
+    })
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
 use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ECDSA_P521_SHA512_ASN1, ParsedPublicKey, VerificationAlgorithm,
+    ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ECDSA_P521_SHA512_ASN1, ParsedPublicKey,
+    VerificationAlgorithm,
 };
 
 use super::private_rsa::{self, Judgement, PrivateNumbers};
@@ -68,7 +69,10 @@ impl Curve {
 }
 
 fn refused<T>(reason: impl Into<String>) -> Result<T, KeyFault> {
-    Err(KeyFault::Refused(format!("go-jose/go-jose: {}", reason.into())))
+    Err(KeyFault::Refused(format!(
+        "go-jose/go-jose: {}",
+        reason.into()
+    )))
 }
 
 impl Jwk {
@@ -104,7 +108,9 @@ impl Jwk {
 /// go-jose's own JSON reader refuses a name that comes twice in an object.
 fn check_once(value: &Json) -> Result<(), KeyFault> {
     match duplicate(value) {
-        Some(name) => Err(KeyFault::Refused(format!("json: duplicate key '{name}' in object"))),
+        Some(name) => Err(KeyFault::Refused(format!(
+            "json: duplicate key '{name}' in object"
+        ))),
         None => Ok(()),
     }
 }
@@ -115,7 +121,12 @@ fn duplicate(value: &Json) -> Option<&str> {
     members
         .iter()
         .enumerate()
-        .find(|(index, (name, _))| members.iter().take(*index).any(|(earlier, _)| earlier == name))
+        .find(|(index, (name, _))| {
+            members
+                .iter()
+                .take(*index)
+                .any(|(earlier, _)| earlier == name)
+        })
         .map(|(_, (name, _))| name.as_str())
 }
 
@@ -123,7 +134,9 @@ fn duplicate(value: &Json) -> Option<&str> {
 fn check_x5u(value: &Json) -> Result<(), KeyFault> {
     match value.member("x5u") {
         None | Some(Json::Null) => Ok(()),
-        Some(Json::Object(_)) => Err(KeyFault::Undetermined("a key has an object for x5u".to_owned())),
+        Some(Json::Object(_)) => Err(KeyFault::Undetermined(
+            "a key has an object for x5u".to_owned(),
+        )),
         Some(other) => Err(KeyFault::Refused(other.mismatch("url.URL"))),
     }
 }
@@ -131,7 +144,9 @@ fn check_x5u(value: &Json) -> Result<(), KeyFault> {
 /// Whether a key is the one of its certificate.
 fn is_same(key: &Key, from_certificate: &CertificateKey) -> bool {
     match (key, from_certificate) {
-        (Key::Rsa(key), CertificateKey::Rsa(n, e)) => key.modulus == *n && key.exponent_bytes() == *e,
+        (Key::Rsa(key), CertificateKey::Rsa(n, e)) => {
+            key.modulus == *n && key.exponent_bytes() == *e
+        }
         (Key::Ec(_, point), CertificateKey::Ec(other)) => point == other,
         (Key::Edwards(bytes), CertificateKey::Edwards(other)) => bytes == other,
         (Key::Private(public), _) => is_same(public, from_certificate),
@@ -140,7 +155,10 @@ fn is_same(key: &Key, from_certificate: &CertificateKey) -> bool {
 }
 
 fn check_thumbprints(fields: &Fields<'_>, leaf: Option<&Vec<u8>>) -> Result<(), KeyFault> {
-    for (name, size, algorithm) in [("x5t", 20, &SHA1_FOR_LEGACY_USE_ONLY), ("x5t#S256", 32, &SHA256)] {
+    for (name, size, algorithm) in [
+        ("x5t", 20, &SHA1_FOR_LEGACY_USE_ONLY),
+        ("x5t#S256", 32, &SHA256),
+    ] {
         let text = fields.text(name)?;
         let Ok(mut bytes) = decode_raw_url(text.as_bytes()) else {
             return refused(format!("invalid JWK, {name} header has invalid encoding"));
@@ -158,7 +176,9 @@ fn check_thumbprints(fields: &Fields<'_>, leaf: Option<&Vec<u8>>) -> Result<(), 
             && !bytes.is_empty()
             && digest(algorithm, leaf).as_ref() != bytes
         {
-            return refused(format!("invalid JWK, x5c thumbprint does not match {name} value"));
+            return refused(format!(
+                "invalid JWK, x5c thumbprint does not match {name} value"
+            ));
         }
     }
     Ok(())
@@ -166,14 +186,19 @@ fn check_thumbprints(fields: &Fields<'_>, leaf: Option<&Vec<u8>>) -> Result<(), 
 
 fn unhex(text: &[u8]) -> Option<Vec<u8>> {
     let digit = |byte: &u8| char::from(*byte).to_digit(16);
-    text.chunks(2).map(|pair| Some((digit(pair.first()?)? * 16 + digit(pair.get(1)?)?) as u8)).collect()
+    text.chunks(2)
+        .map(|pair| Some((digit(pair.first()?)? * 16 + digit(pair.get(1)?)?) as u8))
+        .collect()
 }
 
 struct Fields<'a>(&'a Json);
 
 impl Fields<'_> {
     fn text(&self, name: &str) -> Result<String, KeyFault> {
-        self.0.member(name).map_or(Ok(String::new()), Json::to_text).map_err(KeyFault::Refused)
+        self.0
+            .member(name)
+            .map_or(Ok(String::new()), Json::to_text)
+            .map_err(KeyFault::Refused)
     }
 
     /// A base64url value. Absent and null are none; an empty text is no bytes.
@@ -182,15 +207,23 @@ impl Fields<'_> {
             None | Some(Json::Null) => Ok(None),
             Some(value) => {
                 let text = value.to_text().map_err(KeyFault::Refused)?;
-                decode_raw_url(text.as_bytes()).map(Some).map_err(|fault| KeyFault::Refused(fault.to_string()))
+                decode_raw_url(text.as_bytes())
+                    .map(Some)
+                    .map_err(|fault| KeyFault::Refused(fault.to_string()))
             }
         }
     }
 
     fn certificates(&self) -> Result<Vec<Vec<u8>>, KeyFault> {
-        let texts = self.0.member("x5c").map_or(Ok(Vec::new()), Json::to_texts).map_err(KeyFault::Refused)?;
+        let texts = self
+            .0
+            .member("x5c")
+            .map_or(Ok(Vec::new()), Json::to_texts)
+            .map_err(KeyFault::Refused)?;
         read_chain(&texts).map_err(|fault| match fault {
-            KeyFault::Refused(reason) => KeyFault::Refused(format!("go-jose/go-jose: failed to unmarshal x5c field: {reason}")),
+            KeyFault::Refused(reason) => KeyFault::Refused(format!(
+                "go-jose/go-jose: failed to unmarshal x5c field: {reason}"
+            )),
             unsure @ KeyFault::Undetermined(_) => unsure,
         })
     }
@@ -202,10 +235,20 @@ impl Fields<'_> {
             (Some(dp), Some(dq), Some(qi)) => Some([dp.as_slice(), dq, qi]),
             _ => None,
         };
-        match private_rsa::judge(&public, &PrivateNumbers { d, p: &p, q: &q, precomputed }) {
+        match private_rsa::judge(
+            &public,
+            &PrivateNumbers {
+                d,
+                p: &p,
+                q: &q,
+                precomputed,
+            },
+        ) {
             Judgement::Taken => Ok(Key::Private(Box::new(Key::Rsa(public)))),
             Judgement::Refused(reason) => Err(KeyFault::Refused(reason.to_owned())),
-            Judgement::Unsure => Err(KeyFault::Undetermined("a key is an unusual private RSA key".to_owned())),
+            Judgement::Unsure => Err(KeyFault::Undetermined(
+                "a key is an unusual private RSA key".to_owned(),
+            )),
         }
     }
 
@@ -224,13 +267,25 @@ impl Fields<'_> {
                 refused("invalid RSA private key, missing values")
             }
             ("RSA", Some(d)) => self.private_rsa(&d, [n, e, p, q].map(Option::unwrap_or_default)),
-            ("oct", _) if has_certificate => refused("invalid JWK, found 'oct' (symmetric) key with cert chain"),
+            ("oct", _) if has_certificate => {
+                refused("invalid JWK, found 'oct' (symmetric) key with cert chain")
+            }
             ("oct", _) if k.is_none() => refused("invalid OCT (symmetric) key, missing k value"),
             ("oct", _) => Ok(Key::Symmetric),
             ("OKP", d) if curve == "Ed25519" && x.is_some() => {
                 // Cut or filled up to 32 bytes.
-                let public = Key::Edwards(x.into_iter().flatten().chain(std::iter::repeat(0)).take(32).collect());
-                Ok(if d.is_some() { Key::Private(Box::new(public)) } else { public })
+                let public = Key::Edwards(
+                    x.into_iter()
+                        .flatten()
+                        .chain(std::iter::repeat(0))
+                        .take(32)
+                        .collect(),
+                );
+                Ok(if d.is_some() {
+                    Key::Private(Box::new(public))
+                } else {
+                    public
+                })
             }
             ("OKP", _) => refused(format!("unknown curve {curve}'")),
             (other, _) => refused(format!("unknown json web key type '{other}'")),
@@ -242,11 +297,18 @@ impl Fields<'_> {
 pub(crate) fn read_chain(texts: &[String]) -> Result<Vec<Vec<u8>>, KeyFault> {
     let mut chain = Vec::new();
     for text in texts {
-        let der = decode_standard(text.as_bytes()).map_err(|fault| KeyFault::Refused(fault.to_string()))?;
+        let der = decode_standard(text.as_bytes())
+            .map_err(|fault| KeyFault::Refused(fault.to_string()))?;
         match certificate::judge(&der) {
             Certificate::Taken(_) => chain.push(der),
-            Certificate::Refused => return Err(KeyFault::Refused("x509: malformed certificate".to_owned())),
-            Certificate::Unsure => return Err(KeyFault::Undetermined("libraries disagree about a certificate in x5c".to_owned())),
+            Certificate::Refused => {
+                return Err(KeyFault::Refused("x509: malformed certificate".to_owned()));
+            }
+            Certificate::Unsure => {
+                return Err(KeyFault::Undetermined(
+                    "libraries disagree about a certificate in x5c".to_owned(),
+                ));
+            }
         }
     }
     Ok(chain)
@@ -259,7 +321,9 @@ fn ec_key(curve: &str, x: Bytes, y: Bytes, d: Bytes) -> Result<Key, KeyFault> {
         "P-521" => Curve::P521,
         other => return refused(format!("unsupported elliptic curve '{other}'")),
     };
-    let (Some(x), Some(y)) = (x, y) else { return refused("invalid EC key, missing x/y values") };
+    let (Some(x), Some(y)) = (x, y) else {
+        return refused("invalid EC key, missing x/y values");
+    };
     for (name, coordinate) in [("x", &x), ("y", &y)] {
         if coordinate.len() != curve.size() {
             return refused(format!("invalid EC public key, wrong length for {name}"));
@@ -273,5 +337,9 @@ fn ec_key(curve: &str, x: Bytes, y: Bytes, d: Bytes) -> Result<Key, KeyFault> {
         return refused("invalid EC key, X/Y are not on declared curve");
     }
     let public = Key::Ec(curve, point);
-    Ok(if d.is_some() { Key::Private(Box::new(public)) } else { public })
+    Ok(if d.is_some() {
+        Key::Private(Box::new(public))
+    } else {
+        public
+    })
 }

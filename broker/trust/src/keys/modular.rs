@@ -1,6 +1,7 @@
 //! One power modulo an odd number, of public values, in Montgomery's form.
 
-/// `base` to the `exponent` modulo `modulus`, as long as the modulus. All big-endian. `None` where `base` is not below the modulus.
+/// `base` to the `exponent` modulo `modulus`, as long as the modulus. All big-endian. `None` where
+/// `base` is not below the modulus.
 pub(super) fn power(base: &[u8], exponent: u64, modulus: &[u8]) -> Option<Vec<u8>> {
     let length = modulus.len().div_ceil(8);
     let modulus_limbs = limbs(modulus, length);
@@ -9,7 +10,10 @@ pub(super) fn power(base: &[u8], exponent: u64, modulus: &[u8]) -> Option<Vec<u8
     if low % 2 == 0 || !less(&base_limbs, &modulus_limbs) {
         return None;
     }
-    let form = Form { inverse: negative_inverse(low), modulus: modulus_limbs };
+    let form = Form {
+        inverse: negative_inverse(low),
+        modulus: modulus_limbs,
+    };
     let mut one = vec![0; length];
     *one.first_mut()? = 1;
     let square = form.double(one.clone(), 2 * 64 * length);
@@ -22,7 +26,11 @@ pub(super) fn power(base: &[u8], exponent: u64, modulus: &[u8]) -> Option<Vec<u8
         }
     }
     let result = form.multiply(&result, &one);
-    let bytes: Vec<u8> = result.iter().rev().flat_map(|limb| limb.to_be_bytes()).collect();
+    let bytes: Vec<u8> = result
+        .iter()
+        .rev()
+        .flat_map(|limb| limb.to_be_bytes())
+        .collect();
     let surplus = bytes.len() - modulus.len();
     bytes.get(surplus..).map(<[u8]>::to_vec)
 }
@@ -60,7 +68,10 @@ impl Form {
             return;
         }
         let mut borrow = false;
-        for (limb, other) in number.iter_mut().zip(self.modulus.iter().copied().chain(std::iter::repeat(0))) {
+        for (limb, other) in number
+            .iter_mut()
+            .zip(self.modulus.iter().copied().chain(std::iter::repeat(0)))
+        {
             let (first, under) = limb.overflowing_sub(other);
             let (second, under_again) = first.overflowing_sub(u64::from(borrow));
             *limb = second;
@@ -86,7 +97,10 @@ impl Form {
 
 fn add_product(sum: &mut [u64], factor: u64, limbs: &[u64]) {
     let mut carry = 0_u128;
-    for (limb, other) in sum.iter_mut().zip(limbs.iter().copied().chain(std::iter::repeat(0))) {
+    for (limb, other) in sum
+        .iter_mut()
+        .zip(limbs.iter().copied().chain(std::iter::repeat(0)))
+    {
         let total = u128::from(*limb) + u128::from(factor) * u128::from(other) + carry;
         *limb = total as u64;
         carry = total >> 64;
@@ -103,7 +117,14 @@ fn negative_inverse(odd: u64) -> u64 {
 
 /// Little-endian limbs of a big-endian number.
 fn limbs(bytes: &[u8], length: usize) -> Vec<u64> {
-    let mut out: Vec<u64> = bytes.rchunks(8).map(|chunk| chunk.iter().fold(0, |limb, byte| (limb << 8) | u64::from(*byte))).collect();
+    let mut out: Vec<u64> = bytes
+        .rchunks(8)
+        .map(|chunk| {
+            chunk
+                .iter()
+                .fold(0, |limb, byte| (limb << 8) | u64::from(*byte))
+        })
+        .collect();
     out.resize(length.max(out.len()), 0);
     out
 }
@@ -119,14 +140,24 @@ mod tests {
 
     #[test]
     fn powers_of_small_and_long_numbers() {
-        assert_eq!(power(&[4], 13, &[0x01, 0xf1]).unwrap(), [0x01, 0xbd], "4^13 mod 497 = 445");
+        assert_eq!(
+            power(&[4], 13, &[0x01, 0xf1]).unwrap(),
+            [0x01, 0xbd],
+            "4^13 mod 497 = 445"
+        );
         // By Fermat, a^(p-1) = 1 modulo the prime 2^61 - 1.
         let prime = (u64::pow(2, 61) - 1).to_be_bytes();
-        assert_eq!(power(&[7], u64::pow(2, 61) - 2, &prime).unwrap(), [0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(
+            power(&[7], u64::pow(2, 61) - 2, &prime).unwrap(),
+            [0, 0, 0, 0, 0, 0, 0, 1]
+        );
         assert!(power(&[2], 3, &[8]).is_none() && power(&[9], 3, &[9]).is_none());
         // (2^64 + 1)^2 modulo 2^128 - 159 = 2^65 + 160.
         let modulus = (u128::MAX - 158).to_be_bytes();
         let base = ((1_u128 << 64) + 1).to_be_bytes();
-        assert_eq!(power(&base, 2, &modulus).unwrap(), ((1_u128 << 65) + 160).to_be_bytes());
+        assert_eq!(
+            power(&base, 2, &modulus).unwrap(),
+            ((1_u128 << 65) + 160).to_be_bytes()
+        );
     }
 }

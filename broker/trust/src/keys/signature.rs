@@ -1,9 +1,10 @@
-//! Whether a key signed an input, as go-jose asks Go's crypto: an RSA key verifies RS and PS, an EC key any ES.
+//! Whether a key signed an input, as go-jose asks Go's crypto: an RSA key verifies RS and PS, an EC
+//! key any ES.
 
 use aws_lc_rs::digest::{Algorithm as DigestAlgorithm, SHA256, SHA384, SHA512};
 use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA384_ASN1, ECDSA_P256_SHA512_ASN1, ECDSA_P384_SHA384_ASN1, ECDSA_P384_SHA512_ASN1,
-    ECDSA_P521_SHA512_ASN1, UnparsedPublicKey, VerificationAlgorithm,
+    ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA384_ASN1, ECDSA_P256_SHA512_ASN1, ECDSA_P384_SHA384_ASN1,
+    ECDSA_P384_SHA512_ASN1, ECDSA_P521_SHA512_ASN1, UnparsedPublicKey, VerificationAlgorithm,
 };
 
 use super::Key;
@@ -34,7 +35,9 @@ pub(crate) enum Hash {
 
 impl Algorithm {
     /// The names that are taken, sorted, as the apiserver prints them.
-    pub(crate) const NAMES: [&'static str; 9] = ["ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"];
+    pub(crate) const NAMES: [&'static str; 9] = [
+        "ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512",
+    ];
 
     /// By its name, which is case-sensitive.
     pub(crate) fn named(name: &str) -> Option<Self> {
@@ -71,7 +74,10 @@ impl Hash {
             Self::Sha384 => (0x41, 2, 0x30),
             Self::Sha512 => (0x51, 3, 0x40),
         };
-        [0x30, total, 0x30, 0x0d, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, arc, 0x05, 0x00, 0x04, length]
+        [
+            0x30, total, 0x30, 0x0d, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02,
+            arc, 0x05, 0x00, 0x04, length,
+        ]
     }
 
     /// The bytes of a coordinate in a signature with that hash, whatever the key's curve.
@@ -87,9 +93,15 @@ impl Hash {
 /// Whether the key signed the input.
 pub(super) fn verifies(key: &Key, algorithm: Algorithm, input: &[u8], signature: &[u8]) -> bool {
     match (key, algorithm.family) {
-        (Key::Rsa(key), Family::Rs) => key.verifies(algorithm.hash, PaddingScheme::Pkcs1, input, signature),
-        (Key::Rsa(key), Family::Ps) => key.verifies(algorithm.hash, PaddingScheme::Pss, input, signature),
-        (Key::Ec(curve, point), Family::Es) => ec_verifies(*curve, point, algorithm.hash, input, signature),
+        (Key::Rsa(key), Family::Rs) => {
+            key.verifies(algorithm.hash, PaddingScheme::Pkcs1, input, signature)
+        }
+        (Key::Rsa(key), Family::Ps) => {
+            key.verifies(algorithm.hash, PaddingScheme::Pss, input, signature)
+        }
+        (Key::Ec(curve, point), Family::Es) => {
+            ec_verifies(*curve, point, algorithm.hash, input, signature)
+        }
         _ => false,
     }
 }
@@ -106,11 +118,14 @@ fn ec_verifies(curve: Curve, point: &[u8], hash: Hash, input: &[u8], signature: 
         (Curve::P384, Hash::Sha384) => &ECDSA_P384_SHA384_ASN1,
         (Curve::P384, Hash::Sha512) => &ECDSA_P384_SHA512_ASN1,
         (Curve::P521, Hash::Sha512) => &ECDSA_P521_SHA512_ASN1,
-        // The numbers of a signature by a longer key do not fit into the shorter form, but by a chance below 2^-128.
+        // The numbers of a signature by a longer key do not fit into the shorter form, but by a
+        // chance below 2^-128.
         _ => return false,
     };
     let (r, s) = signature.split_at(size);
-    UnparsedPublicKey::new(algorithm, point).verify(input, &asn1(r, s)).is_ok()
+    UnparsedPublicKey::new(algorithm, point)
+        .verify(input, &asn1(r, s))
+        .is_ok()
 }
 
 /// The DER of two positive numbers.
@@ -127,7 +142,11 @@ fn asn1(r: &[u8], s: &[u8]) -> Vec<u8> {
 }
 
 fn integer(number: &[u8]) -> Vec<u8> {
-    let mut digits: Vec<u8> = number.iter().copied().skip_while(|byte| *byte == 0).collect();
+    let mut digits: Vec<u8> = number
+        .iter()
+        .copied()
+        .skip_while(|byte| *byte == 0)
+        .collect();
     if digits.first().is_none_or(|byte| byte & 0x80 != 0) {
         digits.insert(0, 0);
     }

@@ -23,37 +23,70 @@ fn text(value: &Value) -> &str {
 fn signatures_that_go_makes_hold_and_hold_for_nothing_else() {
     for vector in vectors() {
         let keys = read(&json!([vector["key"]])).unwrap();
-        let signature = crate::go::base64::decode_raw_url(text(&vector["signature"]).as_bytes()).unwrap();
+        let signature =
+            crate::go::base64::decode_raw_url(text(&vector["signature"]).as_bytes()).unwrap();
         let name = text(&vector["algorithm"]);
         for other in Algorithm::NAMES {
-            let holds = keys.verifies("", Algorithm::named(other).unwrap(), b"the input", &signature);
+            let holds = keys.verifies(
+                "",
+                Algorithm::named(other).unwrap(),
+                b"the input",
+                &signature,
+            );
             assert_eq!(holds, other == name, "{} {name} as {other}", vector["name"]);
         }
         let algorithm = Algorithm::named(name).unwrap();
-        assert!(!keys.verifies("", algorithm, b"the inpuT", &signature), "{}", vector["name"]);
+        assert!(
+            !keys.verifies("", algorithm, b"the inpuT", &signature),
+            "{}",
+            vector["name"]
+        );
         let mut broken = signature.clone();
         *broken.last_mut().unwrap() ^= 1;
-        assert!(!keys.verifies("", algorithm, b"the input", &broken), "{}", vector["name"]);
-        assert!(!keys.verifies("", algorithm, b"the input", signature.get(1..).unwrap()), "{}", vector["name"]);
+        assert!(
+            !keys.verifies("", algorithm, b"the input", &broken),
+            "{}",
+            vector["name"]
+        );
+        assert!(
+            !keys.verifies("", algorithm, b"the input", signature.get(1..).unwrap()),
+            "{}",
+            vector["name"]
+        );
     }
 }
 
 #[test]
 fn a_kid_is_compared_only_where_the_token_has_one() {
-    let vector = vectors().into_iter().find(|vector| vector["algorithm"] == "ES256").unwrap();
+    let vector = vectors()
+        .into_iter()
+        .find(|vector| vector["algorithm"] == "ES256")
+        .unwrap();
     let mut key = vector["key"].clone();
     key["kid"] = json!("k");
     key["alg"] = json!("RS256");
     key["use"] = json!("enc");
     let keys = read(&json!([key])).unwrap();
-    let signature = crate::go::base64::decode_raw_url(text(&vector["signature"]).as_bytes()).unwrap();
-    let holds = |kid| keys.verifies(kid, Algorithm::named("ES256").unwrap(), b"the input", &signature);
+    let signature =
+        crate::go::base64::decode_raw_url(text(&vector["signature"]).as_bytes()).unwrap();
+    let holds = |kid| {
+        keys.verifies(
+            kid,
+            Algorithm::named("ES256").unwrap(),
+            b"the input",
+            &signature,
+        )
+    };
     assert!(holds("") && holds("k") && !holds("other"));
 }
 
 #[test]
 fn one_odd_key_spoils_the_set() {
-    let good = vectors().into_iter().find(|vector| vector["algorithm"] == "ES256").unwrap()["key"].clone();
+    let good = vectors()
+        .into_iter()
+        .find(|vector| vector["algorithm"] == "ES256")
+        .unwrap()["key"]
+        .clone();
     let with = |name: &str, value: Value| {
         let mut key = good.clone();
         key[name] = value;
@@ -80,15 +113,25 @@ fn one_odd_key_spoils_the_set() {
         with("x5t#S256", json!("!")),
         with("d", json!("AQ")),
     ] {
-        assert!(matches!(read(&json!([good, odd])), Err(KeySetFault::Undecodable(_))), "{odd}");
+        assert!(
+            matches!(read(&json!([good, odd])), Err(KeySetFault::Undecodable(_))),
+            "{odd}"
+        );
     }
     let twice = r#"{"keys":[{"kty":"oct","k":"AQ","k":"AQ"}]}"#;
-    assert!(matches!(KeySet::read(twice.as_bytes()), Err(KeySetFault::Undecodable(_))));
+    assert!(matches!(
+        KeySet::read(twice.as_bytes()),
+        Err(KeySetFault::Undecodable(_))
+    ));
 }
 
 #[test]
 fn harmless_keys_do_not() {
-    let good = vectors().into_iter().find(|vector| vector["algorithm"] == "ES256").unwrap()["key"].clone();
+    let good = vectors()
+        .into_iter()
+        .find(|vector| vector["algorithm"] == "ES256")
+        .unwrap()["key"]
+        .clone();
     let others = [
         json!({"kty": "oct", "k": ""}),
         json!({"kty": "OKP", "crv": "Ed25519", "x": "AQ"}),
@@ -108,29 +151,52 @@ fn the_set_itself_is_read_as_go_reads_it() {
     assert_eq!(length("{}"), Ok(0));
     assert_eq!(length("{\"keys\":null}"), Ok(0));
     assert_eq!(length(&format!("{{\"KEYS\":[{key}],\"x\":1}}")), Ok(1));
-    assert_eq!(length(&format!("{{\"keys\":[{key}],\"Keys\":[{key},{key}]}}")), Ok(2));
+    assert_eq!(
+        length(&format!("{{\"keys\":[{key}],\"Keys\":[{key},{key}]}}")),
+        Ok(2)
+    );
     for broken in ["", "[]", "5", "{\"keys\":{}}", "{\"keys\":[]} x", "<html>"] {
-        assert!(matches!(length(broken), Err(KeySetFault::Undecodable(_))), "{broken}");
+        assert!(
+            matches!(length(broken), Err(KeySetFault::Undecodable(_))),
+            "{broken}"
+        );
     }
 }
 
 #[test]
 fn weak_keys_verify_nothing() {
-    let vector = vectors().into_iter().find(|vector| vector["algorithm"] == "RS256" && vector["name"] == "2048 bits").unwrap();
-    let signature = crate::go::base64::decode_raw_url(text(&vector["signature"]).as_bytes()).unwrap();
+    let vector = vectors()
+        .into_iter()
+        .find(|vector| vector["algorithm"] == "RS256" && vector["name"] == "2048 bits")
+        .unwrap();
+    let signature =
+        crate::go::base64::decode_raw_url(text(&vector["signature"]).as_bytes()).unwrap();
     for exponent in ["AQ", "AA", "Ag", "gAAAAQ", "__________8"] {
         let mut key = vector["key"].clone();
         key["e"] = json!(exponent);
         let keys = read(&json!([key])).unwrap();
-        assert!(!keys.verifies("", Algorithm::named("RS256").unwrap(), b"the input", &signature), "{exponent}");
+        assert!(
+            !keys.verifies(
+                "",
+                Algorithm::named("RS256").unwrap(),
+                b"the input",
+                &signature
+            ),
+            "{exponent}"
+        );
     }
 }
 
 /// The content of the first DER value, and what stands after it.
 fn der(bytes: &[u8]) -> (&[u8], &[u8]) {
     let long = usize::from(bytes[1].saturating_sub(0x80));
-    let length =
-        if bytes[1] < 0x80 { usize::from(bytes[1]) } else { bytes[2..2 + long].iter().fold(0, |n, byte| n << 8 | usize::from(*byte)) };
+    let length = if bytes[1] < 0x80 {
+        usize::from(bytes[1])
+    } else {
+        bytes[2..2 + long]
+            .iter()
+            .fold(0, |n, byte| n << 8 | usize::from(*byte))
+    };
     bytes[2 + long..].split_at(length)
 }
 
@@ -144,7 +210,9 @@ fn private_rsa() -> Value {
     let mut key = json!({"kty": "RSA"});
     for name in ["version", "n", "e", "d", "p", "q", "dp", "dq", "qi"] {
         let (number, after) = der(rest);
-        key[name] = json!(crate::go::base64::encode_raw_url(number.strip_prefix(&[0]).unwrap_or(number)));
+        key[name] = json!(crate::go::base64::encode_raw_url(
+            number.strip_prefix(&[0]).unwrap_or(number)
+        ));
         rest = after;
     }
     key
@@ -158,18 +226,43 @@ fn a_private_rsa_key_is_judged_by_its_numbers() {
         key[name] = value;
         read(&json!([key]))
     };
-    assert_eq!(read(&json!([key])).unwrap().len(), 1, "a sound one does no harm");
+    assert_eq!(
+        read(&json!([key])).unwrap().len(),
+        1,
+        "a sound one does no harm"
+    );
     let input: [&[u8]; 2] = [b"the input", &[0; 256]];
-    assert!(!read(&json!([key])).unwrap().verifies("", Algorithm::named("RS256").unwrap(), input[0], input[1]));
+    assert!(!read(&json!([key])).unwrap().verifies(
+        "",
+        Algorithm::named("RS256").unwrap(),
+        input[0],
+        input[1]
+    ));
     for absent in ["dp", "dq", "qi"] {
-        assert_eq!(with(absent, Value::Null).unwrap().len(), 1, "Go computes {absent}");
+        assert_eq!(
+            with(absent, Value::Null).unwrap().len(),
+            1,
+            "Go computes {absent}"
+        );
     }
-    for (name, value) in [("p", json!("AQAB")), ("q", key["p"].clone()), ("n", json!("AQAB")), ("d", json!("AQAB")), ("q", Value::Null)] {
-        assert!(matches!(with(name, value), Err(KeySetFault::Undecodable(_))), "{name}");
+    for (name, value) in [
+        ("p", json!("AQAB")),
+        ("q", key["p"].clone()),
+        ("n", json!("AQAB")),
+        ("d", json!("AQAB")),
+        ("q", Value::Null),
+    ] {
+        assert!(
+            matches!(with(name, value), Err(KeySetFault::Undecodable(_))),
+            "{name}"
+        );
     }
     // Releases of Go differ about these.
     for (name, value) in [("dp", json!("AQAB")), ("e", json!("Ag"))] {
-        assert!(matches!(with(name, value), Err(KeySetFault::Undetermined(_))), "{name}");
+        assert!(
+            matches!(with(name, value), Err(KeySetFault::Undetermined(_))),
+            "{name}"
+        );
     }
     let long = json!(crate::go::base64::encode_raw_url(&[0xff; 5000]));
     assert!(matches!(with("p", long), Err(KeySetFault::Undetermined(_))));
@@ -180,14 +273,21 @@ fn a_certificate_must_be_of_its_key() {
     use base64::Engine;
     let certificate = |algorithm| {
         let pair = rcgen::KeyPair::generate_for(algorithm).unwrap();
-        let made = rcgen::CertificateParams::new(vec!["a".to_owned()]).unwrap().self_signed(&pair).unwrap();
-        (pair, json!([base64::engine::general_purpose::STANDARD.encode(made.der())]))
+        let made = rcgen::CertificateParams::new(vec!["a".to_owned()])
+            .unwrap()
+            .self_signed(&pair)
+            .unwrap();
+        (
+            pair,
+            json!([base64::engine::general_purpose::STANDARD.encode(made.der())]),
+        )
     };
     let (p256, of_p256) = certificate(&rcgen::PKCS_ECDSA_P256_SHA256);
     let (ed25519, of_ed25519) = certificate(&rcgen::PKCS_ED25519);
     let text = |bytes: &[u8]| json!(crate::go::base64::encode_raw_url(bytes));
     let point = rcgen::PublicKeyData::der_bytes(&p256);
-    let ec = json!({"kty": "EC", "crv": "P-256", "x": text(&point[1..33]), "y": text(&point[33..])});
+    let ec =
+        json!({"kty": "EC", "crv": "P-256", "x": text(&point[1..33]), "y": text(&point[33..])});
     let okp = json!({"kty": "OKP", "crv": "Ed25519", "x": text(rcgen::PublicKeyData::der_bytes(&ed25519))});
     let holds = |key: &Value, chain: &Value| {
         let mut key = key.clone();
@@ -199,5 +299,8 @@ fn a_certificate_must_be_of_its_key() {
     assert!(!holds(&json!({"kty": "oct", "k": "AQ"}), &of_p256));
     let mut private = ec.clone();
     private["d"] = text(&[1; 32]);
-    assert!(holds(&private, &of_p256) && !holds(&private, &of_ed25519), "the public half is compared");
+    assert!(
+        holds(&private, &of_p256) && !holds(&private, &of_ed25519),
+        "the public half is compared"
+    );
 }

@@ -13,22 +13,31 @@ pub(super) enum Shape {
     Escape,
 }
 
-/// A pattern over the text without its literals. A broken pattern finds nothing; a test sees that none is.
+/// A pattern over the text without its literals. A broken pattern finds nothing; a test sees that
+/// none is.
 fn pattern(text: &str) -> Option<Regex> {
     Regex::new(text).ok()
 }
 
-static ARITHMETIC: LazyLock<Option<Regex>> =
-    LazyLock::new(|| pattern(r"\bclaims(\s*\.\s*\w+)+\s*[-+*/%]\s*\d|(^|[^\w.])\d[\w.]*\s*[-+*/%]\s*claims\s*\."));
-static CLAIMS_AS_MAP: LazyLock<Option<Regex>> =
-    LazyLock::new(|| pattern(r"\bin\s+claims\s*($|[^.\[\s])|\bsize\s*\(\s*claims\s*\)|\bclaims\s*\.\s*size\s*\("));
-static ESCAPE: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"\.\s*\??\w*__(dot|dash|slash|underscores)__"));
-static EMAIL: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r#"\bclaims\s*\[\s*\??\s*[rR]?(['"])email(['"])\s*\]"#));
+static ARITHMETIC: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(r"\bclaims(\s*\.\s*\w+)+\s*[-+*/%]\s*\d|(^|[^\w.])\d[\w.]*\s*[-+*/%]\s*claims\s*\.")
+});
+static CLAIMS_AS_MAP: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(r"\bin\s+claims\s*($|[^.\[\s])|\bsize\s*\(\s*claims\s*\)|\bclaims\s*\.\s*size\s*\(")
+});
+static ESCAPE: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"\.\s*\??\w*__(dot|dash|slash|underscores)__"));
+static EMAIL: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r#"\bclaims\s*\[\s*\??\s*[rR]?(['"])email(['"])\s*\]"#));
 
 /// Every shape in an expression.
 pub(super) fn shapes(expression: &str) -> Vec<Shape> {
     let code = without_literals(expression);
-    let found = |pattern: &LazyLock<Option<Regex>>, text: &str| pattern.as_ref().is_some_and(|pattern| pattern.is_match(text));
+    let found = |pattern: &LazyLock<Option<Regex>>, text: &str| {
+        pattern
+            .as_ref()
+            .is_some_and(|pattern| pattern.is_match(text))
+    };
     [
         (Shape::EmailByIndex, found(&EMAIL, expression)),
         (Shape::Arithmetic, found(&ARITHMETIC, &code)),

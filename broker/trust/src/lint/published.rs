@@ -1,4 +1,5 @@
-//! What the issuers of a file publish, seen from here: what a target could not use is found before it has the file.
+//! What the issuers of a file publish, seen from here: what a target could not use is found before
+//! it has the file.
 
 use serde_json::Value;
 
@@ -29,55 +30,111 @@ pub struct Published {
     pub keys: Fetched,
 }
 
-/// The place of every entry, in the file's order; none where an entry names none by https. No file, no places.
+/// The place of every entry, in the file's order; none where an entry names none by https. No file,
+/// no places.
 #[must_use]
 pub fn places(bytes: &[u8], minor: Minor) -> Vec<Option<Place>> {
-    let Ok(loaded) = config::load(bytes, minor) else { return Vec::new() };
-    loaded.configuration.jwt.iter().map(|jwt| place(&jwt.issuer)).collect()
+    let Ok(loaded) = config::load(bytes, minor) else {
+        return Vec::new();
+    };
+    loaded
+        .configuration
+        .jwt
+        .iter()
+        .map(|jwt| place(&jwt.issuer))
+        .collect()
 }
 
 fn place(issuer: &Issuer) -> Option<Place> {
     let discovery_url = discovery_url(issuer);
     discovery_url.starts_with("https://").then(|| Place {
         discovery_url,
-        certificate_authority: Some(issuer.certificate_authority.clone()).filter(|pem| !pem.trim().is_empty()),
+        certificate_authority: Some(issuer.certificate_authority.clone())
+            .filter(|pem| !pem.trim().is_empty()),
     })
 }
 
 /// Where a discovery document says the keys are, if that is https: nothing else is fetched.
 #[must_use]
 pub fn jwks_uri(document: &Fetched) -> Option<String> {
-    let Fetched::Answer(Answer { status: 200, body }) = document else { return None };
+    let Fetched::Answer(Answer { status: 200, body }) = document else {
+        return None;
+    };
     let document: Value = serde_json::from_slice(body).ok()?;
-    document.get("jwks_uri")?.as_str().filter(|uri| uri.starts_with("https://")).map(str::to_owned)
+    document
+        .get("jwks_uri")?
+        .as_str()
+        .filter(|uri| uri.starts_with("https://"))
+        .map(str::to_owned)
 }
 
 /// What is wrong with what an issuer publishes.
-pub(super) fn find(issuer: &Issuer, published: &Published, path: &str, findings: &mut Vec<Finding>) {
+pub(super) fn find(
+    issuer: &Issuer,
+    published: &Published,
+    path: &str,
+    findings: &mut Vec<Finding>,
+) {
     let place = discovery_url(issuer);
-    let field = if issuer.discovery_url.is_empty() { "url" } else { "discoveryURL" };
+    let field = if issuer.discovery_url.is_empty() {
+        "url"
+    } else {
+        "discoveryURL"
+    };
     let path = format!("{path}.issuer.{field}");
-    // Roots of this machine's that a target lacks are rarer than a certificateAuthority that was forgotten.
+    // Roots of this machine's that a target lacks are rarer than a certificateAuthority that was
+    // forgotten.
     let without = if issuer.certificate_authority.trim().is_empty() {
-        ", by the roots of this machine, for the file has no certificateAuthority; give the CA of that server"
+        ", by the roots of this machine, for the file has no certificateAuthority; give the CA of \
+         that server"
     } else {
         ", by certificateAuthority"
     };
-    let mut push = |code: Code, severity, text: String| findings.push(finding(code, severity, &path, text));
+    let mut push =
+        |code: Code, severity, text: String| findings.push(finding(code, severity, &path, text));
     let body = match &published.discovery {
         Fetched::NotTried => return,
-        Fetched::Unreachable(how) => return push(Code::DiscoveryUnreachable, Severity::Warning, format!("{place}, from here: {how}")),
-        Fetched::Untrusted(how) => return push(Code::DiscoveryUntrusted, Severity::Error, format!("{place}: {how}{without}")),
+        Fetched::Unreachable(how) => {
+            return push(
+                Code::DiscoveryUnreachable,
+                Severity::Warning,
+                format!("{place}, from here: {how}"),
+            );
+        }
+        Fetched::Untrusted(how) => {
+            return push(
+                Code::DiscoveryUntrusted,
+                Severity::Error,
+                format!("{place}: {how}{without}"),
+            );
+        }
         Fetched::Answer(Answer { status: 200, body }) => body,
         Fetched::Answer(Answer { status, .. }) => {
-            let code = if matches!(status, 401 | 403) { Code::DiscoveryForbidden } else { Code::DiscoveryNotServed };
-            return push(code, Severity::Error, format!("{place} answers the anonymous with status {status}"));
+            let code = if matches!(status, 401 | 403) {
+                Code::DiscoveryForbidden
+            } else {
+                Code::DiscoveryNotServed
+            };
+            return push(
+                code,
+                Severity::Error,
+                format!("{place} answers the anonymous with status {status}"),
+            );
         }
     };
     let Ok(document) = serde_json::from_slice::<Value>(body) else {
-        return push(Code::DiscoveryMalformed, Severity::Error, format!("{place} is no JSON"));
+        return push(
+            Code::DiscoveryMalformed,
+            Severity::Error,
+            format!("{place} is no JSON"),
+        );
     };
-    let text = |name: &str| document.get(name).and_then(Value::as_str).unwrap_or_default();
+    let text = |name: &str| {
+        document
+            .get(name)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
     if text("issuer") != issuer.url {
         let (theirs, ours) = (shown(text("issuer")), &issuer.url);
         return push(
@@ -88,29 +145,59 @@ pub(super) fn find(issuer: &Issuer, published: &Published, path: &str, findings:
     }
     let at = shown(text("jwks_uri"));
     if at.is_empty() {
-        return push(Code::DiscoveryMalformed, Severity::Error, format!("{place} has no jwks_uri"));
+        return push(
+            Code::DiscoveryMalformed,
+            Severity::Error,
+            format!("{place} has no jwks_uri"),
+        );
     }
     if !at.starts_with("https://") {
-        return push(Code::KeysNotHttps, Severity::Error, format!("jwks_uri of {place} is {at:?}"));
+        return push(
+            Code::KeysNotHttps,
+            Severity::Error,
+            format!("jwks_uri of {place} is {at:?}"),
+        );
     }
     match &published.keys {
         Fetched::NotTried => {}
-        Fetched::Unreachable(how) => push(Code::KeysUnreachable, Severity::Warning, format!("{at}, from here: {how}")),
-        Fetched::Untrusted(how) => push(Code::KeysUntrusted, Severity::Error, format!("{at}: {how}{without}")),
+        Fetched::Unreachable(how) => push(
+            Code::KeysUnreachable,
+            Severity::Warning,
+            format!("{at}, from here: {how}"),
+        ),
+        Fetched::Untrusted(how) => push(
+            Code::KeysUntrusted,
+            Severity::Error,
+            format!("{at}: {how}{without}"),
+        ),
         Fetched::Answer(Answer { status: 200, body }) => match KeySet::read(body) {
             Ok(set) if set.is_empty() => push(Code::KeysEmpty, Severity::Error, at),
             Ok(_) => {}
-            Err(KeySetFault::Undecodable(reason)) => push(Code::KeySetUndecodable, Severity::Error, format!("{at}: {reason}")),
-            Err(KeySetFault::Undetermined(why)) => push(why.code, Severity::Warning, format!("{at}: {}", why.reason)),
+            Err(KeySetFault::Undecodable(reason)) => push(
+                Code::KeySetUndecodable,
+                Severity::Error,
+                format!("{at}: {reason}"),
+            ),
+            Err(KeySetFault::Undetermined(why)) => {
+                push(why.code, Severity::Warning, format!("{at}: {}", why.reason))
+            }
         },
         Fetched::Answer(Answer { status, .. }) => {
-            push(Code::KeysNotServed, Severity::Error, format!("{at} answers the anonymous with status {status}"));
+            push(
+                Code::KeysNotServed,
+                Severity::Error,
+                format!("{at} answers the anonymous with status {status}"),
+            );
         }
     }
 }
 
 fn discovery_url(issuer: &Issuer) -> String {
-    if issuer.discovery_url.is_empty() { well_known(&issuer.url) } else { issuer.discovery_url.clone() }
+    if issuer.discovery_url.is_empty() {
+        well_known(&issuer.url)
+    } else {
+        issuer.discovery_url.clone()
+    }
 }
 
 fn shown(text: &str) -> String {
@@ -133,40 +220,128 @@ jwt:
     const KEYS: &str = r#"{"keys":[{"kty":"EC","crv":"P-256","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}]}"#;
 
     fn answer(status: u16, body: &str) -> Fetched {
-        Fetched::Answer(Answer { status, body: body.as_bytes().to_vec() })
+        Fetched::Answer(Answer {
+            status,
+            body: body.as_bytes().to_vec(),
+        })
     }
 
-    fn found(file: &str, discovery: Fetched, keys: Fetched) -> Vec<(Code, Severity, String, Option<u64>)> {
-        let findings = lint_published(file.as_bytes(), Minor::V1_33, &[], &[Published { discovery, keys }]);
-        findings.into_iter().map(|found| (found.code, found.severity, found.path, found.line)).collect()
+    fn found(
+        file: &str,
+        discovery: Fetched,
+        keys: Fetched,
+    ) -> Vec<(Code, Severity, String, Option<u64>)> {
+        let findings = lint_published(
+            file.as_bytes(),
+            Minor::V1_33,
+            &[],
+            &[Published { discovery, keys }],
+        );
+        findings
+            .into_iter()
+            .map(|found| (found.code, found.severity, found.path, found.line))
+            .collect()
     }
 
     fn document(jwks_uri: &str) -> Fetched {
-        answer(200, &format!(r#"{{"issuer":"https://hub/","jwks_uri":"{jwks_uri}"}}"#))
+        answer(
+            200,
+            &format!(r#"{{"issuer":"https://hub/","jwks_uri":"{jwks_uri}"}}"#),
+        )
     }
 
     #[test]
     fn what_a_target_could_not_use_is_found() {
-        let (here, gone) = (document("https://hub/keys"), || Fetched::Unreachable("gone".to_owned()));
+        let (here, gone) = (document("https://hub/keys"), || {
+            Fetched::Unreachable("gone".to_owned())
+        });
         let untrusted = || Fetched::Untrusted("unknown".to_owned());
         let none = Fetched::NotTried;
         let cases = [
-            (gone(), none.clone(), Code::DiscoveryUnreachable, Severity::Warning),
-            (untrusted(), none.clone(), Code::DiscoveryUntrusted, Severity::Error),
-            (answer(401, ""), none.clone(), Code::DiscoveryForbidden, Severity::Error),
-            (answer(404, ""), none.clone(), Code::DiscoveryNotServed, Severity::Error),
-            (answer(200, "<html>"), none.clone(), Code::DiscoveryMalformed, Severity::Error),
-            (answer(200, r#"{"issuer":"https://hub"}"#), none.clone(), Code::DiscoveryIssuerDiffers, Severity::Error),
-            (answer(200, r#"{"issuer":"https://hub/"}"#), none.clone(), Code::DiscoveryMalformed, Severity::Error),
-            (document("http://hub/keys"), none.clone(), Code::KeysNotHttps, Severity::Error),
-            (here.clone(), gone(), Code::KeysUnreachable, Severity::Warning),
-            (here.clone(), untrusted(), Code::KeysUntrusted, Severity::Error),
-            (here.clone(), answer(403, ""), Code::KeysNotServed, Severity::Error),
-            (here.clone(), answer(200, "no"), Code::KeySetUndecodable, Severity::Error),
-            (here.clone(), answer(200, r#"{"keys":[]}"#), Code::KeysEmpty, Severity::Error),
+            (
+                gone(),
+                none.clone(),
+                Code::DiscoveryUnreachable,
+                Severity::Warning,
+            ),
+            (
+                untrusted(),
+                none.clone(),
+                Code::DiscoveryUntrusted,
+                Severity::Error,
+            ),
+            (
+                answer(401, ""),
+                none.clone(),
+                Code::DiscoveryForbidden,
+                Severity::Error,
+            ),
+            (
+                answer(404, ""),
+                none.clone(),
+                Code::DiscoveryNotServed,
+                Severity::Error,
+            ),
+            (
+                answer(200, "<html>"),
+                none.clone(),
+                Code::DiscoveryMalformed,
+                Severity::Error,
+            ),
+            (
+                answer(200, r#"{"issuer":"https://hub"}"#),
+                none.clone(),
+                Code::DiscoveryIssuerDiffers,
+                Severity::Error,
+            ),
+            (
+                answer(200, r#"{"issuer":"https://hub/"}"#),
+                none.clone(),
+                Code::DiscoveryMalformed,
+                Severity::Error,
+            ),
+            (
+                document("http://hub/keys"),
+                none.clone(),
+                Code::KeysNotHttps,
+                Severity::Error,
+            ),
+            (
+                here.clone(),
+                gone(),
+                Code::KeysUnreachable,
+                Severity::Warning,
+            ),
+            (
+                here.clone(),
+                untrusted(),
+                Code::KeysUntrusted,
+                Severity::Error,
+            ),
+            (
+                here.clone(),
+                answer(403, ""),
+                Code::KeysNotServed,
+                Severity::Error,
+            ),
+            (
+                here.clone(),
+                answer(200, "no"),
+                Code::KeySetUndecodable,
+                Severity::Error,
+            ),
+            (
+                here.clone(),
+                answer(200, r#"{"keys":[]}"#),
+                Code::KeysEmpty,
+                Severity::Error,
+            ),
         ];
         for (discovery, keys, code, severity) in cases {
-            assert_eq!(found(FILE, discovery, keys), [(code, severity, "jwt[0].issuer.url".to_owned(), Some(4))]);
+            assert_eq!(
+                found(FILE, discovery, keys),
+                [(code, severity, "jwt[0].issuer.url".to_owned(), Some(4))]
+            );
         }
         assert_eq!(found(FILE, here.clone(), answer(200, KEYS)), []);
         assert_eq!(found(FILE, none.clone(), none), []);
@@ -174,22 +349,61 @@ jwt:
 
     #[test]
     fn distrust_says_by_which_authority() {
-        let pem = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap().cert.pem();
-        let file = FILE.replace("audiences: [a]", &format!("discoveryURL: https://d, certificateAuthority: {pem:?}, audiences: [a]"));
-        let found = found(&file, Fetched::Untrusted("unknown".to_owned()), Fetched::NotTried);
-        assert_eq!(found, [(Code::DiscoveryUntrusted, Severity::Error, "jwt[0].issuer.discoveryURL".to_owned(), Some(4))]);
+        let pem = rcgen::generate_simple_self_signed(["a".to_owned()])
+            .unwrap()
+            .cert
+            .pem();
+        let file = FILE.replace(
+            "audiences: [a]",
+            &format!("discoveryURL: https://d, certificateAuthority: {pem:?}, audiences: [a]"),
+        );
+        let found = found(
+            &file,
+            Fetched::Untrusted("unknown".to_owned()),
+            Fetched::NotTried,
+        );
+        assert_eq!(
+            found,
+            [(
+                Code::DiscoveryUntrusted,
+                Severity::Error,
+                "jwt[0].issuer.discoveryURL".to_owned(),
+                Some(4)
+            )]
+        );
         let place = places(file.as_bytes(), Minor::V1_33)[0].clone().unwrap();
-        assert_eq!((place.discovery_url.as_str(), place.certificate_authority), ("https://d", Some(pem)));
+        assert_eq!(
+            (place.discovery_url.as_str(), place.certificate_authority),
+            ("https://d", Some(pem))
+        );
     }
 
     #[test]
     fn only_https_is_fetched() {
-        assert_eq!(jwks_uri(&document("https://hub/keys")).as_deref(), Some("https://hub/keys"));
+        assert_eq!(
+            jwks_uri(&document("https://hub/keys")).as_deref(),
+            Some("https://hub/keys")
+        );
         assert_eq!(jwks_uri(&document("http://hub/keys")), None);
-        assert_eq!(jwks_uri(&answer(404, r#"{"jwks_uri":"https://hub/keys"}"#)), None);
+        assert_eq!(
+            jwks_uri(&answer(404, r#"{"jwks_uri":"https://hub/keys"}"#)),
+            None
+        );
         let place = places(FILE.as_bytes(), Minor::V1_33)[0].clone().unwrap();
-        assert_eq!(place, Place { discovery_url: "https://hub/.well-known/openid-configuration".to_owned(), certificate_authority: None });
-        assert_eq!(places(FILE.replace("https://hub/", "file:///etc").as_bytes(), Minor::V1_33), [None]);
+        assert_eq!(
+            place,
+            Place {
+                discovery_url: "https://hub/.well-known/openid-configuration".to_owned(),
+                certificate_authority: None
+            }
+        );
+        assert_eq!(
+            places(
+                FILE.replace("https://hub/", "file:///etc").as_bytes(),
+                Minor::V1_33
+            ),
+            [None]
+        );
         assert!(lint(FILE.as_bytes(), Minor::V1_33, &[]).is_empty());
     }
 }

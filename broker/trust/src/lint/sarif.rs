@@ -5,14 +5,18 @@ use serde_json::{Value, json};
 use super::{Finding, Severity};
 use crate::Code;
 
-/// The findings of one file. `uri` is the file's name, relative to the checkout; `version` is the tool's.
+/// The findings of one file. `uri` is the file's name, relative to the checkout; `version` is the
+/// tool's.
 #[must_use]
 pub fn sarif(findings: &[Finding], uri: &str, version: &str) -> Value {
     let mut codes: Vec<Code> = findings.iter().map(|finding| finding.code).collect();
     codes.sort_unstable();
     codes.dedup();
     let rules: Vec<Value> = codes.iter().map(|code| rule(*code)).collect();
-    let results: Vec<Value> = findings.iter().map(|finding| result(finding, uri, &codes)).collect();
+    let results: Vec<Value> = findings
+        .iter()
+        .map(|finding| result(finding, uri, &codes))
+        .collect();
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -42,7 +46,10 @@ fn result(finding: &Finding, uri: &str, codes: &[Code]) -> Value {
         "region": {"startLine": finding.line.unwrap_or(1)},
     }});
     if let (Some(location), false) = (location.as_object_mut(), finding.path.is_empty()) {
-        location.insert("logicalLocations".to_owned(), json!([{"fullyQualifiedName": finding.path}]));
+        location.insert(
+            "logicalLocations".to_owned(),
+            json!([{"fullyQualifiedName": finding.path}]),
+        );
     }
     json!({
         "ruleId": finding.code.name(),
@@ -54,5 +61,9 @@ fn result(finding: &Finding, uri: &str, codes: &[Code]) -> Value {
 }
 
 fn sentence(message: &str) -> String {
-    if message.ends_with('.') { message.to_owned() } else { format!("{message}.") }
+    if message.ends_with('.') {
+        message.to_owned()
+    } else {
+        format!("{message}.")
+    }
 }

@@ -2,55 +2,98 @@
 
 use super::*;
 
-const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthenticationConfiguration\njwt:\n";
+const HEAD: &str =
+    "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthenticationConfiguration\njwt:\n";
 
 fn entry(rest: &str) -> String {
     format!("- issuer:\n    url: https://hub\n    audiences: [a]\n  claimMappings:\n{rest}")
 }
 
 fn found(text: &str) -> Vec<(Code, Severity, Option<u64>)> {
-    lint(text.as_bytes(), Minor::V1_33, &[]).into_iter().map(|finding| (finding.code, finding.severity, finding.line)).collect()
+    lint(text.as_bytes(), Minor::V1_33, &[])
+        .into_iter()
+        .map(|finding| (finding.code, finding.severity, finding.line))
+        .collect()
 }
 
 #[test]
 fn prefixes() {
     let text = format!(
         "{HEAD}{}",
-        entry("    username:\n      claim: sub\n      prefix: ''\n    groups:\n      claim: g\n      prefix: 'system:x'\n")
+        entry(
+            "    username:\n      claim: sub\n      prefix: ''\n    groups:\n      claim: \
+             g\n      prefix: 'system:x'\n"
+        )
     );
     let found = found(&text);
-    assert!(found.contains(&(Code::EmptyPrefix, Severity::Error, Some(10))), "{found:?}");
-    assert!(found.contains(&(Code::SystemPrefix, Severity::Error, Some(13))), "{found:?}");
-    assert!(found.contains(&(Code::NoLifetimeBound, Severity::Warning, Some(4))), "{found:?}");
-    assert!(found.contains(&(Code::NoAudienceCount, Severity::Warning, Some(4))), "{found:?}");
+    assert!(
+        found.contains(&(Code::EmptyPrefix, Severity::Error, Some(10))),
+        "{found:?}"
+    );
+    assert!(
+        found.contains(&(Code::SystemPrefix, Severity::Error, Some(13))),
+        "{found:?}"
+    );
+    assert!(
+        found.contains(&(Code::NoLifetimeBound, Severity::Warning, Some(4))),
+        "{found:?}"
+    );
+    assert!(
+        found.contains(&(Code::NoAudienceCount, Severity::Warning, Some(4))),
+        "{found:?}"
+    );
 }
 
 #[test]
 fn errors_of_the_apiserver_come_with_their_line() {
-    let text = format!("{HEAD}{}", entry("    username:\n      claim: sub\n")).replace("https", "http");
+    let text =
+        format!("{HEAD}{}", entry("    username:\n      claim: sub\n")).replace("https", "http");
     let found = found(&text);
-    assert!(found.contains(&(Code::UrlNotHttps, Severity::Error, Some(5))), "{found:?}");
-    assert!(found.contains(&(Code::PrefixMissing, Severity::Error, Some(8))), "{found:?}");
-    let own = lint(text.replace("http:", "https:").as_bytes(), Minor::V1_33, &["https://hub".to_owned()]);
-    assert!(own.iter().any(|finding| finding.code == Code::IssuerIsTargets));
+    assert!(
+        found.contains(&(Code::UrlNotHttps, Severity::Error, Some(5))),
+        "{found:?}"
+    );
+    assert!(
+        found.contains(&(Code::PrefixMissing, Severity::Error, Some(8))),
+        "{found:?}"
+    );
+    let own = lint(
+        text.replace("http:", "https:").as_bytes(),
+        Minor::V1_33,
+        &["https://hub".to_owned()],
+    );
+    assert!(
+        own.iter()
+            .any(|finding| finding.code == Code::IssuerIsTargets)
+    );
 }
 
 #[test]
 fn a_placeholder_that_was_left_is_named() {
     let authority = |words: &str| {
         let pem = format!("-----BEGIN CERTIFICATE-----\\n{words}\\n-----END CERTIFICATE-----");
-        let text = format!("{HEAD}{}", entry("    username: {claim: sub, prefix: 'h:'}\n"));
+        let text = format!(
+            "{HEAD}{}",
+            entry("    username: {claim: sub, prefix: 'h:'}\n")
+        );
         let text = text.replace("[a]", &format!("[a]\n    certificateAuthority: \"{pem}\""));
         let found = lint(text.as_bytes(), Minor::V1_33, &[]);
-        found.into_iter().find(|finding| finding.code == Code::AuthorityNotCertificates).unwrap().mend
+        found
+            .into_iter()
+            .find(|finding| finding.code == Code::AuthorityNotCertificates)
+            .unwrap()
+            .mend
     };
-    assert!(authority("(the CA of the discovery listener)").contains("the placeholder is still there"));
+    assert!(
+        authority("(the CA of the discovery listener)").contains("the placeholder is still there")
+    );
     assert!(authority("AAAA").contains("give the CA certificates"));
 }
 
 #[test]
 fn traps_of_the_file_as_a_whole() {
-    let one = entry("    username: {claim: sub, prefix: 'h:'}\n").replace("[a]", "[a, b]\n    audienceMatchPolicy: MatchAny");
+    let one = entry("    username: {claim: sub, prefix: 'h:'}\n")
+        .replace("[a]", "[a, b]\n    audienceMatchPolicy: MatchAny");
     let two = one.replace("https://hub", "https://other");
     let found = found(&format!("{HEAD}{one}{two}---\nmore: 1\n"));
     for code in [Code::ManyAudiences, Code::ManyIssuers, Code::SecondDocument] {
@@ -60,43 +103,87 @@ fn traps_of_the_file_as_a_whole() {
 
 #[test]
 fn a_file_that_is_not_loaded_has_one_finding() {
-    assert_eq!(found("kind: 5\n"), [(Code::WrongFieldType, Severity::Error, None)]);
-    assert_eq!(found("1: x\n\"1\": y\n"), [(Code::UnusualYaml, Severity::Warning, None)]);
+    assert_eq!(
+        found("kind: 5\n"),
+        [(Code::WrongFieldType, Severity::Error, None)]
+    );
+    assert_eq!(
+        found("1: x\n\"1\": y\n"),
+        [(Code::UnusualYaml, Severity::Warning, None)]
+    );
 }
 
 #[test]
 fn expressions_are_looked_at() {
-    let text =
-        format!("{HEAD}{}", entry("    username:\n      expression: claims['email']\n    groups:\n      expression: claims.n + 1\n"));
+    let text = format!(
+        "{HEAD}{}",
+        entry(
+            "    username:\n      expression: claims['email']\n    groups:\n      expression: \
+             claims.n + 1\n"
+        )
+    );
     let codes: Vec<Code> = found(&text).into_iter().map(|(code, ..)| code).collect();
-    assert!(codes.contains(&Code::EmailByIndex) && codes.contains(&Code::ArithmeticNotPortable), "{codes:?}");
+    assert!(
+        codes.contains(&Code::EmailByIndex) && codes.contains(&Code::ArithmeticNotPortable),
+        "{codes:?}"
+    );
 }
 
 #[test]
 fn findings_are_rendered() {
-    let findings = lint(format!("{HEAD}{}", entry("    username: {claim: sub, prefix: ''}\n")).as_bytes(), Minor::V1_33, &[]);
+    let findings = lint(
+        format!(
+            "{HEAD}{}",
+            entry("    username: {claim: sub, prefix: ''}\n")
+        )
+        .as_bytes(),
+        Minor::V1_33,
+        &[],
+    );
     let json = to_json(Minor::V1_33, &findings);
     assert_eq!(json["schema"], SCHEMA);
-    assert!(json["findings"].as_array().unwrap().iter().any(|finding| finding["code"] == "EmptyPrefix" && finding["severity"] == "Error"));
+    assert!(
+        json["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|finding| finding["code"] == "EmptyPrefix" && finding["severity"] == "Error")
+    );
     let sarif = sarif(&findings, "trust/auth.yaml", "0.1.0");
     assert_eq!(sarif["version"], "2.1.0");
     let run = &sarif["runs"][0];
     let results = run["results"].as_array().unwrap();
     assert_eq!(results.len(), findings.len());
     for result in results {
-        let rule = &run["tool"]["driver"]["rules"][usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap()];
+        let rule = &run["tool"]["driver"]["rules"]
+            [usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap()];
         assert_eq!(rule["id"], result["ruleId"]);
-        assert!(result["locations"][0]["physicalLocation"]["region"]["startLine"].as_u64().unwrap() >= 1);
+        assert!(
+            result["locations"][0]["physicalLocation"]["region"]["startLine"]
+                .as_u64()
+                .unwrap()
+                >= 1
+        );
     }
 }
 
 #[test]
 fn constants_of_masters_are_errors() {
     let with = |expression: &str| {
-        let rest = format!("    username: {{claim: sub, prefix: 'h:'}}\n    groups:\n      expression: \"{expression}\"\n");
+        let rest = format!(
+            "    username: {{claim: sub, prefix: \
+             'h:'}}\n    groups:\n      expression: \"{expression}\"\n"
+        );
         found(&format!("{HEAD}{}", entry(&rest)))
     };
-    assert!(with("['system:masters']").contains(&(Code::ConstantSystemMasters, Severity::Error, Some(10))));
+    assert!(with("['system:masters']").contains(&(
+        Code::ConstantSystemMasters,
+        Severity::Error,
+        Some(10)
+    )));
     let named = with("claims.admin == true ? 'system:masters' : 'x'");
-    assert!(named.contains(&(Code::NamesSystemMasters, Severity::Warning, Some(10))), "{named:?}");
+    assert!(
+        named.contains(&(Code::NamesSystemMasters, Severity::Warning, Some(10))),
+        "{named:?}"
+    );
 }

@@ -32,19 +32,38 @@ fn near<T>(reason: impl Into<String>) -> Result<T, TokenFault> {
 impl Signed {
     /// Parses a token of three parts, after all its white space is taken out.
     pub(crate) fn parse(token: &str) -> Result<Self, TokenFault> {
-        let token: String = token.chars().filter(|character| !is_space(*character)).collect();
+        let token: String = token
+            .chars()
+            .filter(|character| !is_space(*character))
+            .collect();
         let parts: Vec<&str> = token.split('.').collect();
         let [header, payload, signature] = parts.as_slice() else {
             return malformed("go-jose/go-jose: compact JWS format must have three parts");
         };
-        let decode = |part: &str| decode_raw_url(part.as_bytes()).or_else(|fault| malformed(fault.to_string()));
+        let decode = |part: &str| {
+            decode_raw_url(part.as_bytes()).or_else(|fault| malformed(fault.to_string()))
+        };
         let (header, payload, signature) = (decode(header)?, decode(payload)?, decode(signature)?);
-        let fields = if header.is_empty() { Json::Null } else { parse_header(&header)? };
+        let fields = if header.is_empty() {
+            Json::Null
+        } else {
+            parse_header(&header)?
+        };
         let (algorithm, kid) = check_fields(&fields)?;
         let plain = fields.member("b64") == Some(&Json::Bool(false));
-        let body = if plain { payload } else { encode_raw_url(&payload).into_bytes() };
+        let body = if plain {
+            payload
+        } else {
+            encode_raw_url(&payload).into_bytes()
+        };
         let input = [encode_raw_url(&header).as_bytes(), b".", &body].concat();
-        Ok(Self { algorithm, kid, critical_understood: critical_understood(&fields), input, signature })
+        Ok(Self {
+            algorithm,
+            kid,
+            critical_understood: critical_understood(&fields),
+            input,
+            signature,
+        })
     }
 }
 
@@ -61,7 +80,10 @@ fn parse_header(bytes: &[u8]) -> Result<Json, TokenFault> {
     // A name that comes twice is refused at any depth, and below some depth nothing is kept.
     if value.nests_below(MAX_DEPTH) {
         let reason = "the token's header nests too deep to be read here";
-        return Err(TokenFault::Undetermined(Undetermined::new(Code::TooDeep, reason)));
+        return Err(TokenFault::Undetermined(Undetermined::new(
+            Code::TooDeep,
+            reason,
+        )));
     }
     if !matches!(value, Json::Object(_) | Json::Null) {
         return malformed(value.mismatch("jose.rawHeader"));
@@ -91,14 +113,20 @@ fn duplicate(value: &Json) -> Option<&str> {
 /// Checks every field as go-jose does, and gives `alg` and `kid`. A null field is none.
 fn check_fields(fields: &Json) -> Result<(String, String), TokenFault> {
     let (mut algorithm, mut kid) = (String::new(), String::new());
-    for (name, value) in fields.members().iter().filter(|(_, value)| *value != Json::Null) {
+    for (name, value) in fields
+        .members()
+        .iter()
+        .filter(|(_, value)| *value != Json::Null)
+    {
         match name.as_str() {
             "alg" => algorithm = text(value, "algorithm")?,
             "kid" => kid = text(value, "key ID")?,
             "nonce" => drop(text(value, "nonce")?),
             "jwk" => check_embedded(value)?,
             "x5c" => check_chain(value)?,
-            _ if has_huge_number(value) => return near("failed to unmarshal value: a number is out of range"),
+            _ if has_huge_number(value) => {
+                return near("failed to unmarshal value: a number is out of range");
+            }
             _ => {}
         }
     }
@@ -106,28 +134,45 @@ fn check_fields(fields: &Json) -> Result<(String, String), TokenFault> {
 }
 
 fn text(value: &Json, what: &str) -> Result<String, TokenFault> {
-    value.to_text().or_else(|reason| near(format!("failed to unmarshal {what}: {reason}")))
+    value
+        .to_text()
+        .or_else(|reason| near(format!("failed to unmarshal {what}: {reason}")))
 }
 
 fn check_embedded(value: &Json) -> Result<(), TokenFault> {
     match Jwk::read(value) {
-        Ok(Jwk { key: Key::Rsa(key), .. }) if key.exponent == 0 => {}
-        Ok(Jwk { key: Key::Rsa(_) | Key::Ec(..) | Key::Edwards(_), .. }) => return Ok(()),
+        Ok(Jwk {
+            key: Key::Rsa(key), ..
+        }) if key.exponent == 0 => {}
+        Ok(Jwk {
+            key: Key::Rsa(_) | Key::Ec(..) | Key::Edwards(_),
+            ..
+        }) => return Ok(()),
         Ok(_) => {}
-        Err(KeyFault::Refused(reason)) => return near(format!("failed to unmarshal JWK: {reason}")),
+        Err(KeyFault::Refused(reason)) => {
+            return near(format!("failed to unmarshal JWK: {reason}"));
+        }
         Err(KeyFault::Undetermined(reason)) => {
-            return Err(TokenFault::Undetermined(Undetermined::new(Code::UnusualKey, format!("in the token's header, {reason}"))));
+            return Err(TokenFault::Undetermined(Undetermined::new(
+                Code::UnusualKey,
+                format!("in the token's header, {reason}"),
+            )));
         }
     }
     malformed("go-jose/go-jose: invalid embedded jwk, must be public key")
 }
 
 fn check_chain(value: &Json) -> Result<(), TokenFault> {
-    let texts = value.to_texts().or_else(|reason| near(format!("failed to unmarshal x5c header: {reason}")))?;
+    let texts = value
+        .to_texts()
+        .or_else(|reason| near(format!("failed to unmarshal x5c header: {reason}")))?;
     match read_chain(&texts) {
         Ok(_) => Ok(()),
         Err(KeyFault::Refused(reason)) => near(format!("failed to unmarshal x5c header: {reason}")),
-        Err(KeyFault::Undetermined(reason)) => Err(TokenFault::Undetermined(Undetermined::new(Code::UnusualKey, reason))),
+        Err(KeyFault::Undetermined(reason)) => Err(TokenFault::Undetermined(Undetermined::new(
+            Code::UnusualKey,
+            reason,
+        ))),
     }
 }
 
@@ -144,6 +189,8 @@ fn has_huge_number(value: &Json) -> bool {
 fn critical_understood(fields: &Json) -> bool {
     match fields.member("crit") {
         None | Some(Json::Null) => true,
-        Some(value) => value.to_texts().is_ok_and(|names| names.iter().all(|name| name == "b64")),
+        Some(value) => value
+            .to_texts()
+            .is_ok_and(|names| names.iter().all(|name| name == "b64")),
     }
 }

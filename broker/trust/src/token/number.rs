@@ -27,19 +27,32 @@ const MAX_CLAIM_DEPTH: usize = 120;
 
 /// The value of a claim as expressions see it.
 pub(crate) fn to_claim(value: &Json, numbers: Numbers) -> Result<Value, ClaimFault> {
-    if value.nests_below(MAX_CLAIM_DEPTH) { Err(ClaimFault::TooDeep) } else { to_value(value, numbers) }
+    if value.nests_below(MAX_CLAIM_DEPTH) {
+        Err(ClaimFault::TooDeep)
+    } else {
+        to_value(value, numbers)
+    }
 }
 
 fn to_value(value: &Json, numbers: Numbers) -> Result<Value, ClaimFault> {
     Ok(match value {
         Json::Null => Value::Null,
         Json::Bool(value) => Value::Bool(*value),
-        Json::Number(digits) => Value::Number(number(digits, numbers).ok_or_else(|| ClaimFault::HugeNumber(digits.clone()))?),
+        Json::Number(digits) => Value::Number(
+            number(digits, numbers).ok_or_else(|| ClaimFault::HugeNumber(digits.clone()))?,
+        ),
         Json::Text(text) => Value::String(text.clone()),
-        Json::List(items) => Value::Array(items.iter().map(|item| to_value(item, numbers)).collect::<Result<_, _>>()?),
+        Json::List(items) => Value::Array(
+            items
+                .iter()
+                .map(|item| to_value(item, numbers))
+                .collect::<Result<_, _>>()?,
+        ),
         Json::Object(members) => {
             // The last of two names is kept.
-            let values = members.iter().map(|(name, value)| Ok((name.clone(), to_value(value, numbers)?)));
+            let values = members
+                .iter()
+                .map(|(name, value)| Ok((name.clone(), to_value(value, numbers)?)));
             Value::Object(values.collect::<Result<_, _>>()?)
         }
         Json::Deep(_) => return Err(ClaimFault::TooDeep),
@@ -53,15 +66,20 @@ fn number(digits: &str, numbers: Numbers) -> Option<Number> {
     }
 }
 
-/// `json.Number` by go-oidc's `jsonTime`: seconds since 1970. A fraction is cut off, a text that is a number counts.
+/// `json.Number` by go-oidc's `jsonTime`: seconds since 1970. A fraction is cut off, a text that is
+/// a number counts.
 pub(crate) fn seconds(value: &Json) -> Result<i64, String> {
     let digits = match value {
         Json::Number(digits) => digits,
         Json::Null => return Err("strconv.ParseFloat: parsing \"\": invalid syntax".to_owned()),
-        Json::Text(text) if matches!(Json::parse(text.as_bytes()), Ok(Json::Number(read)) if read == *text) => text,
+        Json::Text(text) if matches!(Json::parse(text.as_bytes()), Ok(Json::Number(read)) if read == *text) => {
+            text
+        }
         Json::Text(text) => {
             let shown = crate::go::quote::quote(&crate::go::quote::quote(text));
-            return Err(format!("json: invalid number literal, trying to unmarshal {shown} into Number"));
+            return Err(format!(
+                "json: invalid number literal, trying to unmarshal {shown} into Number"
+            ));
         }
         other => return Err(other.mismatch("json.Number")),
     };
@@ -69,8 +87,16 @@ pub(crate) fn seconds(value: &Json) -> Result<i64, String> {
         return Ok(seconds);
     }
     match digits.parse::<f64>() {
-        // A float beyond an int64 becomes one end of it or the other, and either wraps into the far past.
-        Ok(float) if float.is_finite() => Ok(if float.abs() < 9.2e18 { float as i64 } else { i64::MIN }),
-        _ => Err(format!("strconv.ParseFloat: parsing {}: value out of range", crate::go::quote::quote(digits))),
+        // A float beyond an int64 becomes one end of it or the other, and either wraps into the far
+        // past.
+        Ok(float) if float.is_finite() => Ok(if float.abs() < 9.2e18 {
+            float as i64
+        } else {
+            i64::MIN
+        }),
+        _ => Err(format!(
+            "strconv.ParseFloat: parsing {}: value out of range",
+            crate::go::quote::quote(digits)
+        )),
     }
 }

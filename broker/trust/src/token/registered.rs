@@ -1,4 +1,5 @@
-//! The registered claims as go-oidc decodes them: names in any case, the last one counts, wrong types fail.
+//! The registered claims as go-oidc decodes them: names in any case, the last one counts, wrong
+//! types fail.
 
 use super::number::seconds;
 use crate::Code;
@@ -23,15 +24,29 @@ pub(crate) struct RegisteredFault {
     pub(crate) others: Vec<String>,
 }
 
-const FIELDS: [&str; 10] = ["iss", "sub", "aud", "exp", "iat", "nbf", "nonce", "at_hash", "_claim_names", "_claim_sources"];
+const FIELDS: [&str; 10] = [
+    "iss",
+    "sub",
+    "aud",
+    "exp",
+    "iat",
+    "nbf",
+    "nonce",
+    "at_hash",
+    "_claim_names",
+    "_claim_sources",
+];
 
 impl Registered {
     /// Decodes a payload that is an object.
     pub(crate) fn read(payload: &Json) -> Result<Self, RegisteredFault> {
         let mut reader = Reader::default();
         for (key, value) in payload.members() {
-            let Some(field) = FIELDS.into_iter().find(|field| folds_to(key, field)) else { continue };
-            // Decoders of their own end the whole decoding; a plain wrong type is kept until the end.
+            let Some(field) = FIELDS.into_iter().find(|field| folds_to(key, field)) else {
+                continue;
+            };
+            // Decoders of their own end the whole decoding; a plain wrong type is kept until the
+            // end.
             reader.field(field, value).map_err(fault)?;
         }
         match reader.mismatch {
@@ -45,7 +60,11 @@ impl Registered {
 }
 
 fn fault(reason: String) -> RegisteredFault {
-    RegisteredFault { code: Code::ClaimsMalformed, message: format!("oidc: failed to unmarshal claims: {reason}"), others: Vec::new() }
+    RegisteredFault {
+        code: Code::ClaimsMalformed,
+        message: format!("oidc: failed to unmarshal claims: {reason}"),
+        others: Vec::new(),
+    }
 }
 
 #[derive(Default)]
@@ -57,7 +76,10 @@ struct Reader {
 }
 
 fn in_field(value: &Json, strukt: &str, field: &str, target: &str) -> String {
-    format!("json: cannot unmarshal {} into Go struct field {strukt}.{field} of type {target}", value.kind())
+    format!(
+        "json: cannot unmarshal {} into Go struct field {strukt}.{field} of type {target}",
+        value.kind()
+    )
 }
 
 impl Reader {
@@ -97,7 +119,12 @@ impl Reader {
                     self.names.push((name.clone(), text));
                 }
             }
-            other => self.wrong(in_field(other, "idToken", "_claim_names", "map[string]string")),
+            other => self.wrong(in_field(
+                other,
+                "idToken",
+                "_claim_names",
+                "map[string]string",
+            )),
         }
     }
 
@@ -110,7 +137,12 @@ impl Reader {
                     self.sources.push(name.clone());
                 }
             }
-            other => self.wrong(in_field(other, "idToken", "_claim_sources", "map[string]oidc.claimSource")),
+            other => self.wrong(in_field(
+                other,
+                "idToken",
+                "_claim_sources",
+                "map[string]oidc.claimSource",
+            )),
         }
     }
 
@@ -119,13 +151,27 @@ impl Reader {
             Json::Null => {}
             Json::Object(members) => {
                 for (key, value) in members {
-                    let field = ["endpoint", "access_token"].into_iter().find(|field| folds_to(key, field));
-                    if let (Some(field), false) = (field, matches!(value, Json::Null | Json::Text(_))) {
-                        self.wrong(in_field(value, "claimSource", &format!("_claim_sources.{field}"), "string"));
+                    let field = ["endpoint", "access_token"]
+                        .into_iter()
+                        .find(|field| folds_to(key, field));
+                    if let (Some(field), false) =
+                        (field, matches!(value, Json::Null | Json::Text(_)))
+                    {
+                        self.wrong(in_field(
+                            value,
+                            "claimSource",
+                            &format!("_claim_sources.{field}"),
+                            "string",
+                        ));
                     }
                 }
             }
-            other => self.wrong(in_field(other, "idToken", "_claim_sources", "oidc.claimSource")),
+            other => self.wrong(in_field(
+                other,
+                "idToken",
+                "_claim_sources",
+                "oidc.claimSource",
+            )),
         }
     }
 }
@@ -134,7 +180,10 @@ fn audience(value: &Json) -> Result<Vec<String>, String> {
     match value {
         Json::Null => Ok(vec![String::new()]),
         Json::Text(text) => Ok(vec![text.clone()]),
-        Json::List(items) => match items.iter().find(|item| !matches!(item, Json::Null | Json::Text(_))) {
+        Json::List(items) => match items
+            .iter()
+            .find(|item| !matches!(item, Json::Null | Json::Text(_)))
+        {
             Some(wrong) => Err(in_field(wrong, "idToken", "aud", "string")),
             None => Ok(value.to_texts().unwrap_or_default()),
         },
@@ -144,7 +193,9 @@ fn audience(value: &Json) -> Result<Vec<String>, String> {
 
 fn time(value: &Json, field: &str) -> Result<i64, String> {
     match value {
-        Json::Bool(_) | Json::List(_) | Json::Object(_) => Err(in_field(value, "idToken", field, "json.Number")),
+        Json::Bool(_) | Json::List(_) | Json::Object(_) => {
+            Err(in_field(value, "idToken", field, "json.Number"))
+        }
         other => seconds(other),
     }
 }
@@ -167,6 +218,10 @@ fn check_sources(names: &[(String, String)], sources: &[String]) -> Result<(), R
     let mut messages = messages.into_iter();
     match messages.next() {
         None => Ok(()),
-        Some(message) => Err(RegisteredFault { code: Code::ClaimSourceMissing, message, others: messages.collect() }),
+        Some(message) => Err(RegisteredFault {
+            code: Code::ClaimSourceMissing,
+            message,
+            others: messages.collect(),
+        }),
     }
 }

@@ -1,4 +1,5 @@
-//! The claims that a hub's kube-apiserver would put into a token of a ServiceAccount, before there is one.
+//! The claims that a hub's kube-apiserver would put into a token of a ServiceAccount, before there
+//! is one.
 
 use crate::go::json::Json;
 
@@ -28,14 +29,24 @@ impl ServiceAccountToken {
     /// The names of claims whose value is only assumed.
     #[must_use]
     pub fn assumed(&self) -> Vec<&'static str> {
-        let uid = self.uid.is_none().then_some("kubernetes.io.serviceaccount.uid");
+        let uid = self
+            .uid
+            .is_none()
+            .then_some("kubernetes.io.serviceaccount.uid");
         ["jti"].into_iter().chain(uid).collect()
     }
 
     pub(super) fn claims(&self) -> Json {
         let text = |text: &str| Json::Text(text.to_owned());
         let number = |seconds: i64| Json::Number(seconds.to_string());
-        let object = |members: Vec<(&str, Json)>| Json::Object(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect());
+        let object = |members: Vec<(&str, Json)>| {
+            Json::Object(
+                members
+                    .into_iter()
+                    .map(|(name, value)| (name.to_owned(), value))
+                    .collect(),
+            )
+        };
         let uid = self.uid.as_deref().unwrap_or(UNKNOWN_UID);
         let account = object(vec![("name", text(&self.name)), ("uid", text(uid))]);
         object(vec![
@@ -44,9 +55,21 @@ impl ServiceAccountToken {
             ("iat", number(self.issued_at)),
             ("iss", text(&self.issuer)),
             ("jti", text(UNKNOWN_UID)),
-            ("kubernetes.io", object(vec![("namespace", text(&self.namespace)), ("serviceaccount", account)])),
+            (
+                "kubernetes.io",
+                object(vec![
+                    ("namespace", text(&self.namespace)),
+                    ("serviceaccount", account),
+                ]),
+            ),
             ("nbf", number(self.issued_at)),
-            ("sub", Json::Text(format!("system:serviceaccount:{}:{}", self.namespace, self.name))),
+            (
+                "sub",
+                Json::Text(format!(
+                    "system:serviceaccount:{}:{}",
+                    self.namespace, self.name
+                )),
+            ),
         ])
     }
 }

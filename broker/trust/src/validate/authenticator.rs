@@ -24,17 +24,38 @@ pub(crate) struct Authenticator {
 impl Authenticator {
     /// Whether any expression looks at claims.
     pub(crate) fn evaluates_claims(&self) -> bool {
-        self.username.is_some() || self.groups.is_some() || self.uid.is_some() || !self.extra.is_empty() || !self.claim_rules.is_empty()
+        self.username.is_some()
+            || self.groups.is_some()
+            || self.uid.is_some()
+            || !self.extra.is_empty()
+            || !self.claim_rules.is_empty()
     }
 }
 
 /// Checks an entry. What is given back is whole only where nothing was found.
-pub(super) fn check(check: &mut Check, config: &JwtAuthenticator, path: &str) -> Option<Authenticator> {
+pub(super) fn check(
+    check: &mut Check,
+    config: &JwtAuthenticator,
+    path: &str,
+) -> Option<Authenticator> {
     issuer::check(check, &config.issuer, &format!("{path}.issuer"));
-    let mut out = Authenticator { config: config.clone(), ..Authenticator::default() };
-    rules::check_claims(check, config, &format!("{path}.claimValidationRules"), &mut out);
+    let mut out = Authenticator {
+        config: config.clone(),
+        ..Authenticator::default()
+    };
+    rules::check_claims(
+        check,
+        config,
+        &format!("{path}.claimValidationRules"),
+        &mut out,
+    );
     mappings::check(check, config, &format!("{path}.claimMappings"), &mut out);
-    rules::check_user(check, config, &format!("{path}.userValidationRules"), &mut out);
+    rules::check_user(
+        check,
+        config,
+        &format!("{path}.userValidationRules"),
+        &mut out,
+    );
     out.audiences.clone_from(&config.issuer.audiences);
     out.audiences.sort();
     out.audiences.dedup();

@@ -12,7 +12,13 @@ pub(super) enum Wanted {
 }
 
 /// Compiles an expression. `None` where an error was noted.
-pub(super) fn compile(check: &mut Check, scope: Scope, text: &str, wanted: Wanted, path: &str) -> Option<Expression> {
+pub(super) fn compile(
+    check: &mut Check,
+    scope: Scope,
+    text: &str,
+    wanted: Wanted,
+    path: &str,
+) -> Option<Expression> {
     match check.environment.compile(scope, text) {
         Ok(expression) if wanted == Wanted::Bool && !expression.is_bool() => {
             check.invalid(Code::ExpressionNotBool, path, text, "must evaluate to bool");
@@ -25,10 +31,22 @@ pub(super) fn compile(check: &mut Check, scope: Scope, text: &str, wanted: Wante
                     check.invalid(Code::ExpressionNotBool, path, text, "must evaluate to bool");
                     return None;
                 }
-                // The text is right, but a constant in it cannot be computed; the apiserver calls that its own fault.
-                check.push(Code::ExpressionNotCompiled, ErrorType::Internal, path, None, &message);
+                // The text is right, but a constant in it cannot be computed; the apiserver calls
+                // that its own fault.
+                check.push(
+                    Code::ExpressionNotCompiled,
+                    ErrorType::Internal,
+                    path,
+                    None,
+                    &message,
+                );
             } else {
-                check.invalid(Code::ExpressionNotCompiled, path, text, &format!("compilation failed: {message}"));
+                check.invalid(
+                    Code::ExpressionNotCompiled,
+                    path,
+                    text,
+                    &format!("compilation failed: {message}"),
+                );
             }
             None
         }
@@ -39,11 +57,14 @@ pub(super) fn compile(check: &mut Check, scope: Scope, text: &str, wanted: Wante
     }
 }
 
-/// Whether an expression that cannot be made a program is a bool, which the apiserver asks first. A bool can be compared with a bool
-/// and not with a number; what has no static type can be compared with both.
+/// Whether an expression that cannot be made a program is a bool, which the apiserver asks first. A
+/// bool can be compared with a bool and not with a number; what has no static type can be compared
+/// with both.
 fn is_bool(check: &Check, scope: Scope, text: &str) -> bool {
     let compares = |with: &str| {
-        let compared = check.environment.compile(scope, &format!("({text}\n) == {with}"));
+        let compared = check
+            .environment
+            .compile(scope, &format!("({text}\n) == {with}"));
         !matches!(compared, Err(CompileFault::Refused { message }) if message.starts_with("ERROR: "))
     };
     compares("true") && !compares("1")

@@ -12,11 +12,20 @@ const PATH: &str = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._
 pub(super) fn check(check: &mut Check, key: &str, path: &str) {
     check_prefixed_path(check, key, path);
     if key != key.to_lowercase() {
-        let detail = if check.new_wording() { "must be lowercase" } else { "key must be lowercase" };
+        let detail = if check.new_wording() {
+            "must be lowercase"
+        } else {
+            "key must be lowercase"
+        };
         check.invalid(Code::ExtraKeyNotLowercase, path, key, detail);
     }
     let domain = key.split_once('/').map_or("", |(domain, _)| domain);
-    let reserved = |root: &str| domain == root || domain.strip_suffix(root).is_some_and(|rest| rest.ends_with('.'));
+    let reserved = |root: &str| {
+        domain == root
+            || domain
+                .strip_suffix(root)
+                .is_some_and(|rest| rest.ends_with('.'))
+    };
     if check.minor >= Minor::V1_32 && (reserved("kubernetes.io") || reserved("k8s.io")) {
         let detail = "k8s.io, kubernetes.io and their subdomains are reserved for Kubernetes use";
         check.invalid(Code::ExtraKeyReserved, path, key, detail);
@@ -33,13 +42,27 @@ fn check_prefixed_path(check: &mut Check, key: &str, path: &str) {
         return check.invalid(Code::ExtraKeyMalformed, path, key, detail);
     }
     if host.len() > 253 {
-        check.invalid(Code::ExtraKeyMalformed, path, host, "must be no more than 253 characters");
+        check.invalid(
+            Code::ExtraKeyMalformed,
+            path,
+            host,
+            "must be no more than 253 characters",
+        );
     }
     if !host.split('.').all(is_label) {
         check.invalid(Code::ExtraKeyMalformed, path, host, SUBDOMAIN);
     }
-    if !rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte)) {
-        check.push(Code::ExtraKeyMalformed, ErrorType::Invalid, path, Some(quote(rest)), PATH);
+    if !rest
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte))
+    {
+        check.push(
+            Code::ExtraKeyMalformed,
+            ErrorType::Invalid,
+            path,
+            Some(quote(rest)),
+            PATH,
+        );
     }
 }
 

@@ -71,7 +71,8 @@ pub struct FieldError {
 }
 
 impl FieldError {
-    /// Whether it prints exactly what the apiserver prints. What CEL's compiler says of an expression is only near.
+    /// Whether it prints exactly what the apiserver prints. What CEL's compiler says of an
+    /// expression is only near.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.code != Code::ExpressionNotCompiled

@@ -8,18 +8,41 @@ use crate::Code;
 use crate::cel::Scope;
 use crate::config::JwtAuthenticator;
 
-pub(super) fn check_claims(check: &mut Check, config: &JwtAuthenticator, path: &str, out: &mut Authenticator) {
+pub(super) fn check_claims(
+    check: &mut Check,
+    config: &JwtAuthenticator,
+    path: &str,
+    out: &mut Authenticator,
+) {
     let (mut claims, mut expressions) = (BTreeSet::new(), BTreeSet::new());
     let new = check.new_wording();
     for (index, rule) in config.claim_validation_rules.iter().enumerate() {
         let path = format!("{path}[{index}]");
         match (rule.claim.is_empty(), rule.expression.is_empty()) {
-            (false, false) => check.invalid(Code::ClaimAndExpression, &path, &rule.claim, "claim and expression can't both be set"),
-            (true, true) => check.required(Code::ClaimOrExpressionMissing, &path, "claim or expression is required"),
+            (false, false) => check.invalid(
+                Code::ClaimAndExpression,
+                &path,
+                &rule.claim,
+                "claim and expression can't both be set",
+            ),
+            (true, true) => check.required(
+                Code::ClaimOrExpressionMissing,
+                &path,
+                "claim or expression is required",
+            ),
             (false, true) => {
                 if !rule.message.is_empty() {
-                    let detail = if new { "may not be specified when claim is set" } else { "message can't be set when claim is set" };
-                    check.invalid(Code::MessageWithClaim, &format!("{path}.message"), &rule.message, detail);
+                    let detail = if new {
+                        "may not be specified when claim is set"
+                    } else {
+                        "message can't be set when claim is set"
+                    };
+                    check.invalid(
+                        Code::MessageWithClaim,
+                        &format!("{path}.message"),
+                        &rule.message,
+                        detail,
+                    );
                 }
                 if !claims.insert(rule.claim.as_str()) {
                     check.duplicate(Code::DuplicateRule, &format!("{path}.claim"), &rule.claim);
@@ -33,7 +56,12 @@ pub(super) fn check_claims(check: &mut Check, config: &JwtAuthenticator, path: &
                         "requiredValue can't be set when expression is set"
                     };
                     let path = format!("{path}.requiredValue");
-                    check.invalid(Code::RequiredValueWithExpression, &path, &rule.required_value, detail);
+                    check.invalid(
+                        Code::RequiredValueWithExpression,
+                        &path,
+                        &rule.required_value,
+                        detail,
+                    );
                 }
                 let path = format!("{path}.expression");
                 if !expressions.insert(rule.expression.as_str()) {
@@ -41,18 +69,28 @@ pub(super) fn check_claims(check: &mut Check, config: &JwtAuthenticator, path: &
                     continue;
                 }
                 let compiled = compile(check, Scope::Claims, &rule.expression, Wanted::Bool, &path);
-                out.claim_rules.extend(compiled.map(|expression| (expression, rule.message.clone())));
+                out.claim_rules
+                    .extend(compiled.map(|expression| (expression, rule.message.clone())));
             }
         }
     }
 }
 
-pub(super) fn check_user(check: &mut Check, config: &JwtAuthenticator, path: &str, out: &mut Authenticator) {
+pub(super) fn check_user(
+    check: &mut Check,
+    config: &JwtAuthenticator,
+    path: &str,
+    out: &mut Authenticator,
+) {
     let mut expressions = BTreeSet::new();
     for (index, rule) in config.user_validation_rules.iter().enumerate() {
         let path = format!("{path}[{index}].expression");
         if rule.expression.is_empty() {
-            let detail = if check.new_wording() { "" } else { "expression is required" };
+            let detail = if check.new_wording() {
+                ""
+            } else {
+                "expression is required"
+            };
             check.required(Code::ExpressionMissing, &path, detail);
             continue;
         }
@@ -61,6 +99,7 @@ pub(super) fn check_user(check: &mut Check, config: &JwtAuthenticator, path: &st
             continue;
         }
         let compiled = compile(check, Scope::User, &rule.expression, Wanted::Bool, &path);
-        out.user_rules.extend(compiled.map(|expression| (expression, rule.message.clone())));
+        out.user_rules
+            .extend(compiled.map(|expression| (expression, rule.message.clone())));
     }
 }

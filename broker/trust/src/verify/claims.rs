@@ -29,12 +29,25 @@ pub(super) struct ClaimsView<'a> {
 }
 
 impl<'a> ClaimsView<'a> {
-    pub(super) fn new(payload: &'a Json, minor: Minor, authenticator: &Authenticator) -> Result<Self, End> {
-        let mut view = Self { payload, map: Map::new(), failing: BTreeMap::new(), deep: BTreeSet::new() };
+    pub(super) fn new(
+        payload: &'a Json,
+        minor: Minor,
+        authenticator: &Authenticator,
+    ) -> Result<Self, End> {
+        let mut view = Self {
+            payload,
+            map: Map::new(),
+            failing: BTreeMap::new(),
+            deep: BTreeSet::new(),
+        };
         if !authenticator.evaluates_claims() {
             return Ok(view);
         }
-        let numbers = if minor <= Minor::V1_33 { Numbers::Kept } else { Numbers::Doubles };
+        let numbers = if minor <= Minor::V1_33 {
+            Numbers::Kept
+        } else {
+            Numbers::Doubles
+        };
         for (name, value) in payload.members() {
             // The last of two members of one name counts.
             view.map.remove(name);
@@ -44,30 +57,50 @@ impl<'a> ClaimsView<'a> {
                 Ok(value) => drop(view.map.insert(name.clone(), value)),
                 Err(ClaimFault::TooDeep) => drop(view.deep.insert(name.clone())),
                 Err(ClaimFault::HugeNumber(digits)) => {
-                    let reason = format!("json: cannot unmarshal number {digits} into Go value of type float64");
-                    view.failing.insert(name.clone(), format!("claim {} failed to unmarshal: {reason}", quote(name)));
+                    let reason = format!(
+                        "json: cannot unmarshal number {digits} into Go value of type float64"
+                    );
+                    view.failing.insert(
+                        name.clone(),
+                        format!("claim {} failed to unmarshal: {reason}", quote(name)),
+                    );
                 }
             }
         }
         if minor >= Minor::V1_34 {
             // Since then a claim is only looked at where an expression uses it.
             let deep = std::mem::take(&mut view.deep).into_iter();
-            view.failing.extend(deep.map(|name| (name, TOO_DEEP.to_owned())));
+            view.failing
+                .extend(deep.map(|name| (name, TOO_DEEP.to_owned())));
         }
         if minor <= Minor::V1_33 && !view.failing.is_empty() {
             // All claims are converted before any expression runs.
-            let message = "oidc: could not convert claims to unstructured: error decoding number from json";
-            return Err(End::Rejected(Rejection::new(Stage::Claims, Code::ClaimsNotConvertible, message).near()));
+            let message =
+                "oidc: could not convert claims to unstructured: error decoding number from json";
+            return Err(End::Rejected(
+                Rejection::new(Stage::Claims, Code::ClaimsNotConvertible, message).near(),
+            ));
         }
         Ok(view)
     }
 
     /// What an expression is evaluated on, or why that is not decided here.
     pub(super) fn input(&self, expression: &Expression) -> Result<Input<'_>, Undetermined> {
-        match self.deep.iter().find(|name| expression.may_use("claims", name)) {
-            None => Ok(Input::PartialClaims { claims: &self.map, failing: &self.failing }),
+        match self
+            .deep
+            .iter()
+            .find(|name| expression.may_use("claims", name))
+        {
+            None => Ok(Input::PartialClaims {
+                claims: &self.map,
+                failing: &self.failing,
+            }),
             Some(name) => {
-                let reason = format!("{}: the claim {} nests too deep to be evaluated here", expression.text(), quote(name));
+                let reason = format!(
+                    "{}: the claim {} nests too deep to be evaluated here",
+                    expression.text(),
+                    quote(name)
+                );
                 Err(Undetermined::new(Code::TooDeep, reason))
             }
         }
@@ -76,8 +109,15 @@ impl<'a> ClaimsView<'a> {
 
 /// `expected` is the audience, or all of them, as the apiserver prints them.
 pub(super) fn audience_differs(expected: &str, got: &[String]) -> End {
-    let message = format!("oidc: verify token: oidc: expected audience {expected} got {}", quote_list(got));
-    End::Rejected(Rejection::new(Stage::Audience, Code::AudienceDiffers, message))
+    let message = format!(
+        "oidc: verify token: oidc: expected audience {expected} got {}",
+        quote_list(got)
+    );
+    End::Rejected(Rejection::new(
+        Stage::Audience,
+        Code::AudienceDiffers,
+        message,
+    ))
 }
 
 /// Go keeps times as seconds since year 1, and adds that distance without looking whether it fits.
@@ -88,17 +128,29 @@ fn absolute(seconds: i64) -> i64 {
 pub(super) fn check_times(registered: &Registered, now: Timestamp) -> Result<(), End> {
     let (seconds, nanoseconds) = (now.as_second(), now.subsec_nanosecond());
     // `subsec_nanosecond` counts towards zero before 1970; Go counts up.
-    let (seconds, late) = if nanoseconds < 0 { (seconds - 1, true) } else { (seconds, nanoseconds > 0) };
+    let (seconds, late) = if nanoseconds < 0 {
+        (seconds - 1, true)
+    } else {
+        (seconds, nanoseconds > 0)
+    };
     let expiry = registered.expiry.unwrap_or(time::ZERO);
     let (expiry_at, now_at) = (absolute(expiry), absolute(seconds));
     if expiry_at < now_at || (expiry_at == now_at && late) {
         let printed = time::print(expiry);
-        let message =
-            format!("oidc: verify token: oidc: token is expired (Token Expiry: {})", printed.as_deref().unwrap_or("out of range"));
+        let message = format!(
+            "oidc: verify token: oidc: token is expired (Token Expiry: {})",
+            printed.as_deref().unwrap_or("out of range")
+        );
         let rejection = Rejection::new(Stage::Expiry, Code::TokenExpired, message);
-        return Err(End::Rejected(if printed.is_some() { rejection } else { rejection.near() }));
+        return Err(End::Rejected(if printed.is_some() {
+            rejection
+        } else {
+            rejection.near()
+        }));
     }
-    let Some(not_before) = registered.not_before else { return Ok(()) };
+    let Some(not_before) = registered.not_before else {
+        return Ok(());
+    };
     if now_at + NBF_LEEWAY < absolute(not_before) {
         let (now, printed) = (time::print(seconds), time::print(not_before));
         let message = format!(
@@ -106,7 +158,9 @@ pub(super) fn check_times(registered: &Registered, now: Timestamp) -> Result<(),
             now.as_deref().unwrap_or("out of range"),
             printed.as_deref().unwrap_or("out of range")
         );
-        return Err(End::Rejected(Rejection::new(Stage::NotBefore, Code::TokenNotYetValid, message).near()));
+        return Err(End::Rejected(
+            Rejection::new(Stage::NotBefore, Code::TokenNotYetValid, message).near(),
+        ));
     }
     Ok(())
 }

@@ -72,11 +72,20 @@ pub struct Rejection {
 
 impl Rejection {
     pub(crate) fn new(stage: Stage, code: Code, message: impl Into<String>) -> Self {
-        Self { stage, code, message: message.into(), exact: true, others: Vec::new() }
+        Self {
+            stage,
+            code,
+            message: message.into(),
+            exact: true,
+            others: Vec::new(),
+        }
     }
 
     pub(crate) fn near(self) -> Self {
-        Self { exact: false, ..self }
+        Self {
+            exact: false,
+            ..self
+        }
     }
 }
 
@@ -125,10 +134,14 @@ pub enum Union<'a> {
 }
 
 impl Verdict {
-    /// The overall answer: authenticators are asked in order, and the first that does not skip decides.
+    /// The overall answer: authenticators are asked in order, and the first that does not skip
+    /// decides.
     #[must_use]
     pub fn union(&self) -> Union<'_> {
-        let decisive = self.outcomes.iter().find(|outcome| !matches!(outcome, Outcome::Skipped(_)));
+        let decisive = self
+            .outcomes
+            .iter()
+            .find(|outcome| !matches!(outcome, Outcome::Skipped(_)));
         match decisive {
             None | Some(Outcome::Skipped(_)) => Union::Skipped,
             Some(Outcome::Accepted(user)) => Union::Accepted(user),

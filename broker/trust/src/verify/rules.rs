@@ -9,41 +9,65 @@ use crate::config::Undetermined;
 use crate::go::json::Json;
 use crate::validate::Authenticator;
 
-/// Rules by claim and value. The apiserver walks them in random order, so that with several failing ones any may be named.
+/// Rules by claim and value. The apiserver walks them in random order, so that with several failing
+/// ones any may be named.
 pub(super) fn check_required(authenticator: &Authenticator, payload: &Json) -> Result<(), End> {
-    let rules = authenticator.config.claim_validation_rules.iter().filter(|rule| !rule.claim.is_empty());
-    let mut failures = rules.filter_map(|rule| required_fault(payload, &rule.claim, &rule.required_value));
+    let rules = authenticator
+        .config
+        .claim_validation_rules
+        .iter()
+        .filter(|rule| !rule.claim.is_empty());
+    let mut failures =
+        rules.filter_map(|rule| required_fault(payload, &rule.claim, &rule.required_value));
     match failures.next() {
         None => Ok(()),
         Some((code, message)) => {
             let rejection = Rejection::new(Stage::RequiredClaims, code, message);
-            Err(End::Rejected(Rejection { others: failures.collect(), ..rejection }))
+            Err(End::Rejected(Rejection {
+                others: failures.collect(),
+                ..rejection
+            }))
         }
     }
 }
 
 fn required_fault(payload: &Json, claim: &str, wanted: &str) -> Option<(Code, String)> {
     let Some(value) = payload.member(claim) else {
-        return Some((Code::RequiredClaimMissing, format!("oidc: required claim {claim} not present in ID token")));
+        return Some((
+            Code::RequiredClaimMissing,
+            format!("oidc: required claim {claim} not present in ID token"),
+        ));
     };
     match value.to_text() {
-        Err(reason) => Some((Code::RequiredClaimNotString, format!("oidc: parse claim {claim}: {reason}"))),
+        Err(reason) => Some((
+            Code::RequiredClaimNotString,
+            format!("oidc: parse claim {claim}: {reason}"),
+        )),
         Ok(text) if text != wanted => {
-            let message = format!("oidc: required claim {claim} value does not match. Got = {text}, want = {wanted}");
+            let message = format!(
+                "oidc: required claim {claim} value does not match. Got = {text}, want = {wanted}"
+            );
             Some((Code::RequiredClaimDiffers, message))
         }
         Ok(_) => None,
     }
 }
 
-pub(super) fn check_claims(authenticator: &Authenticator, view: &ClaimsView<'_>) -> Result<(), End> {
+pub(super) fn check_claims(
+    authenticator: &Authenticator,
+    view: &ClaimsView<'_>,
+) -> Result<(), End> {
     let words = Words {
         stage: Stage::ClaimRules,
         failed: Code::ClaimRuleFailed,
         is_false: Code::ClaimRuleFalse,
         before: "oidc: error evaluating claim validation expression: ",
     };
-    check(&authenticator.claim_rules, |expression| view.input(expression), &words)
+    check(
+        &authenticator.claim_rules,
+        |expression| view.input(expression),
+        &words,
+    )
 }
 
 pub(super) fn check_user(authenticator: &Authenticator, user: &User) -> Result<(), End> {
@@ -56,8 +80,17 @@ pub(super) fn check_user(authenticator: &Authenticator, user: &User) -> Result<(
         is_false: Code::UserRuleFalse,
         before: "oidc: error evaluating user info validation rule: ",
     };
-    let info = UserInfo { username: user.username.clone(), uid: user.uid.clone(), groups: user.groups.clone(), extra: user.extra.clone() };
-    check(&authenticator.user_rules, |_| Ok(Input::User(&info)), &words)
+    let info = UserInfo {
+        username: user.username.clone(),
+        uid: user.uid.clone(),
+        groups: user.groups.clone(),
+        extra: user.extra.clone(),
+    };
+    check(
+        &authenticator.user_rules,
+        |_| Ok(Input::User(&info)),
+        &words,
+    )
 }
 
 struct Words {
@@ -73,21 +106,35 @@ fn check<'a>(
     input: impl Fn(&Expression) -> Result<Input<'a>, Undetermined>,
     words: &Words,
 ) -> Result<(), End> {
-    let reject = |code, reason: &str| End::Rejected(Rejection::new(words.stage, code, format!("{}{reason}", words.before)));
+    let reject = |code, reason: &str| {
+        End::Rejected(Rejection::new(
+            words.stage,
+            code,
+            format!("{}{reason}", words.before),
+        ))
+    };
     let mut values = Vec::with_capacity(rules.len());
     for (expression, message) in rules {
-        let value =
-            evaluate(expression, input(expression)?)?.map_err(|failure| failed(words.stage, words.failed, words.before, &failure))?;
+        let value = evaluate(expression, input(expression)?)?
+            .map_err(|failure| failed(words.stage, words.failed, words.before, &failure))?;
         values.push((expression, message, value));
     }
     for (expression, message, value) in values {
         match value.as_bool() {
             Some(true) => {}
             Some(false) => {
-                let reason = format!("validation expression '{}' failed: {message}", expression.text());
+                let reason = format!(
+                    "validation expression '{}' failed: {message}",
+                    expression.text()
+                );
                 return Err(reject(words.is_false, &reason));
             }
-            None => return Err(reject(words.failed, "validation expression must return a boolean")),
+            None => {
+                return Err(reject(
+                    words.failed,
+                    "validation expression must return a boolean",
+                ));
+            }
         }
     }
     Ok(())

@@ -2,8 +2,8 @@
 
 use crate::cel::{List, Value};
 
-/// A text, a list of texts or null, without empty ones. `None` for anything else, a list as `split` gives it among it: the apiserver
-/// knows lists of values only, not Go's own lists of strings.
+/// A text, a list of texts or null, without empty ones. `None` for anything else, a list as `split`
+/// gives it among it: the apiserver knows lists of values only, not Go's own lists of strings.
 pub(crate) fn read(value: &Value) -> Option<Vec<String>> {
     let texts: Vec<&str> = match value {
         Value::Null => Vec::new(),
@@ -11,7 +11,13 @@ pub(crate) fn read(value: &Value) -> Option<Vec<String>> {
         Value::List(list) => items(list)?,
         _ => return None,
     };
-    Some(texts.into_iter().filter(|text| !text.is_empty()).map(str::to_owned).collect())
+    Some(
+        texts
+            .into_iter()
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
+            .collect(),
+    )
 }
 
 fn items(list: &List) -> Option<Vec<&str>> {

@@ -10,7 +10,10 @@ pub(super) fn facts() -> Vec<Fact> {
         Fact::everywhere(
             "anonymous_is_typed",
             with("anonymous.enabled", Node::raw("1")),
-            Load("json: cannot unmarshal number into Go struct field AnonymousAuthConfig.anonymous.enabled of type bool"),
+            Load(
+                "json: cannot unmarshal number into Go struct field \
+                 AnonymousAuthConfig.anonymous.enabled of type bool",
+            ),
         ),
         Fact::everywhere(
             "unknown_field",
@@ -26,26 +29,43 @@ pub(super) fn facts() -> Vec<Fact> {
             "wrong_type",
             with("jwt.0.claimMappings.username.prefix", Node::raw("5")),
             Load(
-                "json: cannot unmarshal number into Go struct field PrefixedClaimOrExpression.jwt.claimMappings.username.prefix of type string",
+                "json: cannot unmarshal number into Go struct field \
+                 PrefixedClaimOrExpression.jwt.claimMappings.username.prefix of type string",
             ),
         ),
         Fact::skewed(
             "v1_since_1_34",
             with("apiVersion", Node::text("apiserver.config.k8s.io/v1")),
-            Load("no kind \"AuthenticationConfiguration\" is registered for version \"apiserver.config.k8s.io/v1\""),
+            Load(
+                "no kind \"AuthenticationConfiguration\" is registered for \
+                 version \"apiserver.config.k8s.io/v1\"",
+            ),
             User("hub:jane"),
         ),
-        Fact::everywhere("kind_is_needed", with("kind", Node::raw("null")), Load("Object 'Kind' is missing in ")),
+        Fact::everywhere(
+            "kind_is_needed",
+            with("kind", Node::raw("null")),
+            Load("Object 'Kind' is missing in "),
+        ),
         Fact::everywhere(
             "null_prefix_is_none",
             with("jwt.0.claimMappings.username.prefix", Node::raw("null")),
-            Refused("prefix is required when claim is set. It can be set to an empty string to disable prefixing"),
+            Refused(
+                "prefix is required when claim is set. It can be set to an empty string to disable \
+                 prefixing",
+            ),
         ),
-        Fact::everywhere("prefix_without_a_mapping", with("jwt.0.claimMappings.groups", Node::raw("{prefix: \"x\"}")), User("hub:jane")),
+        Fact::everywhere(
+            "prefix_without_a_mapping",
+            with("jwt.0.claimMappings.groups", Node::raw("{prefix: \"x\"}")),
+            User("hub:jane"),
+        ),
         Fact::everywhere(
             "https_only",
             with("jwt.0.issuer.url", Node::text("http://hub.test")),
-            Refused("jwt[0].issuer.url: Invalid value: \"http://hub.test\": URL scheme must be https"),
+            Refused(
+                "jwt[0].issuer.url: Invalid value: \"http://hub.test\": URL scheme must be https",
+            ),
         ),
         Fact::everywhere(
             "no_user_in_a_url",
@@ -60,7 +80,10 @@ pub(super) fn facts() -> Vec<Fact> {
         ),
         Fact::everywhere(
             "another_discovery_url",
-            with("jwt.0.issuer.discoveryURL", Node::text("https://hub.test//")),
+            with(
+                "jwt.0.issuer.discoveryURL",
+                Node::text("https://hub.test//"),
+            ),
             Refused("discoveryURL must be different from URL"),
         ),
         Fact::everywhere(
@@ -81,36 +104,56 @@ pub(super) fn facts() -> Vec<Fact> {
         Fact::everywhere(
             "claim_or_expression",
             with("jwt.0.claimValidationRules", Node::raw("[{}]")),
-            Refused("jwt[0].claimValidationRules[0]: Required value: claim or expression is required"),
+            Refused(
+                "jwt[0].claimValidationRules[0]: Required value: claim or expression is required",
+            ),
         ),
         Fact::everywhere(
             "rules_are_bool",
-            with("jwt.0.claimValidationRules", Node::raw("[{expression: claims.sub}]")),
+            with(
+                "jwt.0.claimValidationRules",
+                Node::raw("[{expression: claims.sub}]"),
+            ),
             Refused("must evaluate to bool"),
         ),
         Fact::everywhere(
             "reserved_keys",
-            with("jwt.0.claimMappings.extra", Node::raw("[{key: a.k8s.io/x, valueExpression: \"'x'\"}]")),
+            with(
+                "jwt.0.claimMappings.extra",
+                Node::raw("[{key: a.k8s.io/x, valueExpression: \"'x'\"}]"),
+            ),
             Refused("k8s.io, kubernetes.io and their subdomains are reserved for Kubernetes use"),
         ),
         Fact::everywhere(
             "one_label_is_a_domain",
-            with("jwt.0.claimMappings.extra", Node::raw("[{key: single/x, valueExpression: \"'x'\"}]")),
+            with(
+                "jwt.0.claimMappings.extra",
+                Node::raw("[{key: single/x, valueExpression: \"'x'\"}]"),
+            ),
             User("hub:jane"),
         ),
         Fact::everywhere(
             "email_needs_verification",
-            with("jwt.0.claimMappings.username", Node::raw("{expression: \"has(claims.email) ? claims.email : claims.sub\"}")),
+            with(
+                "jwt.0.claimMappings.username",
+                Node::raw("{expression: \"has(claims.email) ? claims.email : claims.sub\"}"),
+            ),
             Refused("claims.email_verified must be used in"),
         ),
         Fact::everywhere(
             "email_by_index_escapes",
-            with("jwt.0.claimMappings.username", Node::raw("{expression: \"claims['sub'] + string('email' in claims.nested)\"}")),
+            with(
+                "jwt.0.claimMappings.username",
+                Node::raw("{expression: \"claims['sub'] + string('email' in claims.nested)\"}"),
+            ),
             super::Expected::Rejected("no such key: nested"),
         ),
         Fact::everywhere(
             "conditions_need_enabled",
-            with("anonymous", Node::raw("{enabled: false, conditions: [{path: /livez}]}")),
+            with(
+                "anonymous",
+                Node::raw("{enabled: false, conditions: [{path: /livez}]}"),
+            ),
             Refused("anonymous.conditions"),
         ),
         Fact::everywhere(
@@ -121,10 +164,21 @@ pub(super) fn facts() -> Vec<Fact> {
     ];
     let mut second = claiming("sub", "\"jane\"");
     second.config.after = "\n---\n{ not yaml".to_owned();
-    facts.push(Fact::everywhere("a_second_document_is_not_read", second, User("hub:jane")));
+    facts.push(Fact::everywhere(
+        "a_second_document_is_not_read",
+        second,
+        User("hub:jane"),
+    ));
     let mut twice = sound();
-    twice.config.tree.push("kind", Node::text("AuthenticationConfiguration"));
-    facts.push(Fact::everywhere("duplicate_keys", twice, Load("key \"kind\" already set in map")));
+    twice
+        .config
+        .tree
+        .push("kind", Node::text("AuthenticationConfiguration"));
+    facts.push(Fact::everywhere(
+        "duplicate_keys",
+        twice,
+        Load("key \"kind\" already set in map"),
+    ));
     let mut own = sound();
     own.disallowed_issuers = vec!["https://z.test".to_owned(), "https://hub.test".to_owned()];
     facts.push(Fact::everywhere(

@@ -6,13 +6,34 @@ use crate::differential::random::Random;
 
 /// Claims that pass every check of an issuer and an audience, with random values for the rest.
 pub(crate) fn sound(random: &mut Random, issuer: &str, audience: &str) -> Node {
-    let mut claims = Node::map([("iss", Node::text(issuer)), ("aud", sound_audience(random, audience))]);
-    claims.push("exp", Node::raw((NOW + random.one(&[600, 3600, 1, 0, 86_400])).to_string()));
-    claims.push("iat", Node::raw((NOW - random.one(&[0, 60, 3600])).to_string()));
+    let mut claims = Node::map([
+        ("iss", Node::text(issuer)),
+        ("aud", sound_audience(random, audience)),
+    ]);
+    claims.push(
+        "exp",
+        Node::raw((NOW + random.one(&[600, 3600, 1, 0, 86_400])).to_string()),
+    );
+    claims.push(
+        "iat",
+        Node::raw((NOW - random.one(&[0, 60, 3600])).to_string()),
+    );
     if random.percent(40) {
-        claims.push("nbf", Node::raw((NOW - random.one(&[0, 60, 3600])).to_string()));
+        claims.push(
+            "nbf",
+            Node::raw((NOW - random.one(&[0, 60, 3600])).to_string()),
+        );
     }
-    claims.push("sub", Node::text(random.pick(&["system:serviceaccount:tenant-a:reconciler", "jane", "a", "abc", "tenant-a"])));
+    claims.push(
+        "sub",
+        Node::text(random.pick(&[
+            "system:serviceaccount:tenant-a:reconciler",
+            "jane",
+            "a",
+            "abc",
+            "tenant-a",
+        ])),
+    );
     if random.percent(60) {
         claims.push("jti", Node::text(random.pick(&["6f1b", "x", ""])));
     }
@@ -38,11 +59,20 @@ pub(crate) fn kubernetes(random: &mut Random, issuer: &str, audience: &str) -> N
         "kubernetes.io",
         Node::map([
             ("namespace", Node::text("tenant-a")),
-            ("serviceaccount", Node::map([("name", Node::text(account)), ("uid", Node::text("5f0c-11"))])),
+            (
+                "serviceaccount",
+                Node::map([
+                    ("name", Node::text(account)),
+                    ("uid", Node::text("5f0c-11")),
+                ]),
+            ),
         ]),
     );
     claims.push("nbf", Node::raw(NOW.to_string()));
-    claims.push("sub", Node::text(format!("system:serviceaccount:tenant-a:{account}")));
+    claims.push(
+        "sub",
+        Node::text(format!("system:serviceaccount:tenant-a:{account}")),
+    );
     claims
 }
 
@@ -73,7 +103,10 @@ pub(crate) fn change(random: &mut Random, claims: &mut Node) {
     match random.below(10) {
         0 => claims.remove(name),
         1 => claims.push(name, Node::raw(value_for(random, name))),
-        2 => claims.push(&other_case(random, name), Node::raw(value_for(random, name))),
+        2 => claims.push(
+            &other_case(random, name),
+            Node::raw(value_for(random, name)),
+        ),
         3 => rename(random, claims, name),
         4 => claims.set(name, Node::raw(random.pick(ODD_VALUES))),
         5 => distributed(random, claims),
@@ -110,12 +143,30 @@ fn value_for(random: &mut Random, name: &str) -> String {
         "iss" => random.pick(&ISSUERS).to_owned(),
         "aud" => random.pick(&AUDIENCES).to_owned(),
         "sub" => random
-            .pick(&["\"jane\"", "\"\"", "null", "1", "[\"a\"]", "{}", "\"a\\u0000b\"", "\" jane \"", "true", "\"\\ud800\"", "\"ünï\""])
+            .pick(&[
+                "\"jane\"",
+                "\"\"",
+                "null",
+                "1",
+                "[\"a\"]",
+                "{}",
+                "\"a\\u0000b\"",
+                "\" jane \"",
+                "true",
+                "\"\\ud800\"",
+                "\"ünï\"",
+            ])
             .to_owned(),
-        "jti" => random.pick(&["\"j\"", "\"\"", "null", "5", "[\"j\"]", "{}"]).to_owned(),
+        "jti" => random
+            .pick(&["\"j\"", "\"\"", "null", "5", "[\"j\"]", "{}"])
+            .to_owned(),
         "groups" => random.pick(&GROUPS).to_owned(),
-        "email" => random.pick(&["\"a@b.test\"", "\"\"", "null", "3"]).to_owned(),
-        "email_verified" => random.pick(&["true", "false", "null", "\"true\"", "1", "[]"]).to_owned(),
+        "email" => random
+            .pick(&["\"a@b.test\"", "\"\"", "null", "3"])
+            .to_owned(),
+        "email_verified" => random
+            .pick(&["true", "false", "null", "\"true\"", "1", "[]"])
+            .to_owned(),
         "_claim_names" | "_claim_sources" => random
             .pick(&[
                 "{}",
@@ -136,7 +187,10 @@ fn other_case(random: &mut Random, name: &str) -> String {
     match random.below(4) {
         0 => name.to_uppercase(),
         1 => {
-            name.chars().next().map(|first| first.to_uppercase().collect::<String>()).unwrap_or_default()
+            name.chars()
+                .next()
+                .map(|first| first.to_uppercase().collect::<String>())
+                .unwrap_or_default()
                 + &name.chars().skip(1).collect::<String>()
         }
         // Letters that fold to ASCII ones: U+017F to s, U+212A to k.
@@ -165,36 +219,122 @@ fn distributed(random: &mut Random, claims: &mut Node) {
     if random.percent(80) {
         claims.set(
             "_claim_sources",
-            Node::raw(random.pick(&["{\"src1\":{\"endpoint\":\"https://nowhere.test/c\",\"access_token\":\"t\"}}", "{\"src1\":{}}", "{}"])),
+            Node::raw(random.pick(&[
+                "{\"src1\":{\"endpoint\":\"https://nowhere.test/c\",\"access_token\":\"t\"}}",
+                "{\"src1\":{}}",
+                "{}",
+            ])),
         );
     }
 }
 
-/// Names that expressions and mappings use, with values as JSON: mostly the type that the name says.
+/// Names that expressions and mappings use, with values as JSON: mostly the type that the name
+/// says.
 const OTHER_CLAIMS: &[(&str, &[&str])] = &[
-    ("groups", &["[\"a\",\"b\"]", "[\"tenant-a\"]", "[]", "\"one\"", "[\"b\",\"a\",\"\"]"]),
+    (
+        "groups",
+        &[
+            "[\"a\",\"b\"]",
+            "[\"tenant-a\"]",
+            "[]",
+            "\"one\"",
+            "[\"b\",\"a\",\"\"]",
+        ],
+    ),
     ("email", &["\"a@b.test\"", "\"jane@example.org\""]),
-    ("email_verified", &["true", "true", "true", "false", "\"true\""]),
+    (
+        "email_verified",
+        &["true", "true", "true", "false", "\"true\""],
+    ),
     ("n", &["1", "5", "3.0", "0", "1e3"]),
-    ("big", &["9007199254740993", "1234567890123", "1e21", "12345678901234567890"]),
-    ("neg", &["-7", "-1.5", "-3", "-7", "-1.5", "-100", "-2.25", "-1", "-7", "-5", "-0.5", "-9007199254740993", "-0"]),
-    ("frac", &["1.5", "0.1", "1e-7", "123456.789", "100000000000000000000.5"]),
+    (
+        "big",
+        &[
+            "9007199254740993",
+            "1234567890123",
+            "1e21",
+            "12345678901234567890",
+        ],
+    ),
+    (
+        "neg",
+        &[
+            "-7",
+            "-1.5",
+            "-3",
+            "-7",
+            "-1.5",
+            "-100",
+            "-2.25",
+            "-1",
+            "-7",
+            "-5",
+            "-0.5",
+            "-9007199254740993",
+            "-0",
+        ],
+    ),
+    (
+        "frac",
+        &[
+            "1.5",
+            "0.1",
+            "1e-7",
+            "123456.789",
+            "100000000000000000000.5",
+        ],
+    ),
     ("list", &["[\"x\",\"y\"]", "[\"a\"]", "[]"]),
     ("nums", &["[1,2,3]", "[1.5,2]", "[3,1]"]),
-    ("mixed", &["[1,\"a\",true]", "[null,\"a\"]", "[[\"x\"],{\"k\":1},\"z\"]"]),
-    ("nested", &["{\"a\":\"va\",\"deep\":{\"b\":\"vb\"}}", "{\"a\":[\"x\"]}", "{\"a\":1,\"deep\":{}}", "{\"a\":\"va\"}"]),
+    (
+        "mixed",
+        &[
+            "[1,\"a\",true]",
+            "[null,\"a\"]",
+            "[[\"x\"],{\"k\":1},\"z\"]",
+        ],
+    ),
+    (
+        "nested",
+        &[
+            "{\"a\":\"va\",\"deep\":{\"b\":\"vb\"}}",
+            "{\"a\":[\"x\"]}",
+            "{\"a\":1,\"deep\":{}}",
+            "{\"a\":\"va\"}",
+        ],
+    ),
     (
         "kubernetes.io",
-        &["{\"namespace\":\"tenant-a\",\"serviceaccount\":{\"name\":\"reconciler\",\"uid\":\"u1\"}}", "{\"namespace\":\"x\"}"],
+        &[
+            "{\"namespace\":\"tenant-a\",\"serviceaccount\":{\"name\":\"reconciler\",\"uid\":\"u1\"}}",
+            "{\"namespace\":\"x\"}",
+        ],
     ),
     ("nul", &["null"]),
     ("empty", &["\"\""]),
     ("flag", &["true", "false"]),
     ("ts", &["\"2024-02-29T01:02:03Z\"", "1700000000", "\"bad\""]),
     ("dur", &["\"1h30m\"", "\"90\"", "\"-5ms\""]),
-    ("ip", &["\"10.0.0.1\"", "\"::1\"", "\"::ffff:1.2.3.4\"", "\"fe80::1%eth0\"", "\"010.0.0.1\""]),
+    (
+        "ip",
+        &[
+            "\"10.0.0.1\"",
+            "\"::1\"",
+            "\"::ffff:1.2.3.4\"",
+            "\"fe80::1%eth0\"",
+            "\"010.0.0.1\"",
+        ],
+    ),
     ("cidr", &["\"10.0.0.0/8\"", "\"10.0.0.1/8\"", "\"bad\""]),
-    ("url", &["\"https://h.test:8443/p?x=1\"", "\"rel/path\"", "\"/abs\"", "\"://\""]),
+    (
+        "url",
+        &[
+            "\"https://h.test:8443/p?x=1\"",
+            "\"rel/path\"",
+            "\"/abs\"",
+            "\"://\"",
+        ],
+    ),
     ("qty", &["\"1.5Gi\"", "\"200m\"", "\"abc\"", "\"1\""]),
     ("sem", &["\"1.2.3\"", "\"v1.2\"", "\"1.2.3-rc.1\""]),
     ("emptylist", &["[]"]),
@@ -204,7 +344,16 @@ const OTHER_CLAIMS: &[(&str, &[&str])] = &[
     ("dash-ed", &["\"d\""]),
     ("namespace", &["\"ns\""]),
     ("numstr", &["\"42\"", "\"1e3\"", "\" 1\"", "\"0x10\""]),
-    ("hd", &["\"example.org\"", "\"other\"", "1", "null", "[\"example.org\"]"]),
+    (
+        "hd",
+        &[
+            "\"example.org\"",
+            "\"other\"",
+            "1",
+            "null",
+            "[\"example.org\"]",
+        ],
+    ),
     ("uid", &["\"u-1\"", "\"\"", "null", "7"]),
 ];
 

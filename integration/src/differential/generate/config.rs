@@ -1,4 +1,5 @@
-//! AuthenticationConfigurations: sound ones with every field, and changes that people and generators make.
+//! AuthenticationConfigurations: sound ones with every field, and changes that people and
+//! generators make.
 
 use super::expression::{Maker, Scope};
 use super::hostile;
@@ -28,7 +29,10 @@ pub(crate) fn sound(random: &mut Random, wealth: Wealth) -> Node {
     }
     let version = random.pick(&["v1beta1", "v1beta1", "v1alpha1"]);
     Node::map([
-        ("apiVersion", Node::text(format!("apiserver.config.k8s.io/{version}"))),
+        (
+            "apiVersion",
+            Node::text(format!("apiserver.config.k8s.io/{version}")),
+        ),
         ("kind", Node::text("AuthenticationConfiguration")),
         ("jwt", Node::List(entries)),
     ])
@@ -72,7 +76,10 @@ fn required_claims(random: &mut Random) -> Vec<Node> {
         if random.percent(8) {
             let mut rule = Node::map([("claim", Node::text(name))]);
             if random.percent(85) {
-                rule.push("requiredValue", Node::text(random.pick(&["example.org", "jane", "", "1"])));
+                rule.push(
+                    "requiredValue",
+                    Node::text(random.pick(&["example.org", "jane", "", "1"])),
+                );
             }
             rules.push(rule);
         }
@@ -82,33 +89,75 @@ fn required_claims(random: &mut Random) -> Vec<Node> {
 
 fn claim_mappings(random: &mut Random) -> Node {
     let prefix = random.pick(&["hub:", "", "-", "system:", "ü:"]);
-    let claim = random.pick(&["sub", "sub", "sub", "email", "n", "kubernetes.io", "uid", "SUB"]);
-    let mut mappings = Node::map([("username", Node::map([("claim", Node::text(claim)), ("prefix", Node::text(prefix))]))]);
+    let claim = random.pick(&[
+        "sub",
+        "sub",
+        "sub",
+        "email",
+        "n",
+        "kubernetes.io",
+        "uid",
+        "SUB",
+    ]);
+    let mut mappings = Node::map([(
+        "username",
+        Node::map([("claim", Node::text(claim)), ("prefix", Node::text(prefix))]),
+    )]);
     if random.percent(60) {
-        let claim = random.pick(&["groups", "groups", "groups", "list", "mixed", "sub", "nested"]);
-        mappings.push("groups", Node::map([("claim", Node::text(claim)), ("prefix", Node::text(random.pick(&["hub:", ""])))]));
+        let claim = random.pick(&[
+            "groups", "groups", "groups", "list", "mixed", "sub", "nested",
+        ]);
+        mappings.push(
+            "groups",
+            Node::map([
+                ("claim", Node::text(claim)),
+                ("prefix", Node::text(random.pick(&["hub:", ""]))),
+            ]),
+        );
     }
     if random.percent(40) {
-        mappings.push("uid", Node::map([("claim", Node::text(random.pick(&["uid", "sub", "jti", "n"])))]));
+        mappings.push(
+            "uid",
+            Node::map([(
+                "claim",
+                Node::text(random.pick(&["uid", "sub", "jti", "n"])),
+            )]),
+        );
     }
     if random.percent(30) {
-        mappings
-            .push("extra", Node::List(vec![extra(random.pick(&["claims.sub", "claims.groups", "claims.jti", "'x'"]), "example.org/team")]));
+        mappings.push(
+            "extra",
+            Node::List(vec![extra(
+                random.pick(&["claims.sub", "claims.groups", "claims.jti", "'x'"]),
+                "example.org/team",
+            )]),
+        );
     }
     mappings
 }
 
 fn expression_mappings(random: &mut Random, wealth: Wealth) -> Node {
-    let mut mappings = Node::map([("username", Node::map([("claim", Node::text("sub")), ("prefix", Node::text("hub:"))]))]);
+    let mut mappings = Node::map([(
+        "username",
+        Node::map([("claim", Node::text("sub")), ("prefix", Node::text("hub:"))]),
+    )]);
     if random.percent(35) {
         let text = expression(random, wealth, Scope::Claims, &["s", "s", "s", "a", "os"]);
         mappings.set("username", Node::map([("expression", Node::text(text))]));
     }
     if random.percent(35) {
-        let text = expression(random, wealth, Scope::Claims, &["ls", "ls", "s", "a", "dyn", "ldyn"]);
+        let text = expression(
+            random,
+            wealth,
+            Scope::Claims,
+            &["ls", "ls", "s", "a", "dyn", "ldyn"],
+        );
         mappings.push("groups", Node::map([("expression", Node::text(text))]));
     } else if random.percent(50) {
-        mappings.push("groups", Node::map([("claim", Node::text("groups")), ("prefix", Node::text(""))]));
+        mappings.push(
+            "groups",
+            Node::map([("claim", Node::text("groups")), ("prefix", Node::text(""))]),
+        );
     }
     if random.percent(20) {
         let text = expression(random, wealth, Scope::Claims, &["s", "s", "a"]);
@@ -116,10 +165,19 @@ fn expression_mappings(random: &mut Random, wealth: Wealth) -> Node {
     }
     if random.percent(40) {
         let mut entries = Vec::new();
-        for key in ["example.org/team", "example.org/x"].iter().take(1 + random.below(2)) {
+        for key in ["example.org/team", "example.org/x"]
+            .iter()
+            .take(1 + random.below(2))
+        {
             // Whatever the type, what becomes of it can be seen here.
-            let wanted = ["s", "ls", "a", "dyn", "i", "d", "b", "D", "T", "mss", "ldyn", "os", "ols", "n", "y", "q", "ip"];
-            entries.push(extra(&expression(random, wealth, Scope::Claims, &wanted), key));
+            let wanted = [
+                "s", "ls", "a", "dyn", "i", "d", "b", "D", "T", "mss", "ldyn", "os", "ols", "n",
+                "y", "q", "ip",
+            ];
+            entries.push(extra(
+                &expression(random, wealth, Scope::Claims, &wanted),
+                key,
+            ));
         }
         mappings.push("extra", Node::List(entries));
     }
@@ -129,9 +187,15 @@ fn expression_mappings(random: &mut Random, wealth: Wealth) -> Node {
 fn rules(random: &mut Random, wealth: Wealth) -> Vec<Node> {
     let mut rules = Vec::new();
     for _ in 0..random.one(&[0, 1, 1, 2]) {
-        let mut rule = Node::map([("expression", Node::text(expression(random, wealth, Scope::Claims, &["b"])))]);
+        let mut rule = Node::map([(
+            "expression",
+            Node::text(expression(random, wealth, Scope::Claims, &["b"])),
+        )]);
         if random.percent(30) {
-            rule.push("message", Node::text(random.pick(&["no", "claims do not fit", ""])));
+            rule.push(
+                "message",
+                Node::text(random.pick(&["no", "claims do not fit", ""])),
+            );
         }
         rules.push(rule);
     }
@@ -144,7 +208,13 @@ fn user_rules(random: &mut Random, wealth: Wealth) -> Vec<Node> {
         return Vec::new();
     }
     let text = if wealth == Wealth::Claims {
-        random.pick(&["!user.username.startsWith('system:')", "user.groups.all(g, !g.startsWith('system:'))", "user.uid != ''"]).to_owned()
+        random
+            .pick(&[
+                "!user.username.startsWith('system:')",
+                "user.groups.all(g, !g.startsWith('system:'))",
+                "user.uid != ''",
+            ])
+            .to_owned()
     } else {
         expression(random, wealth, Scope::User, &["b"])
     };
@@ -156,7 +226,10 @@ fn user_rules(random: &mut Random, wealth: Wealth) -> Vec<Node> {
 }
 
 fn extra(expression: &str, key: &str) -> Node {
-    Node::map([("key", Node::text(key)), ("valueExpression", Node::text(expression))])
+    Node::map([
+        ("key", Node::text(key)),
+        ("valueExpression", Node::text(expression)),
+    ])
 }
 
 /// Mostly generated, sometimes a line that people write.
@@ -166,7 +239,11 @@ fn expression(random: &mut Random, wealth: Wealth, scope: Scope, wanted: &[&str]
         return hostile::expression(random, scope, wanted);
     }
     if random.percent(8) {
-        let known: &[&str] = if scope == Scope::Claims { &HAND_WRITTEN } else { &HAND_WRITTEN_USER };
+        let known: &[&str] = if scope == Scope::Claims {
+            &HAND_WRITTEN
+        } else {
+            &HAND_WRITTEN_USER
+        };
         return random.pick(known).to_owned();
     }
     let depth = random.one(&[1, 2, 2, 3]);

@@ -30,17 +30,31 @@ const LONG: usize = 400;
 impl<'a> Maker<'a> {
     pub(crate) fn new(random: &'a mut Random, scope: Scope) -> Self {
         let slips = random.one(&[0, 0, 1, 4]);
-        Self { random, scope, variables: Vec::new(), made: 0, slips, hostile: 0 }
+        Self {
+            random,
+            scope,
+            variables: Vec::new(),
+            made: 0,
+            slips,
+            hostile: 0,
+        }
     }
 
     /// One whose expressions are meant to find differences.
     pub(crate) fn hostile(random: &'a mut Random, scope: Scope) -> Self {
-        Self { hostile: 55, ..Self::new(random, scope) }
+        Self {
+            hostile: 55,
+            ..Self::new(random, scope)
+        }
     }
 
     /// An expression of the type, nested at most so deep.
     pub(crate) fn expression(&mut self, wanted: &str, depth: usize) -> String {
-        let wanted = if self.random.percent(self.slips) { self.random.pick(TYPES) } else { wanted };
+        let wanted = if self.random.percent(self.slips) {
+            self.random.pick(TYPES)
+        } else {
+            wanted
+        };
         if depth == 0 || self.random.percent(15) {
             return self.leaf(wanted);
         }
@@ -59,8 +73,12 @@ impl<'a> Maker<'a> {
     }
 
     fn leaf(&mut self, wanted: &str) -> String {
-        let bound: Vec<String> =
-            self.variables.iter().filter(|(_, kind)| kind == wanted || kind == "dyn").map(|(name, _)| name.clone()).collect();
+        let bound: Vec<String> = self
+            .variables
+            .iter()
+            .filter(|(_, kind)| kind == wanted || kind == "dyn")
+            .map(|(name, _)| name.clone())
+            .collect();
         if !bound.is_empty() && self.random.percent(60) {
             return bound[self.random.below(bound.len())].clone();
         }
@@ -74,7 +92,9 @@ impl<'a> Maker<'a> {
             Scope::User => find(USER_LEAVES, wanted),
         };
         match (scoped, find(LEAVES, wanted)) {
-            (Some(scoped), Some(_)) if self.random.percent(55) => self.random.pick(scoped).to_owned(),
+            (Some(scoped), Some(_)) if self.random.percent(55) => {
+                self.random.pick(scoped).to_owned()
+            }
             (Some(scoped), None) => self.random.pick(scoped).to_owned(),
             (_, Some(plain)) => self.random.pick(plain).to_owned(),
             // A scope without leaves of this type, like any in the user's.
@@ -94,7 +114,14 @@ impl<'a> Maker<'a> {
             let before = self.variables.len();
             for binding in bindings.split(',').filter(|binding| !binding.is_empty()) {
                 let (name, kind) = binding.split_once(':').unwrap_or((binding, "dyn"));
-                self.variables.push((if name == "v" { first.clone() } else { second.clone() }, kind.to_owned()));
+                self.variables.push((
+                    if name == "v" {
+                        first.clone()
+                    } else {
+                        second.clone()
+                    },
+                    kind.to_owned(),
+                ));
             }
             let depth = if out.len() > LONG { 0 } else { depth };
             out.push_str(&self.expression(wanted, depth));
@@ -106,7 +133,8 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// Where the next `{type}` or `{type|bindings}` starts and how long it is. A brace that is not one of these is CEL's own.
+/// Where the next `{type}` or `{type|bindings}` starts and how long it is. A brace that is not one
+/// of these is CEL's own.
 fn hole(text: &str) -> Option<(usize, usize)> {
     text.match_indices('{').find_map(|(start, _)| {
         let inside = text[start + 1..].split(['}', '{']).next()?;
@@ -117,7 +145,10 @@ fn hole(text: &str) -> Option<(usize, usize)> {
 }
 
 fn find<'t>(table: &'t [(&str, &'t [&'t str])], wanted: &str) -> Option<&'t [&'t str]> {
-    table.iter().find(|(kind, _)| *kind == wanted).map(|(_, entries)| *entries)
+    table
+        .iter()
+        .find(|(kind, _)| *kind == wanted)
+        .map(|(_, entries)| *entries)
 }
 
 #[cfg(test)]
@@ -132,7 +163,10 @@ mod tests {
             let scope = random.one(&[Scope::Claims, Scope::User]);
             let text = Maker::new(&mut random, scope).expression(wanted, 3);
             assert_eq!(hole(&text), None, "{text}");
-            assert!(!text.contains('|') || text.contains("||") || text.contains("'a|b'"), "{text}");
+            assert!(
+                !text.contains('|') || text.contains("||") || text.contains("'a|b'"),
+                "{text}"
+            );
         }
     }
 

@@ -1,20 +1,51 @@
-//! What the expressions of a case are made of: leaves and forms by type. A form's `{x}` stands for an expression of type `x`;
-//! `%v` and `%w` are fresh variables, which `{x|v:s}` may use as an `s`.
+//! What the expressions of a case are made of: leaves and forms by type. A form's `{x}` stands for
+//! an expression of type `x`; `%v` and `%w` are fresh variables, which `{x|v:s}` may use as an `s`.
 //!
-//! `lists.range` is only asked for small ranges: its cost is counted after the list is made, so a large one keeps a server busy without end.
+//! `lists.range` is only asked for small ranges: its cost is counted after the list is made, so a
+//! large one keeps a server busy without end.
 
-/// Bool, int, uint, double, string, bytes, null, any, dyn, type, duration, timestamp; `l` list, `m` map with string keys, `o` optional.
+/// Bool, int, uint, double, string, bytes, null, any, dyn, type, duration, timestamp; `l` list, `m`
+/// map with string keys, `o` optional.
 pub(crate) const TYPES: &[&str] = &[
-    "b", "i", "u", "d", "s", "y", "n", "a", "dyn", "ty", "D", "T", "ls", "li", "ld", "lb", "ll", "ldyn", "mss", "msi", "os", "oi", "oa",
-    "ols", "url", "ip", "cidr", "q", "sv", "fm", "re",
+    "b", "i", "u", "d", "s", "y", "n", "a", "dyn", "ty", "D", "T", "ls", "li", "ld", "lb", "ll",
+    "ldyn", "mss", "msi", "os", "oi", "oa", "ols", "url", "ip", "cidr", "q", "sv", "fm", "re",
 ];
 
 /// Expressions without parts, by type.
 pub(crate) const LEAVES: &[(&str, &[&str])] = &[
     ("b", &["true", "false"]),
-    ("i", &["0", "1", "-1", "2", "7", "42", "3600", "0x1F", "9223372036854775807", "-9223372036854775808", "9007199254740993"]),
+    (
+        "i",
+        &[
+            "0",
+            "1",
+            "-1",
+            "2",
+            "7",
+            "42",
+            "3600",
+            "0x1F",
+            "9223372036854775807",
+            "-9223372036854775808",
+            "9007199254740993",
+        ],
+    ),
     ("u", &["0u", "1u", "7u", "18446744073709551615u", "0x1Fu"]),
-    ("d", &["0.0", "1.0", "-1.5", "2.5", "1e3", "1e300", "1.7976931348623157e308", "0.1", "9007199254740992.0", ".5"]),
+    (
+        "d",
+        &[
+            "0.0",
+            "1.0",
+            "-1.5",
+            "2.5",
+            "1e3",
+            "1e300",
+            "1.7976931348623157e308",
+            "0.1",
+            "9007199254740992.0",
+            ".5",
+        ],
+    ),
     (
         "s",
         &[
@@ -52,8 +83,32 @@ pub(crate) const LEAVES: &[(&str, &[&str])] = &[
     ),
     ("y", &["b''", "b'abc'", "b'\\xff'", "b'\\303\\251'"]),
     ("n", &["null"]),
-    ("ty", &["int", "uint", "double", "string", "bool", "bytes", "list", "map", "null_type", "type", "google.protobuf.Timestamp"]),
-    ("D", &["duration('1h')", "duration('90s')", "duration('-1.5s')", "duration('0')", "duration('1h1m1s1ms1us1ns')"]),
+    (
+        "ty",
+        &[
+            "int",
+            "uint",
+            "double",
+            "string",
+            "bool",
+            "bytes",
+            "list",
+            "map",
+            "null_type",
+            "type",
+            "google.protobuf.Timestamp",
+        ],
+    ),
+    (
+        "D",
+        &[
+            "duration('1h')",
+            "duration('90s')",
+            "duration('-1.5s')",
+            "duration('0')",
+            "duration('1h1m1s1ms1us1ns')",
+        ],
+    ),
     (
         "T",
         &[
@@ -63,7 +118,16 @@ pub(crate) const LEAVES: &[(&str, &[&str])] = &[
             "timestamp(0)",
         ],
     ),
-    ("ls", &["['a', 'b']", "['b', 'a', 'a']", "['x']", "['']", "['a', 'abc', 'tenant-a']"]),
+    (
+        "ls",
+        &[
+            "['a', 'b']",
+            "['b', 'a', 'a']",
+            "['x']",
+            "['']",
+            "['a', 'abc', 'tenant-a']",
+        ],
+    ),
     ("li", &["[1, 2, 3]", "[3, 1, 2, 1]", "[0]", "[-1, 7]"]),
     ("ld", &["[1.0, 2.5]", "[0.0]"]),
     ("lb", &["[true, false]", "[true]"]),
@@ -71,14 +135,69 @@ pub(crate) const LEAVES: &[(&str, &[&str])] = &[
     ("ldyn", &["[]", "[dyn(1), dyn('a')]", "dyn([1, 2.0, 'x'])"]),
     ("mss", &["{'a': 'x'}", "{'a': 'x', 'b': 'y'}", "{'k': ''}"]),
     ("msi", &["{'a': 1}", "{'a': 1, 'b': 2}"]),
-    ("os", &["optional.of('a')", "optional.none()", "optional.ofNonZeroValue('')"]),
+    (
+        "os",
+        &[
+            "optional.of('a')",
+            "optional.none()",
+            "optional.ofNonZeroValue('')",
+        ],
+    ),
     ("oi", &["optional.of(1)", "optional.ofNonZeroValue(0)"]),
-    ("ols", &["optional.of(['a'])", "{'a': ['x']}[?'a']", "{'a': ['x']}[?'z']"]),
-    ("url", &["url('https://a.test:443/p?q=1')", "url('/path')", "url('https://[::1]:8080')"]),
-    ("ip", &["ip('10.0.0.1')", "ip('::1')", "ip('fe80::1')", "ip('127.0.0.1')", "ip('2001:db8::abcd')"]),
-    ("cidr", &["cidr('10.0.0.0/8')", "cidr('2001:db8::/32')", "cidr('10.1.2.3/16')", "cidr('0.0.0.0/0')"]),
-    ("q", &["quantity('1')", "quantity('1.5Gi')", "quantity('200m')", "quantity('-3k')", "quantity('1e3')"]),
-    ("sv", &["semver('1.2.3')", "semver('1.2.3-rc.1')", "semver('v1.2', true)", "semver('0.0.1+b')"]),
+    (
+        "ols",
+        &[
+            "optional.of(['a'])",
+            "{'a': ['x']}[?'a']",
+            "{'a': ['x']}[?'z']",
+        ],
+    ),
+    (
+        "url",
+        &[
+            "url('https://a.test:443/p?q=1')",
+            "url('/path')",
+            "url('https://[::1]:8080')",
+        ],
+    ),
+    (
+        "ip",
+        &[
+            "ip('10.0.0.1')",
+            "ip('::1')",
+            "ip('fe80::1')",
+            "ip('127.0.0.1')",
+            "ip('2001:db8::abcd')",
+        ],
+    ),
+    (
+        "cidr",
+        &[
+            "cidr('10.0.0.0/8')",
+            "cidr('2001:db8::/32')",
+            "cidr('10.1.2.3/16')",
+            "cidr('0.0.0.0/0')",
+        ],
+    ),
+    (
+        "q",
+        &[
+            "quantity('1')",
+            "quantity('1.5Gi')",
+            "quantity('200m')",
+            "quantity('-3k')",
+            "quantity('1e3')",
+        ],
+    ),
+    (
+        "sv",
+        &[
+            "semver('1.2.3')",
+            "semver('1.2.3-rc.1')",
+            "semver('v1.2', true)",
+            "semver('0.0.1+b')",
+        ],
+    ),
     (
         "fm",
         &[
@@ -206,8 +325,26 @@ pub(crate) const CLAIMS_LEAVES: &[(&str, &[&str])] = &[
             "claims.?kubernetes__dot__io.?namespace",
         ],
     ),
-    ("s", &["string(claims.sub)", "string(claims.n)", "claims.?sub.orValue('none')", "string(int(claims.n))", "string(claims.big)"]),
-    ("i", &["int(claims.n)", "size(claims.groups)", "int(claims.exp) - int(claims.iat)", "size(claims.nested)", "claims.list.size()"]),
+    (
+        "s",
+        &[
+            "string(claims.sub)",
+            "string(claims.n)",
+            "claims.?sub.orValue('none')",
+            "string(int(claims.n))",
+            "string(claims.big)",
+        ],
+    ),
+    (
+        "i",
+        &[
+            "int(claims.n)",
+            "size(claims.groups)",
+            "int(claims.exp) - int(claims.iat)",
+            "size(claims.nested)",
+            "claims.list.size()",
+        ],
+    ),
     (
         "dyn",
         &[
@@ -224,7 +361,15 @@ pub(crate) const CLAIMS_LEAVES: &[(&str, &[&str])] = &[
 
 /// Leaves that the scope of a user adds.
 pub(crate) const USER_LEAVES: &[(&str, &[&str])] = &[
-    ("s", &["user.username", "user.uid", "user.groups[0]", "user.extra['example.org/team'][0]"]),
+    (
+        "s",
+        &[
+            "user.username",
+            "user.uid",
+            "user.groups[0]",
+            "user.extra['example.org/team'][0]",
+        ],
+    ),
     (
         "ls",
         &[
@@ -247,8 +392,18 @@ pub(crate) const USER_LEAVES: &[(&str, &[&str])] = &[
             "has(user.missing)",
         ],
     ),
-    ("i", &["size(user.groups)", "size(user.extra)", "user.username.size()"]),
-    ("ols", &["user.extra[?'example.org/team']", "user.extra[?'missing']"]),
+    (
+        "i",
+        &[
+            "size(user.groups)",
+            "size(user.extra)",
+            "user.username.size()",
+        ],
+    ),
+    (
+        "ols",
+        &["user.extra[?'example.org/team']", "user.extra[?'missing']"],
+    ),
     ("dyn", &["dyn(user)", "dyn(user.extra)", "user"]),
 ];
 
@@ -256,7 +411,20 @@ pub(crate) const USER_LEAVES: &[(&str, &[&str])] = &[
 pub(crate) const FORMS: &[(&str, &[&str])] = &[
     ("b", BOOL),
     ("i", INT),
-    ("u", &["({u} + {u})", "({u} * {u})", "({u} - {u})", "({u} / {u})", "({u} % {u})", "uint({i})", "uint({s})", "uint({d})", "uint({a})"]),
+    (
+        "u",
+        &[
+            "({u} + {u})",
+            "({u} * {u})",
+            "({u} - {u})",
+            "({u} / {u})",
+            "({u} % {u})",
+            "uint({i})",
+            "uint({s})",
+            "uint({d})",
+            "uint({a})",
+        ],
+    ),
     (
         "d",
         &[
@@ -325,8 +493,29 @@ pub(crate) const FORMS: &[(&str, &[&str])] = &[
             "type(type({s}))",
         ],
     ),
-    ("D", &["({D} + {D})", "({D} - {D})", "({T} - {T})", "duration({s})", "duration({a})", "({b} ? {D} : {D})"]),
-    ("T", &["({T} + {D})", "({T} - {D})", "timestamp({s})", "timestamp({i})", "timestamp({a})", "timestamp(int({a}))", "({D} + {T})"]),
+    (
+        "D",
+        &[
+            "({D} + {D})",
+            "({D} - {D})",
+            "({T} - {T})",
+            "duration({s})",
+            "duration({a})",
+            "({b} ? {D} : {D})",
+        ],
+    ),
+    (
+        "T",
+        &[
+            "({T} + {D})",
+            "({T} - {D})",
+            "timestamp({s})",
+            "timestamp({i})",
+            "timestamp({a})",
+            "timestamp(int({a}))",
+            "({D} + {T})",
+        ],
+    ),
     ("ls", STRING_LIST),
     (
         "li",
@@ -348,9 +537,20 @@ pub(crate) const FORMS: &[(&str, &[&str])] = &[
             "[[{i}], [{i}]].flatten()",
         ],
     ),
-    ("ld", &["[{d}, {d}]", "({ld} + {ld})", "{ld}.filter(%v, {b|v:d})", "{ld}.sort()"]),
+    (
+        "ld",
+        &[
+            "[{d}, {d}]",
+            "({ld} + {ld})",
+            "{ld}.filter(%v, {b|v:d})",
+            "{ld}.sort()",
+        ],
+    ),
     ("lb", &["[{b}, {b}]", "{ls}.map(%v, {b|v:s})"]),
-    ("ll", &["[{ls}, {ls}]", "{ls}.map(%v, [{s|v:s}])", "({ll} + {ll})"]),
+    (
+        "ll",
+        &["[{ls}, {ls}]", "{ls}.map(%v, [{s|v:s}])", "({ll} + {ll})"],
+    ),
     (
         "ldyn",
         &[
@@ -383,7 +583,14 @@ pub(crate) const FORMS: &[(&str, &[&str])] = &[
             "{ls}.transformMap(%v, %w, {s|v:i,w:s})",
         ],
     ),
-    ("msi", &["{'a': {i}}", "{mss}.transformMap(%v, %w, {i|v:s,w:s})", "{{s}: {i}}"]),
+    (
+        "msi",
+        &[
+            "{'a': {i}}",
+            "{mss}.transformMap(%v, %w, {i|v:s,w:s})",
+            "{{s}: {i}}",
+        ],
+    ),
     (
         "os",
         &[
@@ -399,7 +606,17 @@ pub(crate) const FORMS: &[(&str, &[&str])] = &[
             "{ls}.last()",
         ],
     ),
-    ("oi", &["optional.of({i})", "optional.ofNonZeroValue({i})", "{msi}[?{s}]", "{os}.optMap(%v, {i|v:s})", "{li}[?{i}]", "{li}.first()"]),
+    (
+        "oi",
+        &[
+            "optional.of({i})",
+            "optional.ofNonZeroValue({i})",
+            "{msi}[?{s}]",
+            "{os}.optMap(%v, {i|v:s})",
+            "{li}[?{i}]",
+            "{li}.first()",
+        ],
+    ),
     (
         "oa",
         &[
@@ -411,13 +628,34 @@ pub(crate) const FORMS: &[(&str, &[&str])] = &[
             "{oa}.optMap(%v, {dyn|v:dyn})",
         ],
     ),
-    ("ols", &["optional.of({ls})", "{fm}.validate({s})", "optional.ofNonZeroValue({ls})", "{fm}.validate({s})"]),
+    (
+        "ols",
+        &[
+            "optional.of({ls})",
+            "{fm}.validate({s})",
+            "optional.ofNonZeroValue({ls})",
+            "{fm}.validate({s})",
+        ],
+    ),
     ("url", &["url({s})", "url({a})"]),
     ("ip", &["ip({s})", "{cidr}.ip()", "ip({a})"]),
     ("cidr", &["cidr({s})", "{cidr}.masked()", "cidr({a})"]),
-    ("q", &["quantity({s})", "{q}.add({q})", "{q}.sub({q})", "{q}.add({i})", "{q}.sub({i})", "quantity({a})"]),
+    (
+        "q",
+        &[
+            "quantity({s})",
+            "{q}.add({q})",
+            "{q}.sub({q})",
+            "{q}.add({i})",
+            "{q}.sub({i})",
+            "quantity({a})",
+        ],
+    ),
     ("sv", &["semver({s})", "semver({s}, {b})", "semver({a})"]),
-    ("fm", &["format.named({s}).value()", "format.named('uuid').value()"]),
+    (
+        "fm",
+        &["format.named({s}).value()", "format.named('uuid').value()"],
+    ),
 ];
 
 const BOOL: &[&str] = &[

@@ -1,5 +1,6 @@
-//! What attackers and old habits put into expressions: odd times, patterns, escapes, optionals behind `dyn`, ranges that end before they
-//! start, and constants that fail while the program is made. [`Maker`](super::expression::Maker) mixes these with the usual forms.
+//! What attackers and old habits put into expressions: odd times, patterns, escapes, optionals
+//! behind `dyn`, ranges that end before they start, and constants that fail while the program is
+//! made. [`Maker`](super::expression::Maker) mixes these with the usual forms.
 
 use super::expression::{Maker, Scope};
 use super::{optional, several};
@@ -8,7 +9,17 @@ use crate::differential::random::Random;
 
 /// Expressions without parts, by type.
 pub(crate) const LEAVES: &[(&str, &[&str])] = &[
-    ("ty", &["timestamp", "duration", "google.protobuf.Duration", "google.protobuf.Any", "net.IP", "optional_type"]),
+    (
+        "ty",
+        &[
+            "timestamp",
+            "duration",
+            "google.protobuf.Duration",
+            "google.protobuf.Any",
+            "net.IP",
+            "optional_type",
+        ],
+    ),
     (
         "T",
         &[
@@ -115,8 +126,29 @@ pub(crate) const LEAVES: &[(&str, &[&str])] = &[
             "''",
         ],
     ),
-    ("d", &["-0.0", "0.0 / 0.0", "1.0 / 0.0", "4.9e-324", "-1.0 / 0.0", "123456789.125", "1e21"]),
-    ("i", &["-9223372036854775808", "int('-0')", "int('0x10')", "2147483648", "-3", "int(claims.negzero)"]),
+    (
+        "d",
+        &[
+            "-0.0",
+            "0.0 / 0.0",
+            "1.0 / 0.0",
+            "4.9e-324",
+            "-1.0 / 0.0",
+            "123456789.125",
+            "1e21",
+        ],
+    ),
+    (
+        "i",
+        &[
+            "-9223372036854775808",
+            "int('-0')",
+            "int('0x10')",
+            "2147483648",
+            "-3",
+            "int(claims.negzero)",
+        ],
+    ),
     (
         "os",
         &[
@@ -127,7 +159,14 @@ pub(crate) const LEAVES: &[(&str, &[&str])] = &[
             "optional.ofNonZeroValue(string(claims.sub))",
         ],
     ),
-    ("oi", &["optional.of(int(claims.n))", "dyn(optional.of(1))", "[1][?3]"]),
+    (
+        "oi",
+        &[
+            "optional.of(int(claims.n))",
+            "dyn(optional.of(1))",
+            "[1][?3]",
+        ],
+    ),
     (
         "oa",
         &[
@@ -156,7 +195,16 @@ pub(crate) const LEAVES: &[(&str, &[&str])] = &[
             "claims.odddur",
         ],
     ),
-    ("b", &["has(claims.huge)", "has(claims.deep)", "has(optional.of(claims).sub)", "claims.huge == 1", "claims.negzero == 0"]),
+    (
+        "b",
+        &[
+            "has(claims.huge)",
+            "has(claims.deep)",
+            "has(optional.of(claims).sub)",
+            "claims.huge == 1",
+            "claims.negzero == 0",
+        ],
+    ),
 ];
 
 /// Leaves of the types above that look at no claim.
@@ -326,9 +374,29 @@ pub(crate) const FORMS: &[(&str, &[&str])] = &[
             "int('x')",
         ],
     ),
-    ("d", &["double({s})", "({d} % {d})", "double({q})", "-({d})", "{ld}[{i}]"]),
-    ("T", &["({T} + {D})", "({T} - {D})", "timestamp({s})", "timestamp({i})"]),
-    ("D", &["({T} - {T})", "duration({s})", "({D} + {D})", "-{D}"]),
+    (
+        "d",
+        &[
+            "double({s})",
+            "({d} % {d})",
+            "double({q})",
+            "-({d})",
+            "{ld}[{i}]",
+        ],
+    ),
+    (
+        "T",
+        &[
+            "({T} + {D})",
+            "({T} - {D})",
+            "timestamp({s})",
+            "timestamp({i})",
+        ],
+    ),
+    (
+        "D",
+        &["({T} - {T})", "duration({s})", "({D} + {D})", "-{D}"],
+    ),
     (
         "oa",
         &[
@@ -342,7 +410,16 @@ pub(crate) const FORMS: &[(&str, &[&str])] = &[
             "{oa}.optFlatMap(%v, {oa|v:dyn})",
         ],
     ),
-    ("os", &["dyn({os}).or({os})", "{os}.or(dyn({os}))", "{os}.optFlatMap(%v, {os|v:s})", "{ls}[?{i}]", "dyn({mss})[?{s}]"]),
+    (
+        "os",
+        &[
+            "dyn({os}).or({os})",
+            "{os}.or(dyn({os}))",
+            "{os}.optFlatMap(%v, {os|v:s})",
+            "{ls}[?{i}]",
+            "dyn({mss})[?{s}]",
+        ],
+    ),
     (
         "dyn",
         &[
@@ -380,7 +457,11 @@ pub(crate) const FORMS: &[(&str, &[&str])] = &[
 /// A leaf of that type.
 pub(crate) fn leaf(random: &mut Random, scope: Scope, wanted: &str) -> Option<&'static str> {
     let (_, all) = LEAVES.iter().find(|(kind, _)| *kind == wanted)?;
-    let allowed: Vec<&'static str> = all.iter().copied().filter(|text| scope == Scope::Claims || without_claims(text)).collect();
+    let allowed: Vec<&'static str> = all
+        .iter()
+        .copied()
+        .filter(|text| scope == Scope::Claims || without_claims(text))
+        .collect();
     (!allowed.is_empty()).then(|| allowed[random.below(allowed.len())])
 }
 
@@ -405,7 +486,11 @@ pub(crate) fn expression(random: &mut Random, scope: Scope, wanted: &str) -> Str
     }
     let depth = random.one(&[1, 1, 2, 2, 3]);
     let text = Maker::hostile(random, scope).expression(wanted, depth);
-    if random.percent(8) { damaged(random, &text) } else { text }
+    if random.percent(8) {
+        damaged(random, &text)
+    } else {
+        text
+    }
 }
 
 /// One or two characters are lost, doubled, replaced or put in.
@@ -414,8 +499,8 @@ fn damaged(random: &mut Random, text: &str) -> String {
     for _ in 0..=random.below(2) {
         let place = random.below(characters.len());
         let odd = random.one(&[
-            '\'', '"', '(', ')', '[', ']', '{', '}', '.', '?', ':', ',', '!', '-', '\\', '`', '#', '$', ';', '@', '\t', '\n', '\u{a0}',
-            'é', '\u{e000}', '0', 'u', 'r', 'b',
+            '\'', '"', '(', ')', '[', ']', '{', '}', '.', '?', ':', ',', '!', '-', '\\', '`', '#',
+            '$', ';', '@', '\t', '\n', '\u{a0}', 'é', '\u{e000}', '0', 'u', 'r', 'b',
         ]);
         match (random.below(4), characters.get(place).copied()) {
             (0, Some(_)) => drop(characters.remove(place)),
@@ -501,7 +586,19 @@ const CLAIMS: &[(&str, &[&str])] = &[
             "\"2026-01-02 03:04:05Z\"",
         ],
     ),
-    ("odddur", &["\"1h2h\"", "\".5s\"", "\"1.s\"", "\"+3m\"", "\"1\"", "\"9223372036854775808ns\"", "\"1µs\"", "\"\""]),
+    (
+        "odddur",
+        &[
+            "\"1h2h\"",
+            "\".5s\"",
+            "\"1.s\"",
+            "\"+3m\"",
+            "\"1\"",
+            "\"9223372036854775808ns\"",
+            "\"1µs\"",
+            "\"\"",
+        ],
+    ),
     (
         "odd",
         &[
@@ -516,7 +613,10 @@ const CLAIMS: &[(&str, &[&str])] = &[
             "\"\\ud83f\\udffe\"",
         ],
     ),
-    ("huge", &["1e400", "-1e400", "1e309", "123456789e999", "1e308"]),
+    (
+        "huge",
+        &["1e400", "-1e400", "1e309", "123456789e999", "1e308"],
+    ),
     ("hugelist", &["[1,1e400]", "[{\"a\":1e400}]", "[1e308]"]),
     ("negzero", &["-0", "-0.0", "-0e5", "0.0", "-1e-400"]),
 ];
@@ -527,6 +627,11 @@ fn deep(random: &mut Random) -> String {
     match random.below(3) {
         0 => format!("{}{}", "[".repeat(depth), "]".repeat(depth)),
         1 => format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth)),
-        _ => format!("{}{}{}", "[{\"a\":".repeat(depth / 2), "null", "}]".repeat(depth / 2)),
+        _ => format!(
+            "{}{}{}",
+            "[{\"a\":".repeat(depth / 2),
+            "null",
+            "}]".repeat(depth / 2)
+        ),
     }
 }

@@ -12,7 +12,11 @@ pub(crate) fn sound(keys: &SigningKeys) -> Node {
 
 /// Some keys, with changes.
 pub(crate) fn odd(random: &mut Random, keys: &SigningKeys) -> Node {
-    let mut entries: Vec<Node> = KeyName::ALL.into_iter().filter(|_| random.percent(65)).map(|key| entry(keys, key)).collect();
+    let mut entries: Vec<Node> = KeyName::ALL
+        .into_iter()
+        .filter(|_| random.percent(65))
+        .map(|key| entry(keys, key))
+        .collect();
     let original = entries.clone();
     for _ in 0..random.below(3) {
         let place = random.below(entries.len());
@@ -40,7 +44,10 @@ pub(crate) fn odd(random: &mut Random, keys: &SigningKeys) -> Node {
             "<html>",
         ])),
         1 => Node::map([("KEYS", Node::List(entries))]),
-        2 => Node::map([("keys", Node::List(Vec::new())), ("keys", Node::List(entries))]),
+        2 => Node::map([
+            ("keys", Node::List(Vec::new())),
+            ("keys", Node::List(entries)),
+        ]),
         3 => Node::map([("other", Node::raw("1")), ("keys", Node::List(entries))]),
         _ => set(entries),
     }
@@ -62,24 +69,96 @@ fn change(random: &mut Random, keys: &SigningKeys, entry: &mut Node) {
     match random.below(16) {
         14 => private_rsa(random, keys, entry),
         15 => {
-            let chain: Vec<&String> =
-                (0..=random.below(2)).map(|_| &keys.certificates()[random.below(keys.certificates().len())]).collect();
+            let chain: Vec<&String> = (0..=random.below(2))
+                .map(|_| &keys.certificates()[random.below(keys.certificates().len())])
+                .collect();
             entry.set("x5c", Node::texts(&chain));
         }
         0 => entry.remove("kid"),
-        1 => entry.set("kid", Node::raw(random.pick(&["\"dup\"", "\"\"", "null", "1", "\"rsa-a\"", "\"p256-a\"", "[]"]))),
-        2 => entry.set("use", Node::raw(random.pick(&["\"enc\"", "\"\"", "null", "1", "\"SIG\""]))),
-        3 => entry.set("alg", Node::raw(random.pick(&["\"RS512\"", "\"none\"", "\"\"", "null", "1", "\"ES256\""]))),
-        4 => entry
-            .set("kty", Node::raw(random.pick(&["\"AKP\"", "\"rsa\"", "\"oct\"", "\"OKP\"", "\"EC\"", "\"\"", "null", "1", "\"RSA\""]))),
-        5 => entry.set("x5c", Node::raw(random.pick(&["[]", "null", "[\"AAAA\"]", "\"x\"", "[1]", "[\"\"]", "[\"!\"]"]))),
-        6 => entry.set("x5t", Node::raw(random.pick(&["\"\"", "null", "\"AAAA\"", "1", "\"47DEQpj8HBSa-_TImW-5JCeuQeQ\"", "\"!!\""]))),
-        7 => entry.set("x5t#S256", Node::raw(random.pick(&["\"\"", "\"AAAA\"", "1", "\"47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU\""]))),
-        8 => entry
-            .set("crv", Node::raw(random.pick(&["\"P-384\"", "\"P-256K\"", "\"secp256k1\"", "\"\"", "null", "\"P-256\"", "\"X25519\""]))),
+        1 => entry.set(
+            "kid",
+            Node::raw(random.pick(&[
+                "\"dup\"",
+                "\"\"",
+                "null",
+                "1",
+                "\"rsa-a\"",
+                "\"p256-a\"",
+                "[]",
+            ])),
+        ),
+        2 => entry.set(
+            "use",
+            Node::raw(random.pick(&["\"enc\"", "\"\"", "null", "1", "\"SIG\""])),
+        ),
+        3 => entry.set(
+            "alg",
+            Node::raw(random.pick(&["\"RS512\"", "\"none\"", "\"\"", "null", "1", "\"ES256\""])),
+        ),
+        4 => entry.set(
+            "kty",
+            Node::raw(random.pick(&[
+                "\"AKP\"", "\"rsa\"", "\"oct\"", "\"OKP\"", "\"EC\"", "\"\"", "null", "1",
+                "\"RSA\"",
+            ])),
+        ),
+        5 => entry.set(
+            "x5c",
+            Node::raw(random.pick(&[
+                "[]",
+                "null",
+                "[\"AAAA\"]",
+                "\"x\"",
+                "[1]",
+                "[\"\"]",
+                "[\"!\"]",
+            ])),
+        ),
+        6 => entry.set(
+            "x5t",
+            Node::raw(random.pick(&[
+                "\"\"",
+                "null",
+                "\"AAAA\"",
+                "1",
+                "\"47DEQpj8HBSa-_TImW-5JCeuQeQ\"",
+                "\"!!\"",
+            ])),
+        ),
+        7 => entry.set(
+            "x5t#S256",
+            Node::raw(random.pick(&[
+                "\"\"",
+                "\"AAAA\"",
+                "1",
+                "\"47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU\"",
+            ])),
+        ),
+        8 => entry.set(
+            "crv",
+            Node::raw(random.pick(&[
+                "\"P-384\"",
+                "\"P-256K\"",
+                "\"secp256k1\"",
+                "\"\"",
+                "null",
+                "\"P-256\"",
+                "\"X25519\"",
+            ])),
+        ),
         9 => {
             let name = random.pick(&["x", "y", "n", "e"]);
-            let value = random.pick(&["\"\"", "null", "\"AQAB\"", "\"AA==\"", "\"A\"", "1", "\"!\"", "\"AAAB\"", "\"AQAAAAAAAAAB\""]);
+            let value = random.pick(&[
+                "\"\"",
+                "null",
+                "\"AQAB\"",
+                "\"AA==\"",
+                "\"A\"",
+                "1",
+                "\"!\"",
+                "\"AAAB\"",
+                "\"AQAAAAAAAAAB\"",
+            ]);
             entry.set(name, Node::raw(value));
         }
         10 => {
@@ -93,7 +172,10 @@ fn change(random: &mut Random, keys: &SigningKeys, entry: &mut Node) {
         ),
         _ => {
             let name = random.pick(&["KTY", "Kid", "CRV", "N"]);
-            entry.push(name, Node::raw(random.pick(&["\"RSA\"", "\"EC\"", "\"dup\"", "1"])));
+            entry.push(
+                name,
+                Node::raw(random.pick(&["\"RSA\"", "\"EC\"", "\"dup\"", "1"])),
+            );
         }
     }
 }
@@ -102,7 +184,10 @@ fn change(random: &mut Random, keys: &SigningKeys, entry: &mut Node) {
 fn private_rsa(random: &mut Random, keys: &SigningKeys, entry: &mut Node) {
     let other = random.one(&[KeyName::RsaA, KeyName::RsaB]);
     if random.percent(80) {
-        *entry = self::entry(keys, random.one(&[KeyName::RsaA, KeyName::RsaA, KeyName::RsaB]));
+        *entry = self::entry(
+            keys,
+            random.one(&[KeyName::RsaA, KeyName::RsaA, KeyName::RsaB]),
+        );
     }
     for (name, number) in keys.private_rsa(other).unwrap_or_default() {
         // Without one of these Go computes them itself.
@@ -111,12 +196,20 @@ fn private_rsa(random: &mut Random, keys: &SigningKeys, entry: &mut Node) {
         }
     }
     if random.percent(20) {
-        entry.set(random.pick(&["d", "p", "q"]), Node::raw(random.pick(&["\"AQAB\"", "\"\"", "null", "\"AA\""])));
+        entry.set(
+            random.pick(&["d", "p", "q"]),
+            Node::raw(random.pick(&["\"AQAB\"", "\"\"", "null", "\"AA\""])),
+        );
     }
 }
 
 fn private(random: &mut Random, keys: &SigningKeys) -> Node {
-    let scalar = keys.private_scalar(random.one(&[KeyName::P256A, KeyName::P256B, KeyName::P384, KeyName::P521]));
+    let scalar = keys.private_scalar(random.one(&[
+        KeyName::P256A,
+        KeyName::P256B,
+        KeyName::P384,
+        KeyName::P521,
+    ]));
     match scalar {
         Some(scalar) if random.percent(60) => Node::text(scalar),
         _ => Node::raw(random.pick(&["\"AQAB\"", "\"\"", "null", "1"])),

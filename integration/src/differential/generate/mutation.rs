@@ -32,10 +32,20 @@ pub(crate) fn change(random: &mut Random, config: &mut ConfigText, keys: &Signin
 /// A change that needs no knowledge of the field.
 fn anywhere(random: &mut Random, tree: &mut Node) {
     let place = random.below(tree.count());
-    let Some(node) = tree.at_mut(place) else { return };
+    let Some(node) = tree.at_mut(place) else {
+        return;
+    };
     match (random.below(8), node) {
         (0, Node::Map(entries)) => {
-            let name = random.pick(&["unknown", "expresion", "Claim", "", "apiVersion", "kind", "0"]);
+            let name = random.pick(&[
+                "unknown",
+                "expresion",
+                "Claim",
+                "",
+                "apiVersion",
+                "kind",
+                "0",
+            ]);
             entries.push((name.to_owned(), Node::raw(random.pick(&SCALARS))));
         }
         (1, Node::Map(entries)) if !entries.is_empty() => {
@@ -52,14 +62,20 @@ fn anywhere(random: &mut Random, tree: &mut Node) {
         (3, Node::Map(entries)) if !entries.is_empty() => {
             let index = random.below(entries.len());
             let (name, _) = &mut entries[index];
-            *name = if random.percent(50) { name.to_uppercase() } else { format!("{name}s") };
+            *name = if random.percent(50) {
+                name.to_uppercase()
+            } else {
+                format!("{name}s")
+            };
         }
         (4, Node::List(items)) if !items.is_empty() => {
             let again = items[random.below(items.len())].clone();
             items.push(again);
         }
         (5, Node::List(items)) => items.clear(),
-        (6, node) => *node = Node::text(random.pick(&["", " ", "x", "a\nb", "ü", "\u{0}", "\u{2028}"])),
+        (6, node) => {
+            *node = Node::text(random.pick(&["", " ", "x", "a\nb", "ü", "\u{0}", "\u{2028}"]))
+        }
         (_, node) => *node = Node::raw(random.pick(&SCALARS)),
     }
 }
@@ -80,7 +96,10 @@ fn top(random: &mut Random, tree: &mut Node) {
             ])),
         ),
         3 => tree.remove(random.pick(&["apiVersion", "kind", "jwt"])),
-        _ => tree.push("metadata", Node::raw(random.pick(&["{}", "{\"name\":\"x\"}", "null"]))),
+        _ => tree.push(
+            "metadata",
+            Node::raw(random.pick(&["{}", "{\"name\":\"x\"}", "null"])),
+        ),
     }
 }
 
@@ -101,12 +120,22 @@ fn writing(random: &mut Random, config: &mut ConfigText) {
 }
 
 fn issuer(random: &mut Random, tree: &mut Node, keys: &SigningKeys) {
-    let Some(issuer) = first(tree).and_then(|entry| entry.get_mut("issuer")) else { return };
+    let Some(issuer) = first(tree).and_then(|entry| entry.get_mut("issuer")) else {
+        return;
+    };
     match random.below(9) {
         0 | 1 => issuer.set("url", Node::text(random.pick(&URLS))),
         2 => issuer.set("discoveryURL", Node::text(random.pick(&URLS))),
-        3 => issuer
-            .set("discoveryURL", Node::text(random.pick(&[HUB, "https://hub.test/", "https://hub.test//", "https://broker.test/doc", ""]))),
+        3 => issuer.set(
+            "discoveryURL",
+            Node::text(random.pick(&[
+                HUB,
+                "https://hub.test/",
+                "https://hub.test//",
+                "https://broker.test/doc",
+                "",
+            ])),
+        ),
         4 => issuer.set("certificateAuthority", authority(random, keys)),
         5 => issuer.set(
             "audiences",
@@ -123,11 +152,27 @@ fn issuer(random: &mut Random, tree: &mut Node, keys: &SigningKeys) {
                 "[\"aud-1\",\"aud-2\"]",
             ])),
         ),
-        6 => issuer
-            .set("audienceMatchPolicy", Node::raw(random.pick(&["\"MatchAny\"", "\"MatchAll\"", "\"\"", "null", "\"matchany\"", "1"]))),
+        6 => issuer.set(
+            "audienceMatchPolicy",
+            Node::raw(random.pick(&[
+                "\"MatchAny\"",
+                "\"MatchAll\"",
+                "\"\"",
+                "null",
+                "\"matchany\"",
+                "1",
+            ])),
+        ),
         7 => issuer.set(
             "egressSelectorType",
-            Node::raw(random.pick(&["\"controlplane\"", "\"cluster\"", "\"\"", "null", "\"etcd\"", "\"Cluster\""])),
+            Node::raw(random.pick(&[
+                "\"controlplane\"",
+                "\"cluster\"",
+                "\"\"",
+                "null",
+                "\"etcd\"",
+                "\"Cluster\"",
+            ])),
         ),
         _ => issuer.remove(random.pick(&["url", "audiences", "audienceMatchPolicy"])),
     }
@@ -138,13 +183,22 @@ fn authority(random: &mut Random, keys: &SigningKeys) -> Node {
     Node::text(match random.below(12) {
         0 => format!("{pem}{pem}"),
         1 => format!("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n{pem}"),
-        2 => pem.replace("-----BEGIN CERTIFICATE-----\n", "-----BEGIN CERTIFICATE-----\nProc-Type: x\n\n"),
+        2 => pem.replace(
+            "-----BEGIN CERTIFICATE-----\n",
+            "-----BEGIN CERTIFICATE-----\nProc-Type: x\n\n",
+        ),
         3 => format!("{pem}-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
         4 => pem.replace("CERTIFICATE", "TRUSTED CERTIFICATE"),
         5 => format!("text before\n{pem}text after"),
         6 => pem.replace('\n', "\r\n"),
         7 => pem.chars().take(pem.len() / 2).collect(),
-        8 => random.pick(&["x", "", "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"]).to_owned(),
+        8 => random
+            .pick(&[
+                "x",
+                "",
+                "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n",
+            ])
+            .to_owned(),
         9 => pem.trim_end().to_owned(),
         10 => pem.replace("BEGIN CERTIFICATE-----\n", "BEGIN CERTIFICATE-----\n\n"),
         _ => pem.to_owned(),
@@ -152,27 +206,40 @@ fn authority(random: &mut Random, keys: &SigningKeys) -> Node {
 }
 
 fn mappings(random: &mut Random, tree: &mut Node) {
-    let Some(mappings) = first(tree).and_then(|entry| entry.get_mut("claimMappings")) else { return };
+    let Some(mappings) = first(tree).and_then(|entry| entry.get_mut("claimMappings")) else {
+        return;
+    };
     let name = random.pick(&["username", "groups", "uid"]);
     let mut mapping = Node::Map(Vec::new());
     if random.percent(60) {
-        mapping.push("claim", Node::raw(random.pick(&["\"sub\"", "\"sub\"", "\"\"", "null", "1"])));
+        mapping.push(
+            "claim",
+            Node::raw(random.pick(&["\"sub\"", "\"sub\"", "\"\"", "null", "1"])),
+        );
     }
     if random.percent(50) {
-        mapping.push("prefix", Node::raw(random.pick(&["\"p:\"", "\"\"", "null", "5", "true"])));
+        mapping.push(
+            "prefix",
+            Node::raw(random.pick(&["\"p:\"", "\"\"", "null", "5", "true"])),
+        );
     }
     if random.percent(50) {
         mapping.push("expression", Node::text(random.pick(&EXPRESSIONS)));
     }
     match random.below(8) {
         0 => mappings.remove(name),
-        1 => mappings.set(name, Node::raw(random.pick(&["null", "{}", "[]", "\"sub\"", "1"]))),
+        1 => mappings.set(
+            name,
+            Node::raw(random.pick(&["null", "{}", "[]", "\"sub\"", "1"])),
+        ),
         _ => mappings.set(name, mapping),
     }
 }
 
 fn extras(random: &mut Random, tree: &mut Node) {
-    let Some(mappings) = first(tree).and_then(|entry| entry.get_mut("claimMappings")) else { return };
+    let Some(mappings) = first(tree).and_then(|entry| entry.get_mut("claimMappings")) else {
+        return;
+    };
     let mut entries = Vec::new();
     for _ in 0..random.one(&[1, 1, 2, 3]) {
         let mut extra = Node::Map(Vec::new());
@@ -204,7 +271,15 @@ fn rules(random: &mut Random, tree: &mut Node) {
         return;
     }
     let expressions = made.into_iter().map(|_| {
-        let text = random.pick(&["user.username == 'x'", "user.uid != ''", "user.uid", "claims.sub == 'a'", "", "true", "user.foo == 1"]);
+        let text = random.pick(&[
+            "user.username == 'x'",
+            "user.uid != ''",
+            "user.uid",
+            "claims.sub == 'a'",
+            "",
+            "true",
+            "user.foo == 1",
+        ]);
         Node::map([("expression", Node::text(text))])
     });
     let expressions = expressions.collect();
@@ -232,8 +307,12 @@ fn anonymous(random: &mut Random, tree: &mut Node) {
 }
 
 fn entries(random: &mut Random, tree: &mut Node) {
-    let Some(Node::List(entries)) = tree.get_mut("jwt") else { return };
-    let Some(one) = entries.first().cloned() else { return };
+    let Some(Node::List(entries)) = tree.get_mut("jwt") else {
+        return;
+    };
+    let Some(one) = entries.first().cloned() else {
+        return;
+    };
     match random.below(6) {
         0 => entries.clear(),
         1 => *entries = vec![one; 65],
@@ -241,7 +320,14 @@ fn entries(random: &mut Random, tree: &mut Node) {
         3 => {
             let mut other = one;
             if let Some(issuer) = other.get_mut("issuer") {
-                issuer.set("url", Node::text(random.pick(&["https://hub.test/", "https://b.test", "https://hub.test"])));
+                issuer.set(
+                    "url",
+                    Node::text(random.pick(&[
+                        "https://hub.test/",
+                        "https://b.test",
+                        "https://hub.test",
+                    ])),
+                );
                 issuer.set("discoveryURL", Node::text("https://broker.test/doc"));
             }
             entries.push(other);

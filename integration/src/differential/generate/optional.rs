@@ -1,20 +1,28 @@
-//! Optionals of claims, chained: where one starts, what is selected from it, and how it ends. What is static and what is `dyn` changes
-//! from step to step.
+//! Optionals of claims, chained: where one starts, what is selected from it, and how it ends. What
+//! is static and what is `dyn` changes from step to step.
 
 use super::expression::Scope;
 use crate::differential::random::Random;
 
 /// An expression of the type, where it is one that ends a chain.
 pub(crate) fn expression(random: &mut Random, scope: Scope, wanted: &str) -> Option<String> {
-    let ends = ENDS.iter().find(|(kind, _)| *kind == wanted).map(|(_, ends)| *ends)?;
+    let ends = ENDS
+        .iter()
+        .find(|(kind, _)| *kind == wanted)
+        .map(|(_, ends)| *ends)?;
     let end = random.pick(ends);
     let (one, other) = (chain(random, scope), chain(random, scope));
     Some(filled(random, end, &one).replace("%o", &other))
 }
 
-/// A start and some steps. Most chains stay optional; the others fail where they are made or where they run.
+/// A start and some steps. Most chains stay optional; the others fail where they are made or where
+/// they run.
 fn chain(random: &mut Random, scope: Scope) -> String {
-    let starts: &[&str] = if scope == Scope::Claims { &CLAIMS } else { &USER };
+    let starts: &[&str] = if scope == Scope::Claims {
+        &CLAIMS
+    } else {
+        &USER
+    };
     let mut made = random.pick(starts).to_owned();
     for _ in 0..random.below(4) {
         let step = random.pick(&STEPS);
@@ -24,7 +32,9 @@ fn chain(random: &mut Random, scope: Scope) -> String {
 }
 
 fn filled(random: &mut Random, form: &str, chain: &str) -> String {
-    form.replace("%x", random.pick(&FIELDS)).replace("%s", random.pick(&VALUES)).replace("%c", chain)
+    form.replace("%x", random.pick(&FIELDS))
+        .replace("%s", random.pick(&VALUES))
+        .replace("%c", chain)
 }
 
 const CLAIMS: [&str; 26] = [
@@ -96,10 +106,32 @@ const STEPS: [&str; 22] = [
     "%c.optFlatMap(z, optional.of(z))",
 ];
 
-const FIELDS: [&str; 9] = ["a", "b", "deep", "namespace", "missing", "serviceaccount", "sub", "uid", "example"];
+const FIELDS: [&str; 9] = [
+    "a",
+    "b",
+    "deep",
+    "namespace",
+    "missing",
+    "serviceaccount",
+    "sub",
+    "uid",
+    "example",
+];
 
-const VALUES: [&str; 12] =
-    ["'x'", "''", "1", "null", "[]", "{}", "['a']", "claims.sub", "claims.missing", "dyn('x')", "{'a': 'x'}", "optional.of('x')"];
+const VALUES: [&str; 12] = [
+    "'x'",
+    "''",
+    "1",
+    "null",
+    "[]",
+    "{}",
+    "['a']",
+    "claims.sub",
+    "claims.missing",
+    "dyn('x')",
+    "{'a': 'x'}",
+    "optional.of('x')",
+];
 
 /// How a chain ends, by type. `%o` is another chain.
 const ENDS: &[(&str, &[&str])] = &[
@@ -137,8 +169,22 @@ const ENDS: &[(&str, &[&str])] = &[
             "optional.of(%c.orValue('x')).value()",
         ],
     ),
-    ("ls", &["%c.orValue([])", "%c.orValue(['x'])", "%c.value()", "[?%c]", "[?%c, ?%o]", "dyn(%c).orValue([])", "[%c.orValue('x')]"]),
-    ("a", &["%c.orValue(%s)", "%c.value()", "dyn(%c).orValue(%s)"]),
+    (
+        "ls",
+        &[
+            "%c.orValue([])",
+            "%c.orValue(['x'])",
+            "%c.value()",
+            "[?%c]",
+            "[?%c, ?%o]",
+            "dyn(%c).orValue([])",
+            "[%c.orValue('x')]",
+        ],
+    ),
+    (
+        "a",
+        &["%c.orValue(%s)", "%c.value()", "dyn(%c).orValue(%s)"],
+    ),
     ("dyn", &["%c.orValue(%s)", "dyn(%c)", "%c.value()", "%c"]),
     ("os", &["%c", "dyn(%c)", "%c.or(%o)"]),
     ("ols", &["%c", "dyn(%c)", "%c.or(%o)"]),

@@ -3,7 +3,8 @@
 use crate::differential::node::Node;
 use crate::differential::random::Random;
 
-/// An expression with several issues: some of the parser's, some of the checker's, some of what looks at literals.
+/// An expression with several issues: some of the parser's, some of the checker's, some of what
+/// looks at literals.
 pub(crate) fn expression(random: &mut Random) -> String {
     let parts = 2 + random.below(3);
     let mut text = random.pick(&PARTS).to_owned();
@@ -20,7 +21,11 @@ pub(crate) fn expression(random: &mut Random) -> String {
             _ => format!("{text} + {part}"),
         };
     }
-    if random.percent(2) { vec![text; 60].join(" + ") } else { text }
+    if random.percent(2) {
+        vec![text; 60].join(" + ")
+    } else {
+        text
+    }
 }
 
 /// Puts several faults into one field or more of an entry.
@@ -35,7 +40,9 @@ pub(crate) fn change(random: &mut Random, entry: &mut Node) {
 }
 
 fn mapping(random: &mut Random, entry: &mut Node) {
-    let Some(mappings) = entry.get_mut("claimMappings") else { return };
+    let Some(mappings) = entry.get_mut("claimMappings") else {
+        return;
+    };
     let mut mapping = Node::Map(Vec::new());
     if random.percent(50) {
         mapping.push("claim", Node::text(random.pick(&["sub", "", "email"])));
@@ -48,20 +55,33 @@ fn mapping(random: &mut Random, entry: &mut Node) {
 }
 
 fn extras(random: &mut Random, entry: &mut Node) {
-    let Some(mappings) = entry.get_mut("claimMappings") else { return };
+    let Some(mappings) = entry.get_mut("claimMappings") else {
+        return;
+    };
     let mut entries = Vec::new();
     for _ in 0..random.one(&[1, 2, 3]) {
         let key = Node::text(random.pick(&KEYS));
-        entries.push(Node::map([("key", key), ("valueExpression", Node::text(any(random)))]));
+        entries.push(Node::map([
+            ("key", key),
+            ("valueExpression", Node::text(any(random))),
+        ]));
     }
     mappings.set("extra", Node::List(entries));
 }
 
 fn rules(random: &mut Random, entry: &mut Node) {
-    let field = random.pick(&["claimValidationRules", "claimValidationRules", "userValidationRules"]);
+    let field = random.pick(&[
+        "claimValidationRules",
+        "claimValidationRules",
+        "userValidationRules",
+    ]);
     let (one, mut entries) = (any(random), Vec::new());
     for _ in 0..random.one(&[1, 2, 3]) {
-        let text = if random.percent(40) { one.clone() } else { any(random) };
+        let text = if random.percent(40) {
+            one.clone()
+        } else {
+            any(random)
+        };
         let mut rule = Node::map([("expression", Node::text(text))]);
         if field == "claimValidationRules" {
             for (name, chance) in [("claim", 30), ("requiredValue", 40), ("message", 30)] {
@@ -76,7 +96,13 @@ fn rules(random: &mut Random, entry: &mut Node) {
 }
 
 fn any(random: &mut Random) -> String {
-    if random.percent(80) { expression(random) } else { random.pick(&["claims.email", "", "true", "claims.sub", "1"]).to_owned() }
+    if random.percent(80) {
+        expression(random)
+    } else {
+        random
+            .pick(&["claims.email", "", "true", "claims.sub", "1"])
+            .to_owned()
+    }
 }
 
 /// Keys with several faults each.

@@ -20,7 +20,15 @@ pub(crate) fn sound(random: &mut Random, aim: Aim<'_>) -> TokenSpec {
     } else {
         claims::sound(random, aim.issuer, aim.audience)
     };
-    signed(random.one(&[KeyName::P256A, KeyName::P256A, KeyName::P256A, KeyName::RsaA]), claims)
+    signed(
+        random.one(&[
+            KeyName::P256A,
+            KeyName::P256A,
+            KeyName::P256A,
+            KeyName::RsaA,
+        ]),
+        claims,
+    )
 }
 
 /// A sound token, changed once or more in its claims, its header or its form.
@@ -35,8 +43,18 @@ pub(crate) fn changed(random: &mut Random, aim: Aim<'_>) -> TokenSpec {
                 token.damage.push(one);
             }
             3 if random.percent(20) => {
-                token.claims =
-                    Node::raw(random.pick(&["[]", "null", "\"x\"", "1", "", "{", "{}x", "{}{}", " {} ", "{\"iss\":\"https://hub.test\",}"]))
+                token.claims = Node::raw(random.pick(&[
+                    "[]",
+                    "null",
+                    "\"x\"",
+                    "1",
+                    "",
+                    "{",
+                    "{}x",
+                    "{}{}",
+                    " {} ",
+                    "{\"iss\":\"https://hub.test\",}",
+                ]))
             }
             _ => claims::change(random, &mut token.claims),
         }
@@ -46,10 +64,16 @@ pub(crate) fn changed(random: &mut Random, aim: Aim<'_>) -> TokenSpec {
 
 /// A token of any key, for odd key sets.
 pub(crate) fn of_any_key(random: &mut Random, aim: Aim<'_>) -> TokenSpec {
-    let mut token = signed(random.one(&KeyName::ALL), claims::kubernetes(random, aim.issuer, aim.audience));
+    let mut token = signed(
+        random.one(&KeyName::ALL),
+        claims::kubernetes(random, aim.issuer, aim.audience),
+    );
     match random.below(4) {
         0 => token.header.remove("kid"),
-        1 => token.header.set("kid", Node::text(random.pick(&["rsa-a", "rsa-b", "p256-a", "p384", "nobody", "", "dup"]))),
+        1 => token.header.set(
+            "kid",
+            Node::text(random.pick(&["rsa-a", "rsa-b", "p256-a", "p384", "nobody", "", "dup"])),
+        ),
         _ => {}
     }
     if random.percent(25) {
@@ -59,8 +83,17 @@ pub(crate) fn of_any_key(random: &mut Random, aim: Aim<'_>) -> TokenSpec {
 }
 
 fn signed(key: KeyName, claims: Node) -> TokenSpec {
-    let header = Node::map([("alg", Node::text(key.algorithm())), ("kid", Node::text(key.kid()))]);
-    TokenSpec { header, claims, key, algorithm: key.algorithm().to_owned(), damage: Vec::new() }
+    let header = Node::map([
+        ("alg", Node::text(key.algorithm())),
+        ("kid", Node::text(key.kid())),
+    ]);
+    TokenSpec {
+        header,
+        claims,
+        key,
+        algorithm: key.algorithm().to_owned(),
+        damage: Vec::new(),
+    }
 }
 
 /// Another key or algorithm; header and signature agree or do not.
@@ -82,7 +115,17 @@ fn header(random: &mut Random, token: &mut TokenSpec) {
     match random.below(4) {
         0 => token.header.push(name, Node::raw(value)),
         1 => token.header.remove(name),
-        2 if random.percent(10) => token.header = Node::raw(random.pick(&["", "{", "[]", "null", "{}", "\"x\"", "{\"alg\":\"ES256\"}x"])),
+        2 if random.percent(10) => {
+            token.header = Node::raw(random.pick(&[
+                "",
+                "{",
+                "[]",
+                "null",
+                "{}",
+                "\"x\"",
+                "{\"alg\":\"ES256\"}x",
+            ]))
+        }
         _ => token.header.set(name, Node::raw(value)),
     }
 }
@@ -101,17 +144,43 @@ fn damage(random: &mut Random, token: &TokenSpec) -> Damage {
         5 => Damage::StandardAlphabet,
         6 => Damage::ExtraPart,
         7 => Damage::TwoParts,
-        8 | 9 => Damage::Before(random.pick(&[" ", "\n", "{", "Bearer ", "\u{feff}", "."]).to_owned()),
-        10 | 11 => Damage::After(random.pick(&[" ", "\n", "\r\n", "=", ".", "A", "\u{a0}"]).to_owned()),
-        12 | 13 => Damage::Inside(random.pick(&[" ", "\n", "\t", "=", "+", "/", "é", "*"]).to_owned()),
+        8 | 9 => Damage::Before(
+            random
+                .pick(&[" ", "\n", "{", "Bearer ", "\u{feff}", "."])
+                .to_owned(),
+        ),
+        10 | 11 => Damage::After(
+            random
+                .pick(&[" ", "\n", "\r\n", "=", ".", "A", "\u{a0}"])
+                .to_owned(),
+        ),
+        12 | 13 => Damage::Inside(
+            random
+                .pick(&[" ", "\n", "\t", "=", "+", "/", "é", "*"])
+                .to_owned(),
+        ),
         14 => Damage::FlattenedJson,
-        _ => Damage::Whole(random.pick(&["", ".", "..", "...", "a.b.c", "{}", "e30.e30.", "e30.e30.e30", "x"]).to_owned()),
+        _ => Damage::Whole(
+            random
+                .pick(&[
+                    "",
+                    ".",
+                    "..",
+                    "...",
+                    "a.b.c",
+                    "{}",
+                    "e30.e30.",
+                    "e30.e30.e30",
+                    "x",
+                ])
+                .to_owned(),
+        ),
     }
 }
 
 const ALGORITHMS: [&str; 20] = [
-    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "none", "HS256", "HS384", "HS512", "None",
-    "rs256", "RS1", "", "ES256K", "dir",
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
+    "none", "HS256", "HS384", "HS512", "None", "rs256", "RS1", "", "ES256K", "dir",
 ];
 
 const HEADERS: [(&str, &str); 36] = [

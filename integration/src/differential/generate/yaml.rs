@@ -1,16 +1,28 @@
 //! Configurations as YAML that people and generators write, and texts that are nearly YAML.
 //!
-//! The tree says what the file means; here every choice of the text is made at random: styles of scalars, indentation, tabs,
-//! comments, line ends, keys, flow and block collections, anchors, tags, directives. Then the text may be damaged.
+//! The tree says what the file means; here every choice of the text is made at random: styles of
+//! scalars, indentation, tabs, comments, line ends, keys, flow and block collections, anchors,
+//! tags, directives. Then the text may be damaged.
 
 use crate::differential::node::Node;
 use crate::differential::random::Random;
 
 /// A tree as YAML, well formed or nearly so.
 pub(crate) fn text(random: &mut Random, tree: &Node) -> String {
-    let line_end = if random.percent(90) { "\n" } else { random.pick(&["\r\n", "\r", "\u{85}", "\u{2028}"]) };
-    let mut writer = Writer { random, out: String::new(), line_end, anchors: 0, odd: 0 };
-    // Half of the files are written plainly but for their scalars, so that what differs is one thing at a time.
+    let line_end = if random.percent(90) {
+        "\n"
+    } else {
+        random.pick(&["\r\n", "\r", "\u{85}", "\u{2028}"])
+    };
+    let mut writer = Writer {
+        random,
+        out: String::new(),
+        line_end,
+        anchors: 0,
+        odd: 0,
+    };
+    // Half of the files are written plainly but for their scalars, so that what differs is one
+    // thing at a time.
     writer.odd = writer.random.one(&[0, 0, 0, 1, 1, 2, 4, 10]);
     if writer.random.percent(15) {
         let before = writer.random.pick(&BEFORE);
@@ -50,19 +62,27 @@ impl Writer<'_> {
 
     /// What stands between two tokens of a line.
     fn blank(&mut self) {
-        let blank = if self.odd() { self.random.pick(&["  ", "\t", " \t", "\t ", "    "]) } else { " " };
+        let blank = if self.odd() {
+            self.random.pick(&["  ", "\t", " \t", "\t ", "    "])
+        } else {
+            " "
+        };
         self.put(blank);
     }
 
     /// The end of a line, perhaps with a comment before it and lines without content behind it.
     fn end(&mut self) {
         if self.odd() {
-            let comment = self.random.pick(&["#c", " # c", "\t#c", " #", "  # ü: [", " ", "\t", "  \t "]);
+            let comment =
+                self.random
+                    .pick(&["#c", " # c", "\t#c", " #", "  # ü: [", " ", "\t", "  \t "]);
             self.put(comment);
         }
         self.put(self.line_end);
         if self.odd() {
-            let between = self.random.pick(&["", "# c", "   # c", "\t# c", "\t", "    ", "#"]);
+            let between = self
+                .random
+                .pick(&["", "# c", "   # c", "\t# c", "\t", "    ", "#"]);
             self.put(between);
             self.put(self.line_end);
         }
@@ -133,9 +153,16 @@ impl Writer<'_> {
             1 => format!("\"{key}\""),
             2 => format!("!!str {key}"),
             3 => format!("&k {key}"),
-            4 => format!("\"\\x{:02x}{}\"", key.bytes().next().unwrap_or(b'a'), key.get(1..).unwrap_or_default()),
+            4 => format!(
+                "\"\\x{:02x}{}\"",
+                key.bytes().next().unwrap_or(b'a'),
+                key.get(1..).unwrap_or_default()
+            ),
             5 => format!("? {key}"),
-            _ => format!("{key}{}", self.random.pick(&["'", "#", "?", "-", " x", "\t"])),
+            _ => format!(
+                "{key}{}",
+                self.random.pick(&["'", "#", "?", "-", " x", "\t"])
+            ),
         };
         self.put(&written);
     }
@@ -197,7 +224,11 @@ impl Writer<'_> {
                 self.anchors += 1;
             }
             3 => {
-                let tag = if matches!(node, Node::Text(_)) { "!!str" } else { self.random.pick(&TAGS) };
+                let tag = if matches!(node, Node::Text(_)) {
+                    "!!str"
+                } else {
+                    self.random.pick(&TAGS)
+                };
                 self.put(&format!(" {tag}"));
             }
             4 => {
@@ -245,7 +276,11 @@ impl Writer<'_> {
     }
 
     fn flow(&mut self, node: &Node, indent: usize) {
-        let (open, close) = if matches!(node, Node::List(_)) { ("[", "]") } else { ("{", "}") };
+        let (open, close) = if matches!(node, Node::List(_)) {
+            ("[", "]")
+        } else {
+            ("{", "}")
+        };
         self.put(open);
         self.gap(indent);
         match node {
@@ -258,7 +293,11 @@ impl Writer<'_> {
                         self.put(key);
                     }
                     self.gap(indent);
-                    let colon = if self.odd() { self.random.pick(&[":", " :", ":\t", " : ", ""]) } else { ": " };
+                    let colon = if self.odd() {
+                        self.random.pick(&[":", " :", ":\t", " : ", ""])
+                    } else {
+                        ": "
+                    };
                     self.put(colon);
                     self.flow_value(value, indent);
                 }
@@ -272,7 +311,18 @@ impl Writer<'_> {
             other => self.scalar(other, indent, true),
         }
         if self.odd() {
-            let end = self.random.pick(&[",", ", ", ",,", " # c", "?", "a: b", ", a: b", ", ? a : b", ", ?", ", - a"]);
+            let end = self.random.pick(&[
+                ",",
+                ", ",
+                ",,",
+                " # c",
+                "?",
+                "a: b",
+                ", a: b",
+                ", ? a : b",
+                ", ?",
+                ", - a",
+            ]);
             self.put(end);
         }
         self.gap(indent);
@@ -281,7 +331,11 @@ impl Writer<'_> {
 
     fn comma(&mut self, index: usize, indent: usize) {
         if index > 0 {
-            let comma = if self.odd() { self.random.pick(&[",", " ,", ",\t", " , "]) } else { ", " };
+            let comma = if self.odd() {
+                self.random.pick(&[",", " ,", ",\t", " , "])
+            } else {
+                ", "
+            };
             self.put(comma);
         }
         self.gap(indent);
@@ -299,7 +353,11 @@ impl Writer<'_> {
         let text = match node {
             Node::Text(text) if self.random.percent(2 + self.odd / 2) => {
                 let other = self.random.pick(&TEXTS);
-                if self.random.percent(50) { format!("{text}{other}") } else { other.to_owned() }
+                if self.random.percent(50) {
+                    format!("{text}{other}")
+                } else {
+                    other.to_owned()
+                }
             }
             Node::Text(text) => text.clone(),
             other => return self.put(&other.json()),
@@ -309,7 +367,10 @@ impl Writer<'_> {
             0..=2 => self.quoted(&text.replace('\'', "''"), "'", indent),
             3 | 4 => {
                 let json = serde_json::Value::from(text).to_string();
-                let inner = json.get(1..json.len().saturating_sub(1)).unwrap_or_default().to_owned();
+                let inner = json
+                    .get(1..json.len().saturating_sub(1))
+                    .unwrap_or_default()
+                    .to_owned();
                 self.quoted(&inner, "\"", indent);
             }
             5 => self.put(&serde_json::Value::from(text).to_string()),
@@ -333,7 +394,9 @@ impl Writer<'_> {
         }
         self.put(quote);
         if self.odd() {
-            let after = self.random.pick(&["#c", "\t", "x", " x", ":", ": x", " : x", "\t# c", ",", "'", "\""]);
+            let after = self.random.pick(&[
+                "#c", "\t", "x", " x", ":", ": x", " : x", "\t# c", ",", "'", "\"",
+            ]);
             self.put(after);
         }
     }
@@ -350,10 +413,16 @@ impl Writer<'_> {
         for _ in 0..self.random.one(&[1, 1, 1, 2, 3]) {
             self.put(self.line_end);
         }
-        let pad = if self.random.percent(70) { indent + 2 } else { self.random.below(indent + 3) };
+        let pad = if self.random.percent(70) {
+            indent + 2
+        } else {
+            self.random.below(indent + 3)
+        };
         self.put(&" ".repeat(pad));
         if self.random.percent(6) {
-            let start = self.random.pick(&["\t", "# ", "- ", "--- ", "... ", "a: ", ": "]);
+            let start = self
+                .random
+                .pick(&["\t", "# ", "- ", "--- ", "... ", "a: ", ": "]);
             self.put(start);
         }
     }
@@ -372,7 +441,9 @@ impl Writer<'_> {
         self.put(style);
         let deeper = self.random.one(&[2, 2, 2, 1, 4, 0]);
         if self.odd() {
-            let hint = self.random.pick(&["1", "2", "4", "0", "9", "-1", "+2", "x", " x", " # c", "#c", "\t"]);
+            let hint = self.random.pick(&[
+                "1", "2", "4", "0", "9", "-1", "+2", "x", " x", " # c", "#c", "\t",
+            ]);
             self.put(hint);
         }
         self.put(self.line_end);
@@ -382,7 +453,11 @@ impl Writer<'_> {
                 self.put(between);
                 self.put(self.line_end);
             }
-            let shifted = if self.odd() { self.random.one(&[0, 1, 3, 5]) } else { 0 };
+            let shifted = if self.odd() {
+                self.random.one(&[0, 1, 3, 5])
+            } else {
+                0
+            };
             self.put(&" ".repeat(indent + deeper + shifted));
             if self.random.percent(self.odd / 3) {
                 self.put("\t");
@@ -400,7 +475,10 @@ fn folds_plainly(text: &str) -> bool {
 
 fn plain_enough(text: &str) -> bool {
     !text.is_empty()
-        && !text.contains([' ', '\n', '#', '\'', '"', '{', '}', '[', ']', ',', '&', '*', '!', '|', '>', '%', '@', '`', '?'])
+        && !text.contains([
+            ' ', '\n', '#', '\'', '"', '{', '}', '[', ']', ',', '&', '*', '!', '|', '>', '%', '@',
+            '`', '?',
+        ])
         && !text.ends_with(':')
         && !text.starts_with('-')
 }
@@ -413,7 +491,10 @@ fn damaged(random: &mut Random, text: &str) -> String {
     let (before, after): (String, String) = (before.iter().collect(), after.iter().collect());
     match random.below(10) {
         0..=3 => format!("{before}{}{after}", random.pick(&SNIPPETS)),
-        4 => format!("{before}{}", after.chars().skip(1 + random.below(3)).collect::<String>()),
+        4 => format!(
+            "{before}{}",
+            after.chars().skip(1 + random.below(3)).collect::<String>()
+        ),
         5 => lines(random, text, |random, line| {
             let indent = line.len() - line.trim_start_matches(' ').len();
             let other = match random.below(4) {
@@ -424,20 +505,34 @@ fn damaged(random: &mut Random, text: &str) -> String {
             };
             vec![format!("{other}{}", line.trim_start_matches(' '))]
         }),
-        6 => lines(random, text, |_, line| vec![line.to_owned(), line.to_owned()]),
+        6 => lines(random, text, |_, line| {
+            vec![line.to_owned(), line.to_owned()]
+        }),
         7 => lines(random, text, |_, _| Vec::new()),
-        8 => lines(random, text, |random, line| vec![format!("{line}{}", random.pick(&ENDS))]),
-        _ => lines(random, text, |random, line| vec![line.to_owned(), random.pick(&LINES).to_owned()]),
+        8 => lines(random, text, |random, line| {
+            vec![format!("{line}{}", random.pick(&ENDS))]
+        }),
+        _ => lines(random, text, |random, line| {
+            vec![line.to_owned(), random.pick(&LINES).to_owned()]
+        }),
     }
 }
 
 /// A text with one of its lines changed.
-fn lines(random: &mut Random, text: &str, change: impl Fn(&mut Random, &str) -> Vec<String>) -> String {
+fn lines(
+    random: &mut Random,
+    text: &str,
+    change: impl Fn(&mut Random, &str) -> Vec<String>,
+) -> String {
     let all: Vec<&str> = text.split('\n').collect();
     let chosen = random.below(all.len());
     let mut out = Vec::new();
     for (index, line) in all.into_iter().enumerate() {
-        if index == chosen { out.extend(change(random, line)) } else { out.push(line.to_owned()) }
+        if index == chosen {
+            out.extend(change(random, line))
+        } else {
+            out.push(line.to_owned())
+        }
     }
     out.join("\n")
 }
@@ -538,7 +633,10 @@ const MEMBERS: [&str; 40] = [
     "a: 09",
 ];
 
-const TAGS: [&str; 12] = ["!!str", "!!map", "!!seq", "!!int", "!!null", "!!binary", "!", "!foo", "!e!x", "!<x>", "!!", "!%41"];
+const TAGS: [&str; 12] = [
+    "!!str", "!!map", "!!seq", "!!int", "!!null", "!!binary", "!", "!foo", "!e!x", "!<x>", "!!",
+    "!%41",
+];
 
 /// Values of strings: some mean another thing when they are plain.
 const TEXTS: [&str; 32] = [
@@ -577,12 +675,15 @@ const TEXTS: [&str; 32] = [
 ];
 
 const SNIPPETS: [&str; 48] = [
-    " ", "  ", "\t", "\n", "\n\n", "\r", "\r\n", "\u{85}", "\u{2028}", "\u{feff}", ":", ": ", ":\t", "#", " #", "-", "- ", "-\t", "?",
-    "? ", "'", "\"", "\\", "\\\n", "[", "]", "{", "}", ",", "&a ", "*a", "!", "!!str ", "|", ">", "|\n", "%", "@", "`", "\n---\n",
-    "\n...\n", "\u{0}", "\u{7f}", "x: y", "\nx", "\n x: y", "\n\tx", "<<: ",
+    " ", "  ", "\t", "\n", "\n\n", "\r", "\r\n", "\u{85}", "\u{2028}", "\u{feff}", ":", ": ",
+    ":\t", "#", " #", "-", "- ", "-\t", "?", "? ", "'", "\"", "\\", "\\\n", "[", "]", "{", "}",
+    ",", "&a ", "*a", "!", "!!str ", "|", ">", "|\n", "%", "@", "`", "\n---\n", "\n...\n", "\u{0}",
+    "\u{7f}", "x: y", "\nx", "\n x: y", "\n\tx", "<<: ",
 ];
 
-const ENDS: [&str; 16] = ["#c", " #c", "\t#c", " ", "\t", ":", " :", ": x", " x", ",", "'", "\"", "|", " |", "\\", " &a"];
+const ENDS: [&str; 16] = [
+    "#c", " #c", "\t#c", " ", "\t", ":", " :", ": x", " x", ",", "'", "\"", "|", " |", "\\", " &a",
+];
 
 const LINES: [&str; 16] = [
     "",

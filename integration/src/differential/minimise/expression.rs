@@ -1,4 +1,5 @@
-//! Expressions that lack a part of an expression. They are made from words alone: one that does not compile does not disagree.
+//! Expressions that lack a part of an expression. They are made from words alone: one that does not
+//! compile does not disagree.
 
 /// Shorter texts, shortest first.
 pub(super) fn smaller(text: &str) -> Vec<String> {
@@ -25,7 +26,12 @@ pub(super) fn smaller(text: &str) -> Vec<String> {
     let mut length = words.len() / 2;
     while length > 0 {
         for start in (0..words.len()).step_by(length) {
-            found.push(joined(&words, start, (start + length).min(words.len()), &[]));
+            found.push(joined(
+                &words,
+                start,
+                (start + length).min(words.len()),
+                &[],
+            ));
         }
         length /= 2;
     }
@@ -55,7 +61,12 @@ fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut quote = None;
     for letter in text.chars() {
-        let kind = |letter: char| (letter.is_alphanumeric() || letter == '_', letter.is_whitespace());
+        let kind = |letter: char| {
+            (
+                letter.is_alphanumeric() || letter == '_',
+                letter.is_whitespace(),
+            )
+        };
         let extends = match (quote, words.last().and_then(|word| word.chars().last())) {
             (Some(_), _) => true,
             (None, Some(last)) => kind(last) == kind(letter) && kind(letter) != (false, false),
@@ -97,7 +108,9 @@ fn split(words: &[String]) -> Vec<Vec<String>> {
         match word.as_str() {
             "(" | "[" | "{" => depth += 1,
             ")" | "]" | "}" => depth = depth.saturating_sub(1),
-            "," | "&" | "|" | "?" | ":" | "=" | "!" | "<" | ">" | "+" | "-" | "*" | "/" | "%" if depth == 0 => {
+            "," | "&" | "|" | "?" | ":" | "=" | "!" | "<" | ">" | "+" | "-" | "*" | "/" | "%"
+                if depth == 0 =>
+            {
                 parts.push(Vec::new());
                 continue;
             }
@@ -117,14 +130,20 @@ mod tests {
 
     #[test]
     fn words_are_whole() {
-        assert_eq!(words("claims.a == 'x y'&&f(1)").join("~"), "claims~.~a~ ~=~=~ ~'x y'~&~&~f~(~1~)");
+        assert_eq!(
+            words("claims.a == 'x y'&&f(1)").join("~"),
+            "claims~.~a~ ~=~=~ ~'x y'~&~&~f~(~1~)"
+        );
     }
 
     #[test]
     fn parts_are_offered() {
         let found = smaller("(a && size(claims.x) > 1)");
         for wanted in ["a && size(claims.x) > 1", "claims.x", " size(claims.x) "] {
-            assert!(found.iter().any(|text| text == wanted), "{wanted}: {found:?}");
+            assert!(
+                found.iter().any(|text| text == wanted),
+                "{wanted}: {found:?}"
+            );
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Texts that lack one part of a text.
 
-/// Every text without some of its lines, and without a run of characters where few are left; those that drop most first.
+/// Every text without some of its lines, and without a run of characters where few are left; those
+/// that drop most first.
 pub(super) fn smaller(text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let characters: Vec<String> = text.chars().map(String::from).collect();
@@ -19,7 +20,14 @@ fn without_runs(parts: &[&str]) -> Vec<String> {
     while length > 0 {
         for start in (0..parts.len()).step_by(length) {
             let gone = start..start + length;
-            found.push(parts.iter().enumerate().filter(|(index, _)| !gone.contains(index)).map(|(_, part)| *part).collect());
+            found.push(
+                parts
+                    .iter()
+                    .enumerate()
+                    .filter(|(index, _)| !gone.contains(index))
+                    .map(|(_, part)| *part)
+                    .collect(),
+            );
         }
         length /= 2;
     }

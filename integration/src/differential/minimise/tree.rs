@@ -14,13 +14,19 @@ pub(super) fn smaller(tree: &Node) -> Vec<Node> {
 
 /// A long map without a run of its entries.
 fn halves(node: &Node) -> Vec<Node> {
-    let Node::Map(entries) = node else { return Vec::new() };
+    let Node::Map(entries) = node else {
+        return Vec::new();
+    };
     let mut found = Vec::new();
     let mut length = entries.len() / 2;
     while length > 1 {
         for start in (0..entries.len()).step_by(length) {
             let gone = start..start + length;
-            let kept = entries.iter().enumerate().filter(|(index, _)| !gone.contains(index)).map(|(_, entry)| entry.clone());
+            let kept = entries
+                .iter()
+                .enumerate()
+                .filter(|(index, _)| !gone.contains(index))
+                .map(|(_, entry)| entry.clone());
             found.push(Node::Map(kept.collect()));
         }
         length /= 2;
@@ -37,7 +43,9 @@ fn collect(node: &Node, key: &str, emit: &mut dyn FnMut(Node)) {
     match node {
         Node::Raw(_) => {}
         Node::Text(text) if key == "expression" || key == "valueExpression" => {
-            expression::smaller(text).into_iter().for_each(|text| emit(Node::Text(text)))
+            expression::smaller(text)
+                .into_iter()
+                .for_each(|text| emit(Node::Text(text)))
         }
         Node::Text(text) => {
             if text.len() > 1 {
@@ -49,7 +57,9 @@ fn collect(node: &Node, key: &str, emit: &mut dyn FnMut(Node)) {
                 emit(Node::List(without(items, index)));
             }
             for (index, item) in items.iter().enumerate() {
-                collect(item, key, &mut |changed| emit(Node::List(replaced(items, index, changed))));
+                collect(item, key, &mut |changed| {
+                    emit(Node::List(replaced(items, index, changed)))
+                });
             }
         }
         Node::Map(entries) => {
@@ -57,14 +67,21 @@ fn collect(node: &Node, key: &str, emit: &mut dyn FnMut(Node)) {
                 emit(Node::Map(without(entries, index)));
             }
             for (index, (name, value)) in entries.iter().enumerate() {
-                collect(value, name, &mut |changed| emit(Node::Map(replaced(entries, index, (name.clone(), changed)))));
+                collect(value, name, &mut |changed| {
+                    emit(Node::Map(replaced(entries, index, (name.clone(), changed))))
+                });
             }
         }
     }
 }
 
 fn without<T: Clone>(items: &[T], index: usize) -> Vec<T> {
-    items.iter().enumerate().filter(|(place, _)| *place != index).map(|(_, item)| item.clone()).collect()
+    items
+        .iter()
+        .enumerate()
+        .filter(|(place, _)| *place != index)
+        .map(|(_, item)| item.clone())
+        .collect()
 }
 
 fn replaced<T: Clone>(items: &[T], index: usize, other: T) -> Vec<T> {

@@ -7,17 +7,39 @@ use keyferry_integration::world::{ACCOUNT, TENANT, caller_token};
 
 use super::stage::{CLUSTER_DEFAULT, Stage, TARGETS};
 
-pub(super) async fn the_hubs_issuer_collides_and_both_mends_are_told(stage: Arc<Stage>) -> TestResult {
+pub(super) async fn the_hubs_issuer_collides_and_both_mends_are_told(
+    stage: Arc<Stage>,
+) -> TestResult {
     let caller = caller_token(&stage.hub, TENANT, ACCOUNT).await?;
     for target in TARGETS {
-        let answer = stage.broker.exchange(&caller, &format!("{TENANT}/{target}-by-hub")).await?;
+        let answer = stage
+            .broker
+            .exchange(&caller, &format!("{TENANT}/{target}-by-hub"))
+            .await?;
         assert_eq!(answer.status, 503, "{}", answer.body);
-        let description = answer.json()?["error_description"].as_str().unwrap_or_default().to_owned();
-        let mends = ["--service-account-issuer first", "keep the old one second", "--enable-keyferry-issuer", "issuer: Keyferry"];
-        for part in ["IssuerCollision", CLUSTER_DEFAULT].into_iter().chain(mends) {
-            assert!(description.contains(part), "{part:?} is not in {description:?}");
+        let description = answer.json()?["error_description"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        let mends = [
+            "--service-account-issuer first",
+            "keep the old one second",
+            "--enable-keyferry-issuer",
+            "issuer: Keyferry",
+        ];
+        for part in ["IssuerCollision", CLUSTER_DEFAULT]
+            .into_iter()
+            .chain(mends)
+        {
+            assert!(
+                description.contains(part),
+                "{part:?} is not in {description:?}"
+            );
         }
-        assert_eq!(stage.broker.audit_of(&answer.request_id)?["reason"], "IssuerCollision");
+        assert_eq!(
+            stage.broker.audit_of(&answer.request_id)?["reason"],
+            "IssuerCollision"
+        );
     }
     Ok(())
 }
@@ -32,13 +54,46 @@ pub(super) async fn own_issuers_are_off_until_enabled(stage: Arc<Stage>) -> Test
     let refused = stage.binary.run(&check, &[]).await?;
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(1), "{said}");
-    assert_eq!(said.matches("spec.issuer").count(), TARGETS.len() + 1, "{said}");
-    assert!(said.contains("not enabled") && said.contains("--enable-keyferry-issuer"), "{said}");
-    let by_flag = stage.binary.run(&[&check[..], &["--enable-keyferry-issuer"]].concat(), &[]).await?;
-    assert_eq!(by_flag.status.code(), Some(0), "{}", String::from_utf8_lossy(&by_flag.stderr));
+    assert_eq!(
+        said.matches("spec.issuer").count(),
+        TARGETS.len() + 1,
+        "{said}"
+    );
+    assert!(
+        said.contains("not enabled") && said.contains("--enable-keyferry-issuer"),
+        "{said}"
+    );
+    let by_flag = stage
+        .binary
+        .run(&[&check[..], &["--enable-keyferry-issuer"]].concat(), &[])
+        .await?;
+    assert_eq!(
+        by_flag.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&by_flag.stderr)
+    );
     let variable = "KEYFERRY_ENABLE_KEYFERRY_ISSUER";
-    assert_eq!(stage.binary.run(&check, &[(variable, "true")]).await?.status.code(), Some(0));
-    let against = stage.binary.run(&[&check[..], &["--enable-keyferry-issuer=false"]].concat(), &[(variable, "true")]).await?;
-    assert_eq!(against.status.code(), Some(1), "a flag goes before its variable");
+    assert_eq!(
+        stage
+            .binary
+            .run(&check, &[(variable, "true")])
+            .await?
+            .status
+            .code(),
+        Some(0)
+    );
+    let against = stage
+        .binary
+        .run(
+            &[&check[..], &["--enable-keyferry-issuer=false"]].concat(),
+            &[(variable, "true")],
+        )
+        .await?;
+    assert_eq!(
+        against.status.code(),
+        Some(1),
+        "a flag goes before its variable"
+    );
     Ok(())
 }

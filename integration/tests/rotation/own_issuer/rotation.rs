@@ -1,4 +1,5 @@
-//! Two rotations, by hand and by schedule, while freshly signed tokens are used all the time, at verifiers that are kept as stubborn as they can be.
+//! Two rotations, by hand and by schedule, while freshly signed tokens are used all the time, at
+//! verifiers that are kept as stubborn as they can be.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ use super::stage::{ACCOUNTS, LOAD, Stage, TARGETS, account, secret_path, whoami}
 
 pub(super) async fn rotations_under_load_lose_no_token(stage: Arc<Stage>) -> TestResult {
     let stop = Arc::new(AtomicBool::new(false));
-    let loads = [0, 1].map(|index| tokio::spawn(load(Arc::clone(&stage), index, Arc::clone(&stop))));
+    let loads =
+        [0, 1].map(|index| tokio::spawn(load(Arc::clone(&stage), index, Arc::clone(&stop))));
     let outcome = rotate_twice(&stage).await;
     // The verifiers that have not met the last key yet meet it now.
     tokio::time::sleep(Duration::from_secs(8)).await;
@@ -25,8 +27,15 @@ pub(super) async fn rotations_under_load_lose_no_token(stage: Arc<Stage>) -> Tes
     outcome?;
     for (target, load) in TARGETS.into_iter().zip(loads) {
         let Load { kids, used, fresh } = load?;
-        assert!(kids.len() == 3, "{target} met tokens of {} keys", kids.len());
-        assert!(used > 2 * fresh && fresh > 50, "{target}: {used} uses of {fresh} tokens are too few to tell");
+        assert!(
+            kids.len() == 3,
+            "{target} met tokens of {} keys",
+            kids.len()
+        );
+        assert!(
+            used > 2 * fresh && fresh > 50,
+            "{target}: {used} uses of {fresh} tokens are too few to tell"
+        );
     }
     Ok(())
 }
@@ -41,19 +50,51 @@ async fn rotate_twice(stage: &Stage) -> TestResult {
                 let_the_schedule_come(stage, target).await?;
                 continue;
             }
-            let said = stage.binary.run(&["keys", "rotate", "--target", target, "--kubeconfig", &kubeconfig], &[]).await?;
-            assert_eq!(said.status.code(), Some(0), "{}", String::from_utf8_lossy(&said.stderr));
+            let said = stage
+                .binary
+                .run(
+                    &[
+                        "keys",
+                        "rotate",
+                        "--target",
+                        target,
+                        "--kubeconfig",
+                        &kubeconfig,
+                    ],
+                    &[],
+                )
+                .await?;
+            assert_eq!(
+                said.status.code(),
+                Some(0),
+                "{}",
+                String::from_utf8_lossy(&said.stderr)
+            );
         }
         for (index, target) in TARGETS.into_iter().enumerate() {
             before[index] = until_rotated(stage, target, &before[index]).await?;
         }
     }
     for (index, target) in TARGETS.into_iter().enumerate() {
-        let previous: Vec<&Value> = before[index]["previous"].as_array().ok_or("previous is a list")?.iter().collect();
+        let previous: Vec<&Value> = before[index]["previous"]
+            .as_array()
+            .ok_or("previous is a list")?
+            .iter()
+            .collect();
         assert_eq!(previous.len(), 2, "{target}");
         assert!(previous.iter().all(|key| key["privateKey"].is_null()));
-        let published = stage.broker.http().get(format!("{}/openid/v1/jwks", stage.issuer(target))).send().await?.text().await?;
-        assert!(published.contains(first[index]["current"]["kid"].as_str().unwrap_or("?")), "the first key's tokens are still good");
+        let published = stage
+            .broker
+            .http()
+            .get(format!("{}/openid/v1/jwks", stage.issuer(target)))
+            .send()
+            .await?
+            .text()
+            .await?;
+        assert!(
+            published.contains(first[index]["current"]["kid"].as_str().unwrap_or("?")),
+            "the first key's tokens are still good"
+        );
     }
     Ok(())
 }
@@ -63,7 +104,14 @@ async fn let_the_schedule_come(stage: &Stage, target: &str) -> TestResult {
     let mut document = stage.stored(target).await?;
     document["current"]["signsSince"] = json!("2020-01-01T00:00:00Z");
     let data = base64::engine::general_purpose::STANDARD.encode(document.to_string());
-    stage.hub.admin().patch(&secret_path(target), &json!({ "data": { "keys.json": data } })).await?;
+    stage
+        .hub
+        .admin()
+        .patch(
+            &secret_path(target),
+            &json!({ "data": { "keys.json": data } }),
+        )
+        .await?;
     Ok(())
 }
 
@@ -89,32 +137,57 @@ struct Load {
     fresh: usize,
 }
 
-/// One freshly signed token each second, used at once; between them all earlier ones in turn, and made-up tokens that make the target
-/// read the keys anew and so hold on to its copy for as long as it can.
+/// One freshly signed token each second, used at once; between them all earlier ones in turn, and
+/// made-up tokens that make the target read the keys anew and so hold on to its copy for as long as
+/// it can.
 async fn load(stage: Arc<Stage>, index: usize, stop: Arc<AtomicBool>) -> Result<Load, TestError> {
     let (plane, target) = (&stage.targets[index], TARGETS[index]);
-    let mut load = Load { kids: BTreeSet::new(), used: 0, fresh: 0 };
+    let mut load = Load {
+        kids: BTreeSet::new(),
+        used: 0,
+        fresh: 0,
+    };
     let mut tokens: Vec<String> = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         if load.fresh < ACCOUNTS {
             let name = account(load.fresh);
             let caller = caller_token(&stage.hub, LOAD, &name).await?;
-            let answer = stage.broker.exchange(&caller, &format!("{LOAD}/{target}-{name}")).await?;
-            let token = answer.token().map_err(|error| format!("{target} {name}: {error}"))?;
-            let header: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(token.split('.').next().unwrap_or_default())?)?;
-            load.kids.insert(header["kid"].as_str().unwrap_or_default().to_owned());
+            let answer = stage
+                .broker
+                .exchange(&caller, &format!("{LOAD}/{target}-{name}"))
+                .await?;
+            let token = answer
+                .token()
+                .map_err(|error| format!("{target} {name}: {error}"))?;
+            let header: Value = serde_json::from_slice(
+                &URL_SAFE_NO_PAD.decode(token.split('.').next().unwrap_or_default())?,
+            )?;
+            load.kids
+                .insert(header["kid"].as_str().unwrap_or_default().to_owned());
             tokens.push(token);
             load.fresh += 1;
         }
         let last = tokens.len().saturating_sub(1);
-        for which in [last, load.used % tokens.len().max(1), (load.used * 7) % tokens.len().max(1)] {
+        for which in [
+            last,
+            load.used % tokens.len().max(1),
+            (load.used * 7) % tokens.len().max(1),
+        ] {
             let token = tokens.get(which).ok_or("there is a token")?;
-            whoami(plane, token).await.map_err(|error| format!("{target}, token {which} of {}: {error}", tokens.len()))?;
+            whoami(plane, token)
+                .await
+                .map_err(|error| format!("{target}, token {which} of {}: {error}", tokens.len()))?;
             load.used += 1;
         }
         if load.fresh.is_multiple_of(2) {
             let made_up = made_up(tokens.first().ok_or("there is a token")?)?;
-            assert_eq!(whoami(plane, &made_up).await.err().and_then(|error| error.status()), Some(401));
+            assert_eq!(
+                whoami(plane, &made_up)
+                    .await
+                    .err()
+                    .and_then(|error| error.status()),
+                Some(401)
+            );
         }
         tokio::time::sleep(Duration::from_millis(800)).await;
     }
@@ -124,7 +197,13 @@ async fn load(stage: Arc<Stage>, index: usize, stop: Arc<AtomicBool>) -> Result<
 /// A token with a `kid` that there is not.
 fn made_up(token: &str) -> Result<String, TestError> {
     let (_, rest) = token.split_once('.').ok_or("a token has dots")?;
-    let nanos = Instant::now().elapsed().as_nanos() + std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_nanos();
+    let nanos = Instant::now().elapsed().as_nanos()
+        + std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)?
+            .as_nanos();
     let header = json!({ "alg": "ES256", "kid": format!("made-up-{nanos}") });
-    Ok(format!("{}.{rest}", URL_SAFE_NO_PAD.encode(header.to_string())))
+    Ok(format!(
+        "{}.{rest}",
+        URL_SAFE_NO_PAD.encode(header.to_string())
+    ))
 }

@@ -1,4 +1,5 @@
-//! A hub and two targets that all sign as kubeadm's clusters do, and a Keyferry that signs for the targets itself.
+//! A hub and two targets that all sign as kubeadm's clusters do, and a Keyferry that signs for the
+//! targets itself.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +13,8 @@ use keyferry_integration::rbac::apply_manifests;
 use keyferry_integration::rest::RestError;
 use keyferry_integration::runner::{Fixture, NotStarted, TestError};
 use keyferry_integration::world::{
-    ACCOUNT, Access, Broker, BrokerSpec, BrokerTimes, TENANT, Target, caller_token, make_tenant, prepare_hub, shipped,
+    ACCOUNT, Access, Broker, BrokerSpec, BrokerTimes, TENANT, Target, caller_token, make_tenant,
+    prepare_hub, shipped,
 };
 use serde_json::{Value, json};
 
@@ -44,8 +46,15 @@ impl Fixture for Stage {
 
 impl Stage {
     pub(super) async fn start() -> Result<Stage, NotStarted> {
-        let hub = ControlPlaneSpec { issuers: vec![CLUSTER_DEFAULT.to_owned()], audit_log: true, ..ControlPlaneSpec::named("hub") };
-        let fleet = Fleet::start(FleetSpec { control_planes: vec![hub] }).await?;
+        let hub = ControlPlaneSpec {
+            issuers: vec![CLUSTER_DEFAULT.to_owned()],
+            audit_log: true,
+            ..ControlPlaneSpec::named("hub")
+        };
+        let fleet = Fleet::start(FleetSpec {
+            control_planes: vec![hub],
+        })
+        .await?;
         Stage::build(fleet).await.map_err(NotStarted::failed)
     }
 
@@ -58,12 +67,22 @@ impl Stage {
         prepare_hub(&hub).await?;
         allow_key_sets(&hub, fleet.folder()).await?;
         let accounts: Vec<String> = (0..ACCOUNTS).map(account).collect();
-        make_tenant(&hub, LOAD, &accounts.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+        make_tenant(
+            &hub,
+            LOAD,
+            &accounts.iter().map(String::as_str).collect::<Vec<_>>(),
+        )
+        .await?;
         let spec = BrokerSpec::of_hub("main", &hub);
         let public_url = spec.own_url()?;
-        // A verifier that has just read the keys holds on to them for max-age less 30 s: with less than 60 s there would be nothing to
-        // lose. Keys settle after 120 s then.
-        let spec = spec.with_times(BrokerTimes { max_stale: 300, max_age: 60 }).with_server_lines("ownIssuers:\n  enabled: true\n");
+        // A verifier that has just read the keys holds on to them for max-age less 30 s: with less
+        // than 60 s there would be nothing to lose. Keys settle after 120 s then.
+        let spec = spec
+            .with_times(BrokerTimes {
+                max_stale: 300,
+                max_age: 60,
+            })
+            .with_server_lines("ownIssuers:\n  enabled: true\n");
         let starting = |name: &str, minor| -> Result<_, TestError> {
             let configuration = authentication_configuration(&public_url, name, ca.cert_pem())?;
             let plane = ControlPlaneSpec {
@@ -75,11 +94,26 @@ impl Stage {
             };
             Ok(fleet.start_control_plane(plane))
         };
-        let (a, b) = (starting(TARGETS[0], Minor::V1_36)?, starting(TARGETS[1], Minor::V1_33)?);
+        let (a, b) = (
+            starting(TARGETS[0], Minor::V1_36)?,
+            starting(TARGETS[1], Minor::V1_33)?,
+        );
         let revoked = starting(REVOKED, Minor::V1_36)?;
-        let (broker, a, b, revoked) = tokio::join!(Broker::start(&binary, &hub, &folder, &ca, spec), a, b, revoked);
+        let (broker, a, b, revoked) = tokio::join!(
+            Broker::start(&binary, &hub, &folder, &ca, spec),
+            a,
+            b,
+            revoked
+        );
         let (broker, a, b, revoked) = (broker?, a?, b?, revoked?);
-        let stage = Stage { hub, targets: [a, b], revoked, broker, binary, fleet };
+        let stage = Stage {
+            hub,
+            targets: [a, b],
+            revoked,
+            broker,
+            binary,
+            fleet,
+        };
         stage.configure().await?;
         stage.until_settled().await?;
         Ok(stage)
@@ -89,19 +123,33 @@ impl Stage {
         let accounts: Vec<String> = (0..ACCOUNTS).map(account).collect();
         let accounts: Vec<&str> = accounts.iter().map(String::as_str).collect();
         let reconfigured = self.broker.reconfigure(|targets, accesses| {
-            let own = |target: Target| Target { further: "  issuer: Keyferry\n".to_owned(), ..target };
-            targets.push(own(Target::of(&self.revoked, &audience(REVOKED)).allowing(TENANT, &[ACCOUNT])));
+            let own = |target: Target| Target {
+                further: "  issuer: Keyferry\n".to_owned(),
+                ..target
+            };
+            targets.push(own(
+                Target::of(&self.revoked, &audience(REVOKED)).allowing(TENANT, &[ACCOUNT])
+            ));
             accesses.push(Access::of(TENANT, REVOKED, REVOKED, ACCOUNT));
             for plane in &self.targets {
-                let target = Target::of(plane, &audience(plane.name())).allowing(TENANT, &[ACCOUNT]).allowing(LOAD, &accounts);
-                let hubs = Target::of(plane, &format!("{}/hub", audience(plane.name()))).named(&format!("{}-by-hub", plane.name()));
+                let target = Target::of(plane, &audience(plane.name()))
+                    .allowing(TENANT, &[ACCOUNT])
+                    .allowing(LOAD, &accounts);
+                let hubs = Target::of(plane, &format!("{}/hub", audience(plane.name())))
+                    .named(&format!("{}-by-hub", plane.name()));
                 targets.push(own(target));
                 targets.push(hubs.allowing(TENANT, &[ACCOUNT]));
                 for target in [plane.name().to_owned(), format!("{}-by-hub", plane.name())] {
                     accesses.push(Access::of(TENANT, &target, &target, ACCOUNT));
                 }
-                accesses
-                    .extend(accounts.iter().map(|account| Access::of(LOAD, &format!("{}-{account}", plane.name()), plane.name(), account)));
+                accesses.extend(accounts.iter().map(|account| {
+                    Access::of(
+                        LOAD,
+                        &format!("{}-{account}", plane.name()),
+                        plane.name(),
+                        account,
+                    )
+                }));
             }
         });
         reconfigured.await
@@ -113,11 +161,21 @@ impl Stage {
         let limit = Instant::now() + Duration::from_secs(160);
         for target in TARGETS.into_iter().chain([REVOKED]) {
             loop {
-                let answer = self.broker.exchange(&caller, &format!("{TENANT}/{target}")).await?;
+                let answer = self
+                    .broker
+                    .exchange(&caller, &format!("{TENANT}/{target}"))
+                    .await?;
                 match answer.status {
                     200 => break,
-                    503 if answer.body.contains("IssuerKeysSettling") && Instant::now() < limit => {}
-                    _ => return Err(format!("{target} while its keys settle: {} {}", answer.status, answer.body).into()),
+                    503 if answer.body.contains("IssuerKeysSettling") && Instant::now() < limit => {
+                    }
+                    _ => {
+                        return Err(format!(
+                            "{target} while its keys settle: {} {}",
+                            answer.status, answer.body
+                        )
+                        .into());
+                    }
                 }
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
@@ -129,8 +187,12 @@ impl Stage {
     pub(super) async fn stored(&self, target: &str) -> Result<Value, TestError> {
         use base64::Engine;
         let secret = self.hub.admin().get(&secret_path(target)).await?;
-        let document = secret["data"]["keys.json"].as_str().ok_or("the Secret holds no keys.json")?;
-        Ok(serde_json::from_slice(&base64::engine::general_purpose::STANDARD.decode(document)?)?)
+        let document = secret["data"]["keys.json"]
+            .as_str()
+            .ok_or("the Secret holds no keys.json")?;
+        Ok(serde_json::from_slice(
+            &base64::engine::general_purpose::STANDARD.decode(document)?,
+        )?)
     }
 
     /// `iss` of a target's tokens.
@@ -155,26 +217,48 @@ pub(super) fn secret_path(target: &str) -> String {
 /// Who the target says has come.
 pub(super) async fn whoami(plane: &ControlPlane, token: &str) -> Result<Value, RestError> {
     let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
-    let client = keyferry_integration::rest::RestClient::with_bearer(&plane.url(), plane.ca_pem(), token)?;
-    Ok(client.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await?["status"]["userInfo"].take())
+    let client =
+        keyferry_integration::rest::RestClient::with_bearer(&plane.url(), plane.ca_pem(), token)?;
+    Ok(client
+        .create("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review)
+        .await?["status"]["userInfo"]
+        .take())
 }
 
 /// The shipped right to keep key sets, for these targets.
 async fn allow_key_sets(hub: &ControlPlane, folder: &std::path::Path) -> Result<(), TestError> {
     let text = std::fs::read_to_string(shipped("examples/in-cluster/own-issuers.yaml"))?;
-    let names: Vec<String> = TARGETS.into_iter().chain([REVOKED]).map(|target| format!("keyferry-issuer-{target}")).collect();
+    let names: Vec<String> = TARGETS
+        .into_iter()
+        .chain([REVOKED])
+        .map(|target| format!("keyferry-issuer-{target}"))
+        .collect();
     let file = folder.join("own-issuers.yaml");
-    std::fs::write(&file, replaced(&text, "keyferry-issuer-prod", &names.join(", "))?)?;
+    std::fs::write(
+        &file,
+        replaced(&text, "keyferry-issuer-prod", &names.join(", "))?,
+    )?;
     apply_manifests(hub, &[&file]).await?;
     Ok(())
 }
 
 /// The shipped AuthenticationConfiguration, for this target and every account that makes load.
-fn authentication_configuration(public_url: &str, target: &str, ca_pem: &str) -> Result<String, TestError> {
+fn authentication_configuration(
+    public_url: &str,
+    target: &str,
+    ca_pem: &str,
+) -> Result<String, TestError> {
     let text = std::fs::read_to_string(shipped("auth-configs/own-issuer.yaml"))?;
-    let (before, rest) = text.split_once("        -----BEGIN CERTIFICATE-----").ok_or("the file holds no certificate")?;
-    let (_, after) = rest.split_once("-----END CERTIFICATE-----\n").ok_or("the file holds no certificate")?;
-    let indented: String = ca_pem.lines().map(|line| format!("        {line}\n")).collect();
+    let (before, rest) = text
+        .split_once("        -----BEGIN CERTIFICATE-----")
+        .ok_or("the file holds no certificate")?;
+    let (_, after) = rest
+        .split_once("-----END CERTIFICATE-----\n")
+        .ok_or("the file holds no certificate")?;
+    let indented: String = ca_pem
+        .lines()
+        .map(|line| format!("        {line}\n"))
+        .collect();
     let text = replaced(
         &format!("{before}{indented}{after}"),
         "https://keyferry.example.com/issuers/prod",
@@ -182,10 +266,16 @@ fn authentication_configuration(public_url: &str, target: &str, ca_pem: &str) ->
     )?;
     let text = replaced(&text, "https://prod.example.com", &audience(target))?;
     let one = "'system:serviceaccount:tenant-a:reconciler'";
-    let load: String = (0..ACCOUNTS).map(|index| format!(", 'system:serviceaccount:{LOAD}:{}'", account(index))).collect();
+    let load: String = (0..ACCOUNTS)
+        .map(|index| format!(", 'system:serviceaccount:{LOAD}:{}'", account(index)))
+        .collect();
     replaced(&text, one, &format!("{one}{load}"))
 }
 
 fn replaced(text: &str, needle: &str, by: &str) -> Result<String, TestError> {
-    if text.contains(needle) { Ok(text.replace(needle, by)) } else { Err(format!("the shipped file does not hold {needle}").into()) }
+    if text.contains(needle) {
+        Ok(text.replace(needle, by))
+    } else {
+        Err(format!("the shipped file does not hold {needle}").into())
+    }
 }

@@ -1,4 +1,5 @@
-//! Every combination of caller, access, rule and state of the hub, held against an oracle that knows texts only.
+//! Every combination of caller, access, rule and state of the hub, held against an oracle that
+//! knows texts only.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +11,11 @@ use crate::name::AccessName;
 
 const NAMESPACES: [&str; 4] = ["tenant-a", "tenant-b", "kube-system", "keyferry-system"];
 const NAMES: [&str; 3] = ["reconciler", "notifier", "stranger"];
-const DELIVERIES: [(&str, DeliveryType); 3] =
-    [("HTTP", DeliveryType::HTTP), ("Exec", DeliveryType::Exec), ("FluxConfigMap", DeliveryType::FluxConfigMap)];
+const DELIVERIES: [(&str, DeliveryType); 3] = [
+    ("HTTP", DeliveryType::HTTP),
+    ("Exec", DeliveryType::Exec),
+    ("FluxConfigMap", DeliveryType::FluxConfigMap),
+];
 
 /// An allow rule in texts; no namespaces means those with the label.
 #[derive(Clone, Copy)]
@@ -23,14 +27,42 @@ struct Rule {
 
 const RULES: [&[Rule]; 9] = [
     &[],
-    &[Rule { namespaces: &["tenant-a"], accounts: &["reconciler"], deliveries: &["HTTP", "Exec", "FluxConfigMap"] }],
-    &[Rule { namespaces: &["tenant-b", "kube-system"], accounts: &["reconciler", "stranger"], deliveries: &["Exec"] }],
-    &[Rule { namespaces: &["keyferry-system"], accounts: &["reconciler"], deliveries: &["HTTP"] }],
-    &[Rule { namespaces: &[], accounts: &["reconciler"], deliveries: &["HTTP", "Exec", "FluxConfigMap"] }],
-    &[Rule { namespaces: &[], accounts: &["stranger"], deliveries: &["HTTP"] }],
+    &[Rule {
+        namespaces: &["tenant-a"],
+        accounts: &["reconciler"],
+        deliveries: &["HTTP", "Exec", "FluxConfigMap"],
+    }],
+    &[Rule {
+        namespaces: &["tenant-b", "kube-system"],
+        accounts: &["reconciler", "stranger"],
+        deliveries: &["Exec"],
+    }],
+    &[Rule {
+        namespaces: &["keyferry-system"],
+        accounts: &["reconciler"],
+        deliveries: &["HTTP"],
+    }],
+    &[Rule {
+        namespaces: &[],
+        accounts: &["reconciler"],
+        deliveries: &["HTTP", "Exec", "FluxConfigMap"],
+    }],
+    &[Rule {
+        namespaces: &[],
+        accounts: &["stranger"],
+        deliveries: &["HTTP"],
+    }],
     &[
-        Rule { namespaces: &["tenant-a"], accounts: &["reconciler"], deliveries: &["Exec"] },
-        Rule { namespaces: &[], accounts: &["reconciler"], deliveries: &["HTTP"] },
+        Rule {
+            namespaces: &["tenant-a"],
+            accounts: &["reconciler"],
+            deliveries: &["Exec"],
+        },
+        Rule {
+            namespaces: &[],
+            accounts: &["reconciler"],
+            deliveries: &["HTTP"],
+        },
     ],
     &[Rule {
         namespaces: &["tenant-a", "tenant-b", "kube-system", "keyferry-system"],
@@ -38,8 +70,16 @@ const RULES: [&[Rule]; 9] = [
         deliveries: &["HTTP", "FluxConfigMap"],
     }],
     &[
-        Rule { namespaces: &["tenant-a", "kube-system"], accounts: &["reconciler", "stranger"], deliveries: &["HTTP", "Exec"] },
-        Rule { namespaces: &[], accounts: &["reconciler", "stranger"], deliveries: &["HTTP", "Exec", "FluxConfigMap"] },
+        Rule {
+            namespaces: &["tenant-a", "kube-system"],
+            accounts: &["reconciler", "stranger"],
+            deliveries: &["HTTP", "Exec"],
+        },
+        Rule {
+            namespaces: &[],
+            accounts: &["reconciler", "stranger"],
+            deliveries: &["HTTP", "Exec", "FluxConfigMap"],
+        },
     ],
 ];
 
@@ -78,9 +118,15 @@ fn oracle(case: &Case) -> &'static str {
             [] => case.labelled && !case.namespace.starts_with("kube-"),
             names => names.contains(&case.namespace),
         };
-        in_namespace && rule.accounts.contains(&case.account) && rule.deliveries.contains(&case.delivery)
+        in_namespace
+            && rule.accounts.contains(&case.account)
+            && rule.deliveries.contains(&case.delivery)
     });
-    let offered = if case.offered.is_empty() { case.delivery != "FluxConfigMap" } else { case.offered.contains(&case.delivery) };
+    let offered = if case.offered.is_empty() {
+        case.delivery != "FluxConfigMap"
+    } else {
+        case.offered.contains(&case.delivery)
+    };
     if case.state != State::Whole || case.namespace == "keyferry-system" || !by_rule || !offered {
         return "TargetNotGranted";
     }
@@ -98,25 +144,46 @@ fn every_combination_is_decided_as_the_design_says() {
     let mut counted: BTreeMap<&str, usize> = BTreeMap::new();
     let requesters = requesters();
     for rules in RULES {
-        for (callers, offered) in
-            [(&[][..], &[][..]), (&["notifier"], &["HTTP"]), (&["notifier", "stranger"], &["Exec", "HTTP"]), (&["reconciler"], &[])]
-        {
-            for (account, namespace) in
-                ["reconciler", "stranger"].into_iter().flat_map(|account| NAMESPACES.map(|namespace| (account, namespace)))
+        for (callers, offered) in [
+            (&[][..], &[][..]),
+            (&["notifier"], &["HTTP"]),
+            (&["notifier", "stranger"], &["Exec", "HTTP"]),
+            (&["reconciler"], &[]),
+        ] {
+            for (account, namespace) in ["reconciler", "stranger"]
+                .into_iter()
+                .flat_map(|account| NAMESPACES.map(|namespace| (account, namespace)))
             {
                 let whole = policy_of(rules, namespace, account, callers, offered);
                 let name = AccessName::parse(&format!("{namespace}/prod")).unwrap();
-                for state in [State::Whole, State::TargetMissing, State::AccountGone, State::NamespaceTerminating] {
+                for state in [
+                    State::Whole,
+                    State::TargetMissing,
+                    State::AccountGone,
+                    State::NamespaceTerminating,
+                ] {
                     let policy = match state {
-                        State::TargetMissing => &Policy { targets: BTreeMap::new(), ..whole.clone() },
+                        State::TargetMissing => &Policy {
+                            targets: BTreeMap::new(),
+                            ..whole.clone()
+                        },
                         _ => &whole,
                     };
                     for labelled in [true, false] {
                         let hub = hub_of(state, labelled, namespace, account);
                         for (delivery, delivery_type) in DELIVERIES {
                             for (caller, requester) in &requesters {
-                                let case =
-                                    Case { caller: caller.clone(), namespace, account, callers, offered, delivery, rules, labelled, state };
+                                let case = Case {
+                                    caller: caller.clone(),
+                                    namespace,
+                                    account,
+                                    callers,
+                                    offered,
+                                    delivery,
+                                    rules,
+                                    labelled,
+                                    state,
+                                };
                                 let said = oracle(&case);
                                 let paired = pair(policy, &hub, requester, &name, delivery_type);
                                 let found = match &paired {
@@ -132,8 +199,14 @@ fn every_combination_is_decided_as_the_design_says() {
                                 *counted.entry(said).or_default() += 1;
                                 let Ok(pair) = paired else { continue };
                                 for review in [Review::Allowed, Review::Refused, Review::NotAsked] {
-                                    let granted = grant(policy, requester.clone(), pair.clone(), review).is_ok();
-                                    assert_eq!(granted, said == "Itself" || review == Review::Allowed, "{caller:?}, {review:?}");
+                                    let granted =
+                                        grant(policy, requester.clone(), pair.clone(), review)
+                                            .is_ok();
+                                    assert_eq!(
+                                        granted,
+                                        said == "Itself" || review == Review::Allowed,
+                                        "{caller:?}, {review:?}"
+                                    );
                                 }
                             }
                         }
@@ -143,7 +216,10 @@ fn every_combination_is_decided_as_the_design_says() {
         }
     }
     assert!(counted.values().sum::<usize>() >= 100_000, "{counted:?}");
-    assert!(counted.len() == 4 && counted.values().all(|count| *count > 100), "every answer is reached: {counted:?}");
+    assert!(
+        counted.len() == 4 && counted.values().all(|count| *count > 100),
+        "every answer is reached: {counted:?}"
+    );
 }
 
 type Asking = (Option<(&'static str, &'static str, String)>, Requester);
@@ -162,21 +238,58 @@ fn requesters() -> Vec<Asking> {
     all
 }
 
-fn policy_of(rules: &[Rule], namespace: &str, account: &str, callers: &[&str], offered: &[&str]) -> Policy {
-    let selector = BY_LABEL.split_once("- {").unwrap().1.split_once(", serviceAccounts").unwrap().0;
+fn policy_of(
+    rules: &[Rule],
+    namespace: &str,
+    account: &str,
+    callers: &[&str],
+    offered: &[&str],
+) -> Policy {
+    let selector = BY_LABEL
+        .split_once("- {")
+        .unwrap()
+        .1
+        .split_once(", serviceAccounts")
+        .unwrap()
+        .0;
     let rules = rules.iter().map(|rule| {
-        let namespaces =
-            if rule.namespaces.is_empty() { selector.to_owned() } else { format!("namespaces: [{}]", rule.namespaces.join(", ")) };
-        format!("    - {{{namespaces}, serviceAccounts: [{}], deliveries: [{}]}}\n", rule.accounts.join(", "), rule.deliveries.join(", "))
+        let namespaces = if rule.namespaces.is_empty() {
+            selector.to_owned()
+        } else {
+            format!("namespaces: [{}]", rule.namespaces.join(", "))
+        };
+        format!(
+            "    - {{{namespaces}, serviceAccounts: [{}], deliveries: [{}]}}\n",
+            rule.accounts.join(", "),
+            rule.deliveries.join(", ")
+        )
     });
     let rules: String = rules.collect();
-    let allow = if rules.is_empty() { String::new() } else { format!("  allow:\n{rules}") };
-    let deliveries: Vec<String> =
-        offered.iter().map(|delivery| format!("{{name: {}, type: {delivery}}}", delivery.to_lowercase())).collect();
-    let fields = format!("  callers: [{}]\n  deliveries: [{}]\n", callers.join(", "), deliveries.join(", "));
-    let access = access(namespace, "prod", &fields).replace("serviceAccountName: reconciler", &format!("serviceAccountName: {account}"));
-    let text = format!("{HEAD}{}{access}", target(&format!("  audience: prod\n{allow}")));
-    read(&text).unwrap_or_else(|error| panic!("{error}\n{text}")).policy
+    let allow = if rules.is_empty() {
+        String::new()
+    } else {
+        format!("  allow:\n{rules}")
+    };
+    let deliveries: Vec<String> = offered
+        .iter()
+        .map(|delivery| format!("{{name: {}, type: {delivery}}}", delivery.to_lowercase()))
+        .collect();
+    let fields = format!(
+        "  callers: [{}]\n  deliveries: [{}]\n",
+        callers.join(", "),
+        deliveries.join(", ")
+    );
+    let access = access(namespace, "prod", &fields).replace(
+        "serviceAccountName: reconciler",
+        &format!("serviceAccountName: {account}"),
+    );
+    let text = format!(
+        "{HEAD}{}{access}",
+        target(&format!("  audience: prod\n{allow}"))
+    );
+    read(&text)
+        .unwrap_or_else(|error| panic!("{error}\n{text}"))
+        .policy
 }
 
 fn hub_of(state: State, labelled: bool, namespace: &str, account: &str) -> Hub {

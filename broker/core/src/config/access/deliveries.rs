@@ -38,30 +38,60 @@ pub(super) struct Names<'a> {
 }
 
 /// Reads the list.
-pub(super) fn read(specs: Vec<DeliverySpec>, names: &Names<'_>, check: &mut Check<'_>) -> Vec<Delivery> {
+pub(super) fn read(
+    specs: Vec<DeliverySpec>,
+    names: &Names<'_>,
+    check: &mut Check<'_>,
+) -> Vec<Delivery> {
     let (mut known, mut objects) = (BTreeSet::new(), BTreeSet::new());
     let mut read = Vec::new();
     for (index, spec) in specs.into_iter().enumerate() {
         let path = format!("spec.deliveries[{index}]");
-        let Some(delivery) = one(spec, &path, names, check) else { continue };
+        let Some(delivery) = one(spec, &path, names, check) else {
+            continue;
+        };
         if !known.insert(delivery.name.clone()) {
-            check.wrong(&format!("{path}.name"), "a second delivery has this name", "rename one of them");
+            check.wrong(
+                &format!("{path}.name"),
+                "a second delivery has this name",
+                "rename one of them",
+            );
         }
-        let place = delivery.object_name.clone().map(|name| (kind(delivery.delivery_type), name));
+        let place = delivery
+            .object_name
+            .clone()
+            .map(|name| (kind(delivery.delivery_type), name));
         if place.is_some_and(|place| !objects.insert(place)) {
             let problem = "a second delivery writes the same object";
-            check.wrong(&format!("{path}.objectName"), problem, "give each an objectName of its own");
+            check.wrong(
+                &format!("{path}.objectName"),
+                problem,
+                "give each an objectName of its own",
+            );
         }
         read.push(delivery);
     }
     read
 }
 
-fn one(spec: DeliverySpec, path: &str, names: &Names<'_>, check: &mut Check<'_>) -> Option<Delivery> {
-    let name = check.take(&format!("{path}.name"), ObjectName::new(spec.name.clone()), "name the delivery");
+fn one(
+    spec: DeliverySpec,
+    path: &str,
+    names: &Names<'_>,
+    check: &mut Check<'_>,
+) -> Option<Delivery> {
+    let name = check.take(
+        &format!("{path}.name"),
+        ObjectName::new(spec.name.clone()),
+        "name the delivery",
+    );
     let shown = spec.delivery_type.as_str();
     let delivery_type = DeliveryType::parse(shown).map_err(|error| format!("{shown:?} {error}"));
-    let delivery_type = check.take(&format!("{path}.type"), delivery_type, "use HTTP or Exec, or a shape that the controller writes")?;
+    let delivery_type = check.take(
+        &format!("{path}.type"),
+        delivery_type,
+        "use HTTP or Exec, or a shape that the controller writes",
+    )?;
     let answers = matches!(delivery_type, DeliveryType::HTTP | DeliveryType::Exec);
     if answers {
         refuse_object_fields(&spec, path, check);
@@ -71,17 +101,32 @@ fn one(spec: DeliverySpec, path: &str, names: &Names<'_>, check: &mut Check<'_>)
         return None;
     }
     let argo_cd = argo_cd(spec.argo_cd, delivery_type, path, check);
-    let object_name = if answers { None } else { object_name(spec.object_name, delivery_type, path, names, check) };
-    let mut delivery = Delivery { name: name?, delivery_type, object_name, lifetime: None, argo_cd };
+    let object_name = if answers {
+        None
+    } else {
+        object_name(spec.object_name, delivery_type, path, names, check)
+    };
+    let mut delivery = Delivery {
+        name: name?,
+        delivery_type,
+        object_name,
+        lifetime: None,
+        argo_cd,
+    };
     delivery.lifetime = token_lifetime(spec.token_lifetime.as_deref(), &delivery, path, check);
     Some(delivery)
 }
 
-/// `HTTP` and `Exec` answer requests: there is no object to name, and nothing at rest that would need a longer life.
+/// `HTTP` and `Exec` answer requests: there is no object to name, and nothing at rest that would
+/// need a longer life.
 fn refuse_object_fields(spec: &DeliverySpec, path: &str, check: &mut Check<'_>) {
     let shown = &spec.delivery_type;
     if spec.object_name.is_some() {
-        check.wrong(&format!("{path}.objectName"), format!("{shown} writes no object"), "remove objectName");
+        check.wrong(
+            &format!("{path}.objectName"),
+            format!("{shown} writes no object"),
+            "remove objectName",
+        );
     }
 }
 
@@ -93,63 +138,108 @@ fn object_name(
     check: &mut Check<'_>,
 ) -> Option<ObjectName> {
     let name = written.unwrap_or_else(|| match delivery_type {
-        DeliveryType::KubeConfigSecret | DeliveryType::ClusterAPISecret => format!("{}-kubeconfig", names.access),
+        DeliveryType::KubeConfigSecret | DeliveryType::ClusterAPISecret => {
+            format!("{}-kubeconfig", names.access)
+        }
         DeliveryType::ArgoCDSecret => format!("cluster-{}", names.access),
         DeliveryType::ClusterProfile => names.target.to_string(),
-        DeliveryType::Exec | DeliveryType::FluxConfigMap | DeliveryType::HTTP => names.access.to_string(),
+        DeliveryType::Exec | DeliveryType::FluxConfigMap | DeliveryType::HTTP => {
+            names.access.to_string()
+        }
     });
     let path = format!("{path}.objectName");
     if delivery_type == DeliveryType::ClusterAPISecret && !name.ends_with("-kubeconfig") {
-        check.wrong(&path, "does not end with -kubeconfig, by which Cluster API finds it", "write <cluster>-kubeconfig");
+        check.wrong(
+            &path,
+            "does not end with -kubeconfig, by which Cluster API finds it",
+            "write <cluster>-kubeconfig",
+        );
     }
-    check.take(&path, ObjectName::new(name), "name it as a Kubernetes object")
+    check.take(
+        &path,
+        ObjectName::new(name),
+        "name it as a Kubernetes object",
+    )
 }
 
-fn argo_cd(spec: Option<ArgoCdSpec>, delivery_type: DeliveryType, path: &str, check: &mut Check<'_>) -> Option<ArgoCd> {
+fn argo_cd(
+    spec: Option<ArgoCdSpec>,
+    delivery_type: DeliveryType,
+    path: &str,
+    check: &mut Check<'_>,
+) -> Option<ArgoCd> {
     match (spec, delivery_type) {
         (None, DeliveryType::ArgoCDSecret) => {
             let problem = "is missing: without a project every AppProject could use the cluster";
-            check.wrong(&format!("{path}.argoCD.project"), problem, "name the AppProject");
+            check.wrong(
+                &format!("{path}.argoCD.project"),
+                problem,
+                "name the AppProject",
+            );
             None
         }
         (None, _) => None,
         (Some(ArgoCdSpec { project, form }), DeliveryType::ArgoCDSecret) => {
             // An AppProject is named as any object: lower case, no underscore.
             if ObjectName::new(project.as_str()).is_err() {
-                check.wrong(&format!("{path}.argoCD.project"), "is not the name of an AppProject", "write its name");
+                check.wrong(
+                    &format!("{path}.argoCD.project"),
+                    "is not the name of an AppProject",
+                    "write its name",
+                );
             }
             let form = match form.as_deref() {
                 None | Some("Exec") => ArgoCdForm::Exec,
                 Some("BearerToken") => ArgoCdForm::BearerToken,
                 Some(other) => {
-                    check.wrong(&format!("{path}.argoCD.form"), format!("{other:?} is no choice"), "use Exec or BearerToken");
+                    check.wrong(
+                        &format!("{path}.argoCD.form"),
+                        format!("{other:?} is no choice"),
+                        "use Exec or BearerToken",
+                    );
                     ArgoCdForm::Exec
                 }
             };
             Some(ArgoCd { project, form })
         }
         (Some(_), _) => {
-            check.wrong(&format!("{path}.argoCD"), "stands at a delivery that is not for Argo CD", "remove argoCD");
+            check.wrong(
+                &format!("{path}.argoCD"),
+                "stands at a delivery that is not for Argo CD",
+                "remove argoCD",
+            );
             None
         }
     }
 }
 
-fn token_lifetime(text: Option<&str>, delivery: &Delivery, path: &str, check: &mut Check<'_>) -> Option<Duration> {
+fn token_lifetime(
+    text: Option<&str>,
+    delivery: &Delivery,
+    path: &str,
+    check: &mut Check<'_>,
+) -> Option<Duration> {
     let (text, path) = (text?, format!("{path}.tokenLifetime"));
     if !delivery.holds_token() {
-        let problem = "stands at a delivery that writes no token and takes its lifetime from the target";
+        let problem =
+            "stands at a delivery that writes no token and takes its lifetime from the target";
         check.wrong(&path, problem, "remove tokenLifetime");
         return None;
     }
     let read = span::parse(text).and_then(|duration| lifetime::check(duration).map(|()| duration));
-    check.take(&path, read.map_err(|problem| format!("{text:?} {problem}")), "write a duration from 10m to 24h")
+    check.take(
+        &path,
+        read.map_err(|problem| format!("{text:?} {problem}")),
+        "write a duration from 10m to 24h",
+    )
 }
 
 /// Objects of one kind share their names.
 fn kind(delivery_type: DeliveryType) -> &'static str {
     match delivery_type {
-        DeliveryType::ArgoCDSecret | DeliveryType::ClusterAPISecret | DeliveryType::KubeConfigSecret => "Secret",
+        DeliveryType::ArgoCDSecret
+        | DeliveryType::ClusterAPISecret
+        | DeliveryType::KubeConfigSecret => "Secret",
         DeliveryType::ClusterProfile => "ClusterProfile",
         DeliveryType::FluxConfigMap => "ConfigMap",
         DeliveryType::Exec | DeliveryType::HTTP => "",

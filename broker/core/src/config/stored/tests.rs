@@ -58,27 +58,59 @@ const LATE: &str = "2026-01-01T00:00:01Z";
 
 #[test]
 fn the_oldest_keeps_an_audience_and_the_other_is_not_promoted() {
-    let mut objects = objects(&[target("new", LATE, "x"), target("old", EARLY, "x"), target("other", LATE, "y")]);
+    let mut objects = objects(&[
+        target("new", LATE, "x"),
+        target("old", EARLY, "x"),
+        target("other", LATE, "y"),
+    ]);
     let first = objects.assemble(&own());
-    assert!(first.policy.targets.contains_key(&named("old")) && first.policy.targets.contains_key(&named("other")));
-    assert_eq!(first.targets[&named("new")].reason, Reason::AudienceConflict);
+    assert!(
+        first.policy.targets.contains_key(&named("old"))
+            && first.policy.targets.contains_key(&named("other"))
+    );
+    assert_eq!(
+        first.targets[&named("new")].reason,
+        Reason::AudienceConflict
+    );
     objects.targets.remove(&named("old"));
     let second = objects.assemble(&own());
-    assert_eq!(second.targets[&named("new")].reason, Reason::AudienceConflict, "it is not promoted");
+    assert_eq!(
+        second.targets[&named("new")].reason,
+        Reason::AudienceConflict,
+        "it is not promoted"
+    );
     let mut changed = target("new", LATE, "x");
     changed["metadata"]["generation"] = json!(2);
     let (name, stored) = StoredTarget::read(&changed, &server()).unwrap();
-    assert_eq!(second.targets[&name].generation, objects.targets[&name].record.spec());
-    assert_ne!(second.targets[&name].generation, stored.record.spec(), "what was found of one spec is no word on the next");
+    assert_eq!(
+        second.targets[&name].generation,
+        objects.targets[&name].record.spec()
+    );
+    assert_ne!(
+        second.targets[&name].generation,
+        stored.record.spec(),
+        "what was found of one spec is no word on the next"
+    );
     objects.targets.insert(name, stored);
-    assert!(objects.assemble(&own()).policy.targets.contains_key(&named("new")), "a changed spec takes the free audience");
+    assert!(
+        objects
+            .assemble(&own())
+            .policy
+            .targets
+            .contains_key(&named("new")),
+        "a changed spec takes the free audience"
+    );
 }
 
 #[test]
 fn a_conflict_outlives_the_process_by_status() {
     let mut lost = target("new", LATE, "x");
-    lost["status"]["conditions"] = json!([{ "type": "AudienceConflict", "status": "True", "observedGeneration": 1 }]);
-    assert_eq!(objects(&[lost.clone()]).assemble(&own()).targets[&named("new")].reason, Reason::AudienceConflict);
+    lost["status"]["conditions"] =
+        json!([{ "type": "AudienceConflict", "status": "True", "observedGeneration": 1 }]);
+    assert_eq!(
+        objects(&[lost.clone()]).assemble(&own()).targets[&named("new")].reason,
+        Reason::AudienceConflict
+    );
     lost["metadata"]["generation"] = json!(2);
     assert!(objects(&[lost]).assemble(&own()).targets.is_empty());
 }
@@ -86,15 +118,29 @@ fn a_conflict_outlives_the_process_by_status() {
 #[test]
 fn same_second_is_decided_by_uid_and_a_broken_object_keeps_its_audience() {
     let mut objects = objects(&[target("b", EARLY, "x"), target("a", EARLY, "x")]);
-    assert!(objects.assemble(&own()).policy.targets.contains_key(&named("a")));
+    assert!(
+        objects
+            .assemble(&own())
+            .policy
+            .targets
+            .contains_key(&named("a"))
+    );
     let mut broken = target("a", EARLY, "x");
     broken["spec"]["address"] = json!("http://prod.example.com");
     let (name, stored) = StoredTarget::read(&broken, &server()).unwrap();
     objects.targets.insert(name, stored);
     let assembled = objects.assemble(&own());
     assert_eq!(assembled.targets[&named("a")].reason, Reason::SpecInvalid);
-    assert!(assembled.targets[&named("a")].message.contains("spec.address"), "{assembled:?}");
-    assert!(assembled.policy.targets.is_empty(), "nobody slips into the place of a target that is being edited");
+    assert!(
+        assembled.targets[&named("a")]
+            .message
+            .contains("spec.address"),
+        "{assembled:?}"
+    );
+    assert!(
+        assembled.policy.targets.is_empty(),
+        "nobody slips into the place of a target that is being edited"
+    );
 }
 
 #[test]
@@ -109,18 +155,38 @@ fn a_deleted_target_is_gone_at_once() {
 fn a_deleted_target_drains_by_its_finalizer_and_for_a_day_at_most() {
     let mut going = target("a", EARLY, "x");
     going["metadata"]["deletionTimestamp"] = json!(LATE);
-    assert_eq!(objects(&[going.clone()]).draining(&named("a")), None, "without the finalizer it is not kept");
+    assert_eq!(
+        objects(&[going.clone()]).draining(&named("a")),
+        None,
+        "without the finalizer it is not kept"
+    );
     going["metadata"]["finalizers"] = json!(["theirs.example/x", super::FINALIZER]);
     let mut stored = objects(&[going.clone()]);
     let draining = stored.draining(&named("a")).unwrap();
-    assert_eq!((draining.target.audience.as_str(), draining.since.to_string().as_str()), ("x", LATE));
+    assert_eq!(
+        (
+            draining.target.audience.as_str(),
+            draining.since.to_string().as_str()
+        ),
+        ("x", LATE)
+    );
     assert_eq!(draining.ends().to_string(), "2026-01-02T00:00:01Z");
-    assert!(stored.assemble(&own()).policy.targets.is_empty(), "and nothing is minted for it");
+    assert!(
+        stored.assemble(&own()).policy.targets.is_empty(),
+        "and nothing is minted for it"
+    );
     going["spec"]["deletionPolicy"] = json!("Immediate");
     assert_eq!(objects(&[going.clone()]).draining(&named("a")), None);
     going["spec"]["deletionPolicy"] = json!("Drain");
-    going["metadata"].as_object_mut().unwrap().remove("deletionTimestamp");
-    assert_eq!(objects(&[going]).draining(&named("a")), None, "it is not deleted");
+    going["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .remove("deletionTimestamp");
+    assert_eq!(
+        objects(&[going]).draining(&named("a")),
+        None,
+        "it is not deleted"
+    );
 }
 
 /// 40 accesses with 3,600 finalizers each raised the memory of a process by 56 MiB for good.
@@ -128,12 +194,24 @@ fn a_deleted_target_drains_by_its_finalizer_and_for_a_day_at_most() {
 fn what_others_write_into_metadata_takes_no_room() {
     let plain = StoredAccess::read(&access(json!([]))).unwrap().1;
     let mut stuffed = access(json!([]));
-    let many: Vec<String> = (0..3600).map(|number| format!("theirs.example/finalizer-{number}")).collect();
-    stuffed["metadata"]["finalizers"] = json!(many.iter().cloned().chain([super::FINALIZER.to_owned()]).collect::<Vec<_>>());
+    let many: Vec<String> = (0..3600)
+        .map(|number| format!("theirs.example/finalizer-{number}"))
+        .collect();
+    stuffed["metadata"]["finalizers"] = json!(
+        many.iter()
+            .cloned()
+            .chain([super::FINALIZER.to_owned()])
+            .collect::<Vec<_>>()
+    );
     stuffed["metadata"]["labels"] = json!({ "a": "x".repeat(60_000) });
-    stuffed["metadata"]["annotations"] = json!({ "b": "x".repeat(60_000), "keyferry.dev/requestedAt": "x".repeat(60_000) });
+    stuffed["metadata"]["annotations"] =
+        json!({ "b": "x".repeat(60_000), "keyferry.dev/requestedAt": "x".repeat(60_000) });
     stuffed["metadata"]["managedFields"] = json!([{ "manager": "x".repeat(60_000) }]);
-    stuffed["metadata"]["ownerReferences"] = json!(many.iter().map(|name| json!({ "name": name })).collect::<Vec<_>>());
+    stuffed["metadata"]["ownerReferences"] = json!(
+        many.iter()
+            .map(|name| json!({ "name": name }))
+            .collect::<Vec<_>>()
+    );
     let read = StoredAccess::read(&stuffed).unwrap().1;
     let sizes = [&plain, &read].map(|stored| format!("{stored:?}").len());
     assert!(sizes[1] < sizes[0] + 256, "{sizes:?}");
@@ -148,10 +226,17 @@ fn a_change_of_others_finalizers_is_seen_though_none_is_kept() {
         StoredAccess::read(&object).unwrap().1.record.finalizers
     };
     let (none, ours) = (of(json!([])), of(json!([super::FINALIZER])));
-    assert_eq!((none.ours, none.others, ours.ours, ours.others), (false, 0, true, 0));
+    assert_eq!(
+        (none.ours, none.others, ours.ours, ours.others),
+        (false, 0, true, 0)
+    );
     let first = of(json!(["a", super::FINALIZER]));
     assert!(first.ours && first.others != 0);
-    assert_eq!(first.others, of(json!([super::FINALIZER, "a"])).others, "ours changes nothing about the others");
+    assert_eq!(
+        first.others,
+        of(json!([super::FINALIZER, "a"])).others,
+        "ours changes nothing about the others"
+    );
     assert_ne!(first.others, of(json!(["a", "b"])).others);
     assert_ne!(of(json!(["a", "b"])).others, of(json!(["b", "a"])).others);
 }
@@ -160,13 +245,24 @@ fn a_change_of_others_finalizers_is_seen_though_none_is_kept() {
 fn a_foreign_finalizer_holds_no_audience() {
     let mut going = target("a", EARLY, "x");
     going["metadata"]["finalizers"] = json!(["example.com/stays"]);
-    assert_eq!(objects(&[going.clone()]).audiences(), ["x".to_owned()].into());
+    assert_eq!(
+        objects(&[going.clone()]).audiences(),
+        ["x".to_owned()].into()
+    );
     going["metadata"]["deletionTimestamp"] = json!(LATE);
     assert!(objects(&[going.clone()]).audiences().is_empty());
     let mut drains = going.clone();
     drains["metadata"]["finalizers"] = json!(["example.com/stays", super::FINALIZER]);
-    assert_eq!(objects(&[drains]).audiences(), ["x".to_owned()].into(), "Keyferry's own ends within a day");
-    assert_eq!(objects(&[going, target("b", LATE, "x")]).audiences(), ["x".to_owned()].into(), "another target has it");
+    assert_eq!(
+        objects(&[drains]).audiences(),
+        ["x".to_owned()].into(),
+        "Keyferry's own ends within a day"
+    );
+    assert_eq!(
+        objects(&[going, target("b", LATE, "x")]).audiences(),
+        ["x".to_owned()].into(),
+        "another target has it"
+    );
 }
 
 #[test]
@@ -177,24 +273,50 @@ fn what_changes_no_policy_is_no_news() {
         StoredAccess::read(&object).unwrap().1.record
     };
     let before = record(&|_| {});
-    let asked = record(&|object| object["metadata"]["annotations"] = json!({ "keyferry.dev/requestedAt": "x".repeat(10_000) }));
-    assert!(asked.means_the_same_as(&before), "a tenant can set it as often as it likes");
+    let asked = record(&|object| {
+        object["metadata"]["annotations"] =
+            json!({ "keyferry.dev/requestedAt": "x".repeat(10_000) })
+    });
+    assert!(
+        asked.means_the_same_as(&before),
+        "a tenant can set it as often as it likes"
+    );
     assert!(asked.requested_at.unwrap().len() <= 128);
-    assert!(record(&|object| object["metadata"]["finalizers"] = json!([])).means_the_same_as(&before));
-    for (field, value) in [("generation", json!(4)), ("uid", json!("v")), ("deletionTimestamp", json!(LATE))] {
-        assert!(!record(&|object| object["metadata"][field] = value.clone()).means_the_same_as(&before), "{field}");
+    assert!(
+        record(&|object| object["metadata"]["finalizers"] = json!([])).means_the_same_as(&before)
+    );
+    for (field, value) in [
+        ("generation", json!(4)),
+        ("uid", json!("v")),
+        ("deletionTimestamp", json!(LATE)),
+    ] {
+        assert!(
+            !record(&|object| object["metadata"][field] = value.clone()).means_the_same_as(&before),
+            "{field}"
+        );
     }
 }
 
 #[test]
 fn audiences_of_keyferry_itself_are_no_targets() {
     for audience in ["keyferry.dev", crate::own_issuer::INERT_AUDIENCE] {
-        assert_eq!(objects(&[target("a", EARLY, audience)]).assemble(&own()).targets[&named("a")].reason, Reason::SpecInvalid);
+        assert_eq!(
+            objects(&[target("a", EARLY, audience)])
+                .assemble(&own())
+                .targets[&named("a")]
+                .reason,
+            Reason::SpecInvalid
+        );
     }
     let mut own_issuer = target("a", EARLY, "x");
     own_issuer["spec"]["issuer"] = json!("Keyferry");
     let assembled = objects(&[own_issuer]).assemble(&own());
-    assert!(assembled.targets[&named("a")].message.contains("not enabled"), "{assembled:?}");
+    assert!(
+        assembled.targets[&named("a")]
+            .message
+            .contains("not enabled"),
+        "{assembled:?}"
+    );
 }
 
 #[test]
@@ -208,31 +330,72 @@ fn deliveries_name_their_objects() {
     ]);
     let (_, stored) = StoredAccess::read(&access(deliveries)).unwrap();
     let access = stored.read.unwrap();
-    let object = |name: &str| access.deliveries.iter().find(|delivery| delivery.name.as_str() == name).unwrap().object_name.clone();
+    let object = |name: &str| {
+        access
+            .deliveries
+            .iter()
+            .find(|delivery| delivery.name.as_str() == name)
+            .unwrap()
+            .object_name
+            .clone()
+    };
     assert_eq!(object("flux"), Some(named("prod")));
     assert_eq!(object("secret"), Some(named("prod-kubeconfig")));
     assert_eq!(object("argo"), Some(named("cluster-prod")));
     assert_eq!(object("profile"), Some(named("prod")));
     assert_eq!(object("http"), None);
     assert_eq!(access.uid.unwrap().as_str(), "u");
-    assert!(!access.deliveries[2].holds_token(), "the exec form is the default");
-    assert!(access.deliveries[1].holds_token() && access.deliveries[1].delivery_type == DeliveryType::KubeConfigSecret);
+    assert!(
+        !access.deliveries[2].holds_token(),
+        "the exec form is the default"
+    );
+    assert!(
+        access.deliveries[1].holds_token()
+            && access.deliveries[1].delivery_type == DeliveryType::KubeConfigSecret
+    );
 }
 
 #[test]
 fn mistakes_of_deliveries_are_named() {
     for (deliveries, place) in [
-        (json!([{ "name": "a", "type": "KubeConfigSecret" }, { "name": "b", "type": "ClusterAPISecret" }]), "deliveries[1].objectName"),
-        (json!([{ "name": "a", "type": "FluxConfigMap", "tokenLifetime": "1h" }]), "deliveries[0].tokenLifetime"),
-        (json!([{ "name": "a", "type": "ArgoCDSecret" }]), "deliveries[0].argoCD.project"),
-        (json!([{ "name": "a", "type": "ArgoCDSecret", "argoCD": { "project": "" } }]), "deliveries[0].argoCD.project"),
-        (json!([{ "name": "a", "type": "ClusterAPISecret", "objectName": "x" }]), "deliveries[0].objectName"),
-        (json!([{ "name": "a", "type": "HTTP", "objectName": "x" }]), "deliveries[0].objectName"),
-        (json!([{ "name": "a", "type": "KubeConfigSecret", "tokenLifetime": "5m" }]), "deliveries[0].tokenLifetime"),
-        (json!([{ "name": "a", "type": "KubeConfigSecret", "namespace": "other" }]), "deliveries[0].namespace"),
+        (
+            json!([{ "name": "a", "type": "KubeConfigSecret" }, { "name": "b", "type": "ClusterAPISecret" }]),
+            "deliveries[1].objectName",
+        ),
+        (
+            json!([{ "name": "a", "type": "FluxConfigMap", "tokenLifetime": "1h" }]),
+            "deliveries[0].tokenLifetime",
+        ),
+        (
+            json!([{ "name": "a", "type": "ArgoCDSecret" }]),
+            "deliveries[0].argoCD.project",
+        ),
+        (
+            json!([{ "name": "a", "type": "ArgoCDSecret", "argoCD": { "project": "" } }]),
+            "deliveries[0].argoCD.project",
+        ),
+        (
+            json!([{ "name": "a", "type": "ClusterAPISecret", "objectName": "x" }]),
+            "deliveries[0].objectName",
+        ),
+        (
+            json!([{ "name": "a", "type": "HTTP", "objectName": "x" }]),
+            "deliveries[0].objectName",
+        ),
+        (
+            json!([{ "name": "a", "type": "KubeConfigSecret", "tokenLifetime": "5m" }]),
+            "deliveries[0].tokenLifetime",
+        ),
+        (
+            json!([{ "name": "a", "type": "KubeConfigSecret", "namespace": "other" }]),
+            "deliveries[0].namespace",
+        ),
     ] {
         let (_, stored) = StoredAccess::read(&access(deliveries)).unwrap();
         let mistakes = stored.read.unwrap_err();
-        assert!(mistakes.iter().any(|mistake| mistake.path.ends_with(place)), "{place}: {mistakes:?}");
+        assert!(
+            mistakes.iter().any(|mistake| mistake.path.ends_with(place)),
+            "{place}: {mistakes:?}"
+        );
     }
 }

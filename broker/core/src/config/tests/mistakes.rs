@@ -1,4 +1,5 @@
-//! One rule, one edit of the good file, one mistake: at its path, on its line, with a word of what is wrong and of the mend.
+//! One rule, one edit of the good file, one mistake: at its path, on its line, with a word of what
+//! is wrong and of the mend.
 
 use super::{GOOD, edited, mistakes_of};
 
@@ -13,23 +14,48 @@ struct Case {
     mend: &'static str,
 }
 
-fn case(from: &'static str, to: impl Into<String>, path: &'static str, problem: &'static str, mend: &'static str) -> Case {
-    Case { from, to: to.into(), path, problem, mend }
+fn case(
+    from: &'static str,
+    to: impl Into<String>,
+    path: &'static str,
+    problem: &'static str,
+    mend: &'static str,
+) -> Case {
+    Case {
+        from,
+        to: to.into(),
+        path,
+        problem,
+        mend,
+    }
 }
 
 fn check(cases: Vec<Case>) {
     let mut failures = Vec::new();
-    for Case { from, to, path, problem, mend } in cases {
+    for Case {
+        from,
+        to,
+        path,
+        problem,
+        mend,
+    } in cases
+    {
         let text = edited(from, &to);
         let found = mistakes_of(&text);
-        let line = text.lines().position(|line| line.ends_with(HERE)).map(|line| line as u64 + 1);
+        let line = text
+            .lines()
+            .position(|line| line.ends_with(HERE))
+            .map(|line| line as u64 + 1);
         let right = matches!(found.as_slice(), [mistake] if mistake.path == path
             && Some(mistake.line) == line
             && mistake.problem.contains(problem)
             && mistake.mend.contains(mend)
             && !mistake.object.is_empty());
         if !right {
-            failures.push(format!("{to:?}\n  should say {path} on {line:?}, {problem:?}, {mend:?}\n  but says {found:#?}"));
+            failures.push(format!(
+                "{to:?}\n  should say {path} on {line:?}, {problem:?}, \
+                {mend:?}\n  but says {found:#?}"
+            ));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
@@ -39,37 +65,183 @@ fn check(cases: Vec<Case>) {
 fn of_the_server() {
     const HUB: &str = "hubName: hub";
     const URL: &str = "publicURL: https://keyferry.example.com";
-    let set = |to: &str, path, problem, mend| case(HUB, format!("{HUB}\n{to} #here"), path, problem, mend);
+    let set = |to: &str, path, problem, mend| {
+        case(HUB, format!("{HUB}\n{to} #here"), path, problem, mend)
+    };
     check(vec![
-        case(HUB, "hubName: Hub #here", "hubName", "lower-case", "short name"),
-        case(HUB, "hubName: a.b #here", "hubName", "lower-case", "short name"),
-        case(HUB, "hubName: yes #here", "hubName", "boolean", "yes, no, on and off"),
+        case(
+            HUB,
+            "hubName: Hub #here",
+            "hubName",
+            "lower-case",
+            "short name",
+        ),
+        case(
+            HUB,
+            "hubName: a.b #here",
+            "hubName",
+            "lower-case",
+            "short name",
+        ),
+        case(
+            HUB,
+            "hubName: yes #here",
+            "hubName",
+            "boolean",
+            "yes, no, on and off",
+        ),
         case(HUB, "hubName: 0755 #here", "hubName", "integer", "quotes"),
-        case(URL, "publicURL: https://keyferry.example.com/x #here", "publicURL", "not an https origin", "origin"),
-        case(URL, "publicURL: http://keyferry.example.com #here", "publicURL", "not an https origin", "origin"),
-        set("callerAudience: a b", "callerAudience", "without spaces", "one audience"),
-        set("callerAudience: ''", "callerAudience", "is empty", "one audience"),
-        set("clusterResourceNamespace: a/b", "clusterResourceNamespace", "lower-case", "namespace"),
-        set("canaryServiceAccount: keyferry-system/bird", "canaryServiceAccount", "lower-case", "ServiceAccount"),
-        set("hub: {issuer: 'http://hub'}", "hub.issuer", "not an https URL", "--service-account-issuer"),
-        set("callerAudience: keyferry.dev/inert", "callerAudience", "good nowhere", "another"),
-        set("ownIssuers: {rotateEvery: 23h}", "ownIssuers.rotateEvery", "out of range", "24h to 8760h"),
-        set("ownIssuers: {enable: true}", "ownIssuers.enable", "unknown field", "spelling"),
-        set("hub: {issuers: 'http://hub'}", "hub.issuers", "unknown field", "spelling"),
-        set("hub: {endpoints: ['https://a', 'https://a/b']}", "hub.endpoints[1]", "not an https origin", "each apiserver"),
-        set("health: {address: localhost}", "health.address", "not an address", "ip:port"),
-        set("health: {adress: x}", "health.adress", "unknown field", "spelling"),
-        set("maxStaleAuthorization: 61m", "maxStaleAuthorization", "out of range", "from 0s to 1h"),
-        set("maxStaleAuthorization: 5", "maxStaleAuthorization", "integer", "quotes"),
-        set("maxStaleAuthorization: 5 min", "maxStaleAuthorization", "not a duration", "from 0s to 1h"),
-        set("requirePodBound: 'yes'", "requirePodBound", "true or false is expected", "true or false"),
-        set("audit: {path: x}", "audit.path", "unknown field", "spelling"),
-        set("metadata: {nam: x}", "metadata.nam", "unknown field", "spelling"),
+        case(
+            URL,
+            "publicURL: https://keyferry.example.com/x #here",
+            "publicURL",
+            "not an https origin",
+            "origin",
+        ),
+        case(
+            URL,
+            "publicURL: http://keyferry.example.com #here",
+            "publicURL",
+            "not an https origin",
+            "origin",
+        ),
+        set(
+            "callerAudience: a b",
+            "callerAudience",
+            "without spaces",
+            "one audience",
+        ),
+        set(
+            "callerAudience: ''",
+            "callerAudience",
+            "is empty",
+            "one audience",
+        ),
+        set(
+            "clusterResourceNamespace: a/b",
+            "clusterResourceNamespace",
+            "lower-case",
+            "namespace",
+        ),
+        set(
+            "canaryServiceAccount: keyferry-system/bird",
+            "canaryServiceAccount",
+            "lower-case",
+            "ServiceAccount",
+        ),
+        set(
+            "hub: {issuer: 'http://hub'}",
+            "hub.issuer",
+            "not an https URL",
+            "--service-account-issuer",
+        ),
+        set(
+            "callerAudience: keyferry.dev/inert",
+            "callerAudience",
+            "good nowhere",
+            "another",
+        ),
+        set(
+            "ownIssuers: {rotateEvery: 23h}",
+            "ownIssuers.rotateEvery",
+            "out of range",
+            "24h to 8760h",
+        ),
+        set(
+            "ownIssuers: {enable: true}",
+            "ownIssuers.enable",
+            "unknown field",
+            "spelling",
+        ),
+        set(
+            "hub: {issuers: 'http://hub'}",
+            "hub.issuers",
+            "unknown field",
+            "spelling",
+        ),
+        set(
+            "hub: {endpoints: ['https://a', 'https://a/b']}",
+            "hub.endpoints[1]",
+            "not an https origin",
+            "each apiserver",
+        ),
+        set(
+            "health: {address: localhost}",
+            "health.address",
+            "not an address",
+            "ip:port",
+        ),
+        set(
+            "health: {adress: x}",
+            "health.adress",
+            "unknown field",
+            "spelling",
+        ),
+        set(
+            "maxStaleAuthorization: 61m",
+            "maxStaleAuthorization",
+            "out of range",
+            "from 0s to 1h",
+        ),
+        set(
+            "maxStaleAuthorization: 5",
+            "maxStaleAuthorization",
+            "integer",
+            "quotes",
+        ),
+        set(
+            "maxStaleAuthorization: 5 min",
+            "maxStaleAuthorization",
+            "not a duration",
+            "from 0s to 1h",
+        ),
+        set(
+            "requirePodBound: 'yes'",
+            "requirePodBound",
+            "true or false is expected",
+            "true or false",
+        ),
+        set(
+            "audit: {path: x}",
+            "audit.path",
+            "unknown field",
+            "spelling",
+        ),
+        set(
+            "metadata: {nam: x}",
+            "metadata.nam",
+            "unknown field",
+            "spelling",
+        ),
         set("spec: {}", "spec", "unknown field", "spelling"),
-        case("discovery:\n", "discovery:\n  maxAge: 29s #here\n", "discovery.maxAge", "out of range", "from 30s to 1h"),
-        case("discovery:\n", "discovery:\n  maxAge: 1h1s #here\n", "discovery.maxAge", "out of range", "from 30s to 1h"),
-        case("discovery:\n", "discovery:\n  address: ':8443' #here\n", "discovery.address", "not an address", "ip:port"),
-        case("api:\n", "api:\n  maxAge: 60s #here\n", "api.maxAge", "never store", "discovery.maxAge"),
+        case(
+            "discovery:\n",
+            "discovery:\n  maxAge: 29s #here\n",
+            "discovery.maxAge",
+            "out of range",
+            "from 30s to 1h",
+        ),
+        case(
+            "discovery:\n",
+            "discovery:\n  maxAge: 1h1s #here\n",
+            "discovery.maxAge",
+            "out of range",
+            "from 30s to 1h",
+        ),
+        case(
+            "discovery:\n",
+            "discovery:\n  address: ':8443' #here\n",
+            "discovery.address",
+            "not an address",
+            "ip:port",
+        ),
+        case(
+            "api:\n",
+            "api:\n  maxAge: 60s #here\n",
+            "api.maxAge",
+            "never store",
+            "discovery.maxAge",
+        ),
         case(
             "api:\n",
             "api:\n  limits: {connectionsPerAddress: 65537} #here\n",
@@ -98,9 +270,27 @@ fn of_the_server() {
             "nobody proves",
             "api.limits",
         ),
-        case("api:\n  tls:\n", "api:\n  tls:\n    minVersion: x #here\n", "api.tls.minVersion", "unknown field", "spelling"),
-        case("api:\n  tls:\n    certFile: /tls/api.crt\n", "api:\n  tls: #here\n", "api.tls.certFile", "missing", "add it"),
-        case("    keyFile: /tls/api.key", "    keyFile: [a] #here", "api.tls.keyFile", "text is expected", "write text"),
+        case(
+            "api:\n  tls:\n",
+            "api:\n  tls:\n    minVersion: x #here\n",
+            "api.tls.minVersion",
+            "unknown field",
+            "spelling",
+        ),
+        case(
+            "api:\n  tls:\n    certFile: /tls/api.crt\n",
+            "api:\n  tls: #here\n",
+            "api.tls.certFile",
+            "missing",
+            "add it",
+        ),
+        case(
+            "    keyFile: /tls/api.key",
+            "    keyFile: [a] #here",
+            "api.tls.keyFile",
+            "text is expected",
+            "write text",
+        ),
     ]);
 }
 
@@ -109,8 +299,15 @@ const AUDIENCE: &str = "audience: https://prod.example.com";
 
 #[test]
 fn of_an_address() {
-    let address =
-        |url: &str, problem| case(ADDRESS, format!("address: {url:?} #here"), "spec.address", problem, "https://host[:port][/path]");
+    let address = |url: &str, problem| {
+        case(
+            ADDRESS,
+            format!("address: {url:?} #here"),
+            "spec.address",
+            problem,
+            "https://host[:port][/path]",
+        )
+    };
     let proxy = |url: &str, problem| {
         case(
             "proxyURL: socks5://proxy.example.com:1080",
@@ -139,10 +336,19 @@ fn of_an_address() {
         proxy("socks4://proxy.example.com", "not an http, https or socks5"),
         proxy("http://user:hunter2@proxy.example.com", "credentials"),
         proxy("http://proxy.example.com/x", "plain host and port"),
-        case("tlsServerName: kubernetes.default.svc", "tlsServerName: '*.svc' #here", "spec.tlsServerName", "DNS name", "DNS name"),
+        case(
+            "tlsServerName: kubernetes.default.svc",
+            "tlsServerName: '*.svc' #here",
+            "spec.tlsServerName",
+            "DNS name",
+            "DNS name",
+        ),
     ]);
     let text = edited(ADDRESS, "address: https://admin:hunter2@prod.example.com");
-    assert!(!format!("{:?}", mistakes_of(&text)).contains("hunter2"), "a password is not repeated");
+    assert!(
+        !format!("{:?}", mistakes_of(&text)).contains("hunter2"),
+        "a password is not repeated"
+    );
 }
 
 #[test]
@@ -156,18 +362,56 @@ fn of_a_certificate() {
             "unknown field",
             "remove",
         ),
-        reference("  certSecretRef:\n    name: tenant-a/ca #here\n", "spec.certSecretRef.name", "lower-case", "without a slash"),
-        reference("  certSecretRef: {} #here\n", "spec.certSecretRef.name", "missing", "add it"),
-        reference("  certSecretRef: staging-ca #here\n", "spec.certSecretRef", "mapping is expected", "write a mapping"),
-        reference("  certSecretRef:\n    name: a\n  caBundle: x #here\n", "spec.caBundle", "beside certSecretRef", "keep one"),
-        reference("  caBundle: LS0tLS1CRUdJTg== #here\n", "spec.caBundle", "no PEM certificate", "BEGIN CERTIFICATE"),
-        reference("  caBundle: '' #here\n", "spec.caBundle", "no PEM certificate", "BEGIN CERTIFICATE"),
+        reference(
+            "  certSecretRef:\n    name: tenant-a/ca #here\n",
+            "spec.certSecretRef.name",
+            "lower-case",
+            "without a slash",
+        ),
+        reference(
+            "  certSecretRef: {} #here\n",
+            "spec.certSecretRef.name",
+            "missing",
+            "add it",
+        ),
+        reference(
+            "  certSecretRef: staging-ca #here\n",
+            "spec.certSecretRef",
+            "mapping is expected",
+            "write a mapping",
+        ),
+        reference(
+            "  certSecretRef:\n    name: a\n  caBundle: x #here\n",
+            "spec.caBundle",
+            "beside certSecretRef",
+            "keep one",
+        ),
+        reference(
+            "  caBundle: LS0tLS1CRUdJTg== #here\n",
+            "spec.caBundle",
+            "no PEM certificate",
+            "BEGIN CERTIFICATE",
+        ),
+        reference(
+            "  caBundle: '' #here\n",
+            "spec.caBundle",
+            "no PEM certificate",
+            "BEGIN CERTIFICATE",
+        ),
     ]);
 }
 
 #[test]
 fn of_an_audience() {
-    let audience = |to: &str, problem, mend| case(AUDIENCE, format!("audience: {to} #here"), "spec.audience", problem, mend);
+    let audience = |to: &str, problem, mend| {
+        case(
+            AUDIENCE,
+            format!("audience: {to} #here"),
+            "spec.audience",
+            problem,
+            mend,
+        )
+    };
     check(vec![
         audience("''", "is empty", "one audience"),
         audience("a,b", "without spaces, commas", "one audience"),
@@ -179,9 +423,16 @@ fn of_an_audience() {
         audience("[a, b]", "sequence", "write text"),
         audience("keyferry.dev", "callerAudience", "another audience"),
         // The later one in the file is at fault, whatever the names are.
-        case("audience: staging\n", "audience: https://prod.example.com #here\n", "spec.audience", "TargetCluster/prod", "of its own"),
         case(
-            "spec:\n  address: https://prod.example.com:6443\n  audience: https://prod.example.com\n",
+            "audience: staging\n",
+            "audience: https://prod.example.com #here\n",
+            "spec.audience",
+            "TargetCluster/prod",
+            "of its own",
+        ),
+        case(
+            "spec:\n  address: https://prod.example.com:6443\n  audience: \
+             https://prod.example.com\n",
             "spec: #here\n  address: https://prod.example.com:6443\n",
             "spec.audience",
             "missing",
@@ -189,12 +440,24 @@ fn of_an_audience() {
         ),
     ]);
     let own = GOOD.replace("hubName: hub", "hubName: hub\ncallerAudience: staging");
-    assert_eq!(mistakes_of(&own)[0].path, "spec.audience", "the configured callerAudience counts, not the default");
+    assert_eq!(
+        mistakes_of(&own)[0].path,
+        "spec.audience",
+        "the configured callerAudience counts, not the default"
+    );
 }
 
 #[test]
 fn of_an_issuer_and_a_lifetime() {
-    let issuer = |to: &str, problem, mend| case("issuer: Hub\n", format!("issuer: {to} #here\n"), "spec.issuer", problem, mend);
+    let issuer = |to: &str, problem, mend| {
+        case(
+            "issuer: Hub\n",
+            format!("issuer: {to} #here\n"),
+            "spec.issuer",
+            problem,
+            mend,
+        )
+    };
     let target_issuer = |to: &str, problem| {
         case(
             "targetIssuer: https://issuer.staging.example.com",
@@ -204,9 +467,24 @@ fn of_an_issuer_and_a_lifetime() {
             "--service-account-issuer",
         )
     };
-    let default =
-        |to: &str, problem, mend| case("default: 30m", format!("default: {to} #here"), "spec.tokenLifetime.default", problem, mend);
-    let max = |to: &str, problem, mend| case("max: 2h", format!("max: {to} #here"), "spec.tokenLifetime.max", problem, mend);
+    let default = |to: &str, problem, mend| {
+        case(
+            "default: 30m",
+            format!("default: {to} #here"),
+            "spec.tokenLifetime.default",
+            problem,
+            mend,
+        )
+    };
+    let max = |to: &str, problem, mend| {
+        case(
+            "max: 2h",
+            format!("max: {to} #here"),
+            "spec.tokenLifetime.max",
+            problem,
+            mend,
+        )
+    };
     check(vec![
         issuer("Keyferry", "not enabled", "--enable-keyferry-issuer"),
         issuer("hub", "no issuer", "use Hub or Keyferry"),
@@ -222,22 +500,72 @@ fn of_an_issuer_and_a_lifetime() {
         max("24h1s", "longer than 24h", "10m to 24h"),
         max("99999999999999999999h", "not a duration", "10m to 24h"),
         max("[2h]", "sequence", "write text"),
-        case("default: 30m", "least: 30m #here", "spec.tokenLifetime.least", "unknown field", "spelling"),
+        case(
+            "default: 30m",
+            "least: 30m #here",
+            "spec.tokenLifetime.least",
+            "unknown field",
+            "spelling",
+        ),
     ]);
 }
 
 #[test]
 fn of_an_allow_rule() {
-    const RULE: &str = "    - namespaces: [tenant-a, kube-system]\n      serviceAccounts: [reconciler, deployer]\n";
-    let rule = |to: &str, path, problem, mend| case(RULE, format!("    - {}\n", to.replace('\n', "\n      ")), path, problem, mend);
+    const RULE: &str = "    - namespaces: [tenant-a, kube-system]\n      serviceAccounts: \
+        [reconciler, deployer]\n";
+    let rule = |to: &str, path, problem, mend| {
+        case(
+            RULE,
+            format!("    - {}\n", to.replace('\n', "\n      ")),
+            path,
+            problem,
+            mend,
+        )
+    };
     check(vec![
-        rule("namespaces: [a] #here", "spec.allow[0].serviceAccounts", "missing", "add it"),
-        rule("namespaces: [a]\nserviceAccounts: [] #here", "spec.allow[0].serviceAccounts", "is empty", "exact name"),
-        rule("namespaces: [a]\nserviceAccounts: null #here", "spec.allow[0].serviceAccounts", "null", "a list"),
-        rule("namespaces: [] #here\nserviceAccounts: [a]", "spec.allow[0].namespaces", "is empty", "exact name"),
-        rule("namespaces: a #here\nserviceAccounts: [a]", "spec.allow[0].namespaces", "list is expected", "write a list"),
-        rule("serviceAccounts: [a] #here", "spec.allow[0]", "neither namespaces nor", "by name"),
-        rule("namespaces: ['*'] #here\nserviceAccounts: [a]", "spec.allow[0].namespaces[0]", "\"*\"", "patterns are not allowed"),
+        rule(
+            "namespaces: [a] #here",
+            "spec.allow[0].serviceAccounts",
+            "missing",
+            "add it",
+        ),
+        rule(
+            "namespaces: [a]\nserviceAccounts: [] #here",
+            "spec.allow[0].serviceAccounts",
+            "is empty",
+            "exact name",
+        ),
+        rule(
+            "namespaces: [a]\nserviceAccounts: null #here",
+            "spec.allow[0].serviceAccounts",
+            "null",
+            "a list",
+        ),
+        rule(
+            "namespaces: [] #here\nserviceAccounts: [a]",
+            "spec.allow[0].namespaces",
+            "is empty",
+            "exact name",
+        ),
+        rule(
+            "namespaces: a #here\nserviceAccounts: [a]",
+            "spec.allow[0].namespaces",
+            "list is expected",
+            "write a list",
+        ),
+        rule(
+            "serviceAccounts: [a] #here",
+            "spec.allow[0]",
+            "neither namespaces nor",
+            "by name",
+        ),
+        rule(
+            "namespaces: ['*'] #here\nserviceAccounts: [a]",
+            "spec.allow[0].namespaces[0]",
+            "\"*\"",
+            "patterns are not allowed",
+        ),
         rule(
             "namespaces: [a, 'tenant-*'] #here\nserviceAccounts: [a]",
             "spec.allow[0].namespaces[1]",
@@ -250,11 +578,36 @@ fn of_an_allow_rule() {
             "\"*\"",
             "patterns are not allowed",
         ),
-        rule("namespaces: [a]\nserviceAccounts: [tenant-a/b] #here", "spec.allow[0].serviceAccounts[0]", "tenant-a/b", "exact name"),
-        rule("namespaces: [a, a] #here\nserviceAccounts: [a]", "spec.allow[0].namespaces[1]", "listed twice", "once"),
-        rule("namespaces: [a]\nserviceAccounts: [a, b, a] #here", "spec.allow[0].serviceAccounts[2]", "listed twice", "once"),
-        rule("namespaces: [a]\nserviceAccounts: [a, 5] #here", "spec.allow[0].serviceAccounts[1]", "integer `5`", "quotes"),
-        rule("namespaces: [a]\nserviceAccounts: [a]\ndeliveries: [] #here", "spec.allow[0].deliveries", "is empty", "at least one"),
+        rule(
+            "namespaces: [a]\nserviceAccounts: [tenant-a/b] #here",
+            "spec.allow[0].serviceAccounts[0]",
+            "tenant-a/b",
+            "exact name",
+        ),
+        rule(
+            "namespaces: [a, a] #here\nserviceAccounts: [a]",
+            "spec.allow[0].namespaces[1]",
+            "listed twice",
+            "once",
+        ),
+        rule(
+            "namespaces: [a]\nserviceAccounts: [a, b, a] #here",
+            "spec.allow[0].serviceAccounts[2]",
+            "listed twice",
+            "once",
+        ),
+        rule(
+            "namespaces: [a]\nserviceAccounts: [a, 5] #here",
+            "spec.allow[0].serviceAccounts[1]",
+            "integer `5`",
+            "quotes",
+        ),
+        rule(
+            "namespaces: [a]\nserviceAccounts: [a]\ndeliveries: [] #here",
+            "spec.allow[0].deliveries",
+            "is empty",
+            "at least one",
+        ),
         rule(
             "namespaces: [a]\nserviceAccounts: [a]\ndeliveries: [http] #here",
             "spec.allow[0].deliveries[0]",
@@ -273,23 +626,66 @@ fn of_an_allow_rule() {
             "listed twice",
             "once",
         ),
-        rule("namespaces: [a]\nserviceAccounts: [a]\nuser: b #here", "spec.allow[0].user", "unknown field", "spelling"),
-        case(RULE, "    - everybody #here\n", "spec.allow[0]", "mapping is expected", "write a mapping"),
+        rule(
+            "namespaces: [a]\nserviceAccounts: [a]\nuser: b #here",
+            "spec.allow[0].user",
+            "unknown field",
+            "spelling",
+        ),
+        case(
+            RULE,
+            "    - everybody #here\n",
+            "spec.allow[0]",
+            "mapping is expected",
+            "write a mapping",
+        ),
     ]);
 }
 
 #[test]
 fn of_a_selector() {
-    const RULE: &str = "    - namespaces: [tenant-a, kube-system]\n      serviceAccounts: [reconciler, deployer]\n";
+    const RULE: &str = "    - namespaces: [tenant-a, kube-system]\n      serviceAccounts: \
+        [reconciler, deployer]\n";
     const SELECTOR: &str = "spec.allow[0].namespaceSelector";
-    let with = |to: String, path, problem, mend| case(RULE, format!("    - serviceAccounts: [a]\n      {to}\n"), path, problem, mend);
-    let selector = |to: &str, path, problem, mend| with(format!("namespaceSelector: {to} #here"), path, problem, mend);
-    let term =
-        |to: &str, path, problem, mend| with(format!("namespaceSelector: {{matchExpressions: [{{{to}}}]}} #here"), path, problem, mend);
+    let with = |to: String, path, problem, mend| {
+        case(
+            RULE,
+            format!("    - serviceAccounts: [a]\n      {to}\n"),
+            path,
+            problem,
+            mend,
+        )
+    };
+    let selector = |to: &str, path, problem, mend| {
+        with(
+            format!("namespaceSelector: {to} #here"),
+            path,
+            problem,
+            mend,
+        )
+    };
+    let term = |to: &str, path, problem, mend| {
+        with(
+            format!("namespaceSelector: {{matchExpressions: [{{{to}}}]}} #here"),
+            path,
+            problem,
+            mend,
+        )
+    };
     check(vec![
         selector("{}", SELECTOR, "every namespace", "by name"),
-        selector("{matchLabels: {}, matchExpressions: []}", SELECTOR, "every namespace", "by name"),
-        selector("{matchLabels: {team: a}}", "spec.allow[0].namespaceSelector.matchLabels.team", "\"team\"", "access.keyferry.dev/"),
+        selector(
+            "{matchLabels: {}, matchExpressions: []}",
+            SELECTOR,
+            "every namespace",
+            "by name",
+        ),
+        selector(
+            "{matchLabels: {team: a}}",
+            "spec.allow[0].namespaceSelector.matchLabels.team",
+            "\"team\"",
+            "access.keyferry.dev/",
+        ),
         selector(
             "{matchLabels: {access.keyferry.dev: a}}",
             "spec.allow[0].namespaceSelector.matchLabels.access.keyferry.dev",
@@ -311,12 +707,18 @@ fn of_a_selector() {
         selector("[a]", SELECTOR, "mapping is expected", "write a mapping"),
         case(
             RULE,
-            "    - serviceAccounts: [a] #here\n      namespaces: [a]\n      namespaceSelector: {matchLabels: {access.keyferry.dev/x: a}}\n",
+            "    - serviceAccounts: [a] #here\n      namespaces: [a]\n      namespaceSelector: \
+             {matchLabels: {access.keyferry.dev/x: a}}\n",
             "spec.allow[0]",
             "both",
             "keep one",
         ),
-        term("key: team, operator: In, values: [a]", "spec.allow[0].namespaceSelector.matchExpressions[0].key", "can be set", "guards"),
+        term(
+            "key: team, operator: In, values: [a]",
+            "spec.allow[0].namespaceSelector.matchExpressions[0].key",
+            "can be set",
+            "guards",
+        ),
         term(
             "key: access.keyferry.dev/x, operator: in, values: [a]",
             "spec.allow[0].namespaceSelector.matchExpressions[0].operator",
@@ -335,12 +737,28 @@ fn of_a_selector() {
             "not empty",
             "no values",
         ),
-        term("key: access.keyferry.dev/x, operator: NotIn, values: [a]", SELECTOR, "every new namespace", "In, or with Exists"),
-        term("key: access.keyferry.dev/x, operator: DoesNotExist", SELECTOR, "every new namespace", "In, or with Exists"),
-        // Every namespace has this label, so that it is there narrows nothing.
-        term("key: kubernetes.io/metadata.name, operator: Exists", SELECTOR, "every new namespace", "In, or with Exists"),
         term(
-            "key: kubernetes.io/metadata.name, operator: Exists}, {key: access.keyferry.dev/x, operator: DoesNotExist",
+            "key: access.keyferry.dev/x, operator: NotIn, values: [a]",
+            SELECTOR,
+            "every new namespace",
+            "In, or with Exists",
+        ),
+        term(
+            "key: access.keyferry.dev/x, operator: DoesNotExist",
+            SELECTOR,
+            "every new namespace",
+            "In, or with Exists",
+        ),
+        // Every namespace has this label, so that it is there narrows nothing.
+        term(
+            "key: kubernetes.io/metadata.name, operator: Exists",
+            SELECTOR,
+            "every new namespace",
+            "In, or with Exists",
+        ),
+        term(
+            "key: kubernetes.io/metadata.name, operator: Exists}, {key: access.keyferry.dev/x, \
+             operator: DoesNotExist",
             SELECTOR,
             "every new namespace",
             "guarded",
@@ -352,7 +770,15 @@ fn of_a_selector() {
 fn of_an_access() {
     const REFERENCE: &str = "  targetClusterRef:\n    name: prod\n";
     const DELIVERY: &str = "    - name: on-request\n      type: HTTP\n";
-    let delivery = |to: &str, path, problem, mend| case(DELIVERY, format!("    - {}\n", to.replace('\n', "\n      ")), path, problem, mend);
+    let delivery = |to: &str, path, problem, mend| {
+        case(
+            DELIVERY,
+            format!("    - {}\n", to.replace('\n', "\n      ")),
+            path,
+            problem,
+            mend,
+        )
+    };
     check(vec![
         case(
             "metadata:\n  name: prod\n  namespace: tenant-a\n",
@@ -389,8 +815,20 @@ fn of_an_access() {
             "unknown field",
             "remove",
         ),
-        case(REFERENCE, "  targetClusterRef: [prod] #here\n", "spec.targetClusterRef", "sequence where a mapping", "write a mapping"),
-        case(REFERENCE, "  targetClusterRef:\n    name: a/prod #here\n", "spec.targetClusterRef.name", "lower-case", "TargetCluster"),
+        case(
+            REFERENCE,
+            "  targetClusterRef: [prod] #here\n",
+            "spec.targetClusterRef",
+            "sequence where a mapping",
+            "write a mapping",
+        ),
+        case(
+            REFERENCE,
+            "  targetClusterRef:\n    name: a/prod #here\n",
+            "spec.targetClusterRef.name",
+            "lower-case",
+            "TargetCluster",
+        ),
         case(
             "serviceAccountName: reconciler\n---",
             "serviceAccountName: tenant-b/reconciler #here\n---",
@@ -398,14 +836,62 @@ fn of_an_access() {
             "lower-case",
             "same namespace",
         ),
-        case("serviceAccountName: reconciler\n---", "serviceAccountName: true #here\n---", "spec.serviceAccountName", "boolean", "quotes"),
-        case("callers: [notifier]", "callers: [a, tenant-b/notifier] #here", "spec.callers[1]", "lower-case", "without a namespace"),
-        case("callers: [notifier]", "callers: [a, a] #here", "spec.callers[1]", "twice", "once"),
-        case("callers: [notifier]", "callers: '*' #here", "spec.callers", "list is expected", "a list"),
-        case("deletionPolicy: Drain", "deletionPolicy: Orphan #here", "spec.deletionPolicy", "no choice", "Drain or Immediate"),
-        case("probe: Report", "probe: Require #here", "spec.probe", "is no choice", "Off or Report"),
-        case("probe: Report", "probe: Sometimes #here", "spec.probe", "no choice", "Off or Report"),
-        case("probe: Report", "probe: Off #here", "spec.probe", "boolean `false`", "quotes"),
+        case(
+            "serviceAccountName: reconciler\n---",
+            "serviceAccountName: true #here\n---",
+            "spec.serviceAccountName",
+            "boolean",
+            "quotes",
+        ),
+        case(
+            "callers: [notifier]",
+            "callers: [a, tenant-b/notifier] #here",
+            "spec.callers[1]",
+            "lower-case",
+            "without a namespace",
+        ),
+        case(
+            "callers: [notifier]",
+            "callers: [a, a] #here",
+            "spec.callers[1]",
+            "twice",
+            "once",
+        ),
+        case(
+            "callers: [notifier]",
+            "callers: '*' #here",
+            "spec.callers",
+            "list is expected",
+            "a list",
+        ),
+        case(
+            "deletionPolicy: Drain",
+            "deletionPolicy: Orphan #here",
+            "spec.deletionPolicy",
+            "no choice",
+            "Drain or Immediate",
+        ),
+        case(
+            "probe: Report",
+            "probe: Require #here",
+            "spec.probe",
+            "is no choice",
+            "Off or Report",
+        ),
+        case(
+            "probe: Report",
+            "probe: Sometimes #here",
+            "spec.probe",
+            "no choice",
+            "Off or Report",
+        ),
+        case(
+            "probe: Report",
+            "probe: Off #here",
+            "spec.probe",
+            "boolean `false`",
+            "quotes",
+        ),
         case(
             "probe: Report\n  suspend: true",
             "probe: Report\n  suspend: \"yes\" #here",
@@ -413,19 +899,54 @@ fn of_an_access() {
             "true or false is expected",
             "true or false",
         ),
-        delivery("name: a\ntype: Http #here", "spec.deliveries[0].type", "no delivery", "HTTP or Exec"),
-        delivery("name: a\ntype: KubeConfigSecret #here", "spec.deliveries[0].type", "does not run on a file", "HTTP or Exec"),
+        delivery(
+            "name: a\ntype: Http #here",
+            "spec.deliveries[0].type",
+            "no delivery",
+            "HTTP or Exec",
+        ),
+        delivery(
+            "name: a\ntype: KubeConfigSecret #here",
+            "spec.deliveries[0].type",
+            "does not run on a file",
+            "HTTP or Exec",
+        ),
         delivery(
             "name: a\ntype: ArgoCDSecret #here\nobjectName: b\ntokenLifetime: 12h",
             "spec.deliveries[0].type",
             "does not run on a file",
             "HTTP or Exec",
         ),
-        delivery("name: a\ntype: HTTP\nobjectName: b #here", "spec.deliveries[0].objectName", "writes no object", "remove"),
-        delivery("name: a\ntype: Exec\ntokenLifetime: 1h #here", "spec.deliveries[0].tokenLifetime", "from the target", "remove"),
-        delivery("name: a\ntype: Exec\ntokenLifetime: 1d #here", "spec.deliveries[0].tokenLifetime", "from the target", "remove"),
-        delivery("name: A #here\ntype: HTTP", "spec.deliveries[0].name", "lower-case", "name the delivery"),
-        delivery("type: HTTP #here", "spec.deliveries[0].name", "missing", "add it"),
+        delivery(
+            "name: a\ntype: HTTP\nobjectName: b #here",
+            "spec.deliveries[0].objectName",
+            "writes no object",
+            "remove",
+        ),
+        delivery(
+            "name: a\ntype: Exec\ntokenLifetime: 1h #here",
+            "spec.deliveries[0].tokenLifetime",
+            "from the target",
+            "remove",
+        ),
+        delivery(
+            "name: a\ntype: Exec\ntokenLifetime: 1d #here",
+            "spec.deliveries[0].tokenLifetime",
+            "from the target",
+            "remove",
+        ),
+        delivery(
+            "name: A #here\ntype: HTTP",
+            "spec.deliveries[0].name",
+            "lower-case",
+            "name the delivery",
+        ),
+        delivery(
+            "type: HTTP #here",
+            "spec.deliveries[0].name",
+            "missing",
+            "add it",
+        ),
         case(
             DELIVERY,
             "    - {name: a, type: HTTP}\n    - {name: a, type: Exec} #here\n",
@@ -433,7 +954,13 @@ fn of_an_access() {
             "second delivery",
             "rename",
         ),
-        case("- name: on-request", "- nam: x #here\n      name: on-request", "spec.deliveries[0].nam", "unknown field", "spelling"),
+        case(
+            "- name: on-request",
+            "- nam: x #here\n      name: on-request",
+            "spec.deliveries[0].nam",
+            "unknown field",
+            "spelling",
+        ),
     ]);
 }
 
@@ -447,8 +974,20 @@ fn of_a_target_as_a_whole() {
             "cluster-scoped",
             "remove",
         ),
-        case("  name: staging\n  labels", "  name: Staging #here\n  labels", "metadata.name", "lower-case", "Kubernetes object"),
-        case("  name: staging\n  labels", "  name: prod #here\n  labels", "metadata.name", "second TargetCluster", "rename"),
+        case(
+            "  name: staging\n  labels",
+            "  name: Staging #here\n  labels",
+            "metadata.name",
+            "lower-case",
+            "Kubernetes object",
+        ),
+        case(
+            "  name: staging\n  labels",
+            "  name: prod #here\n  labels",
+            "metadata.name",
+            "second TargetCluster",
+            "rename",
+        ),
         case(
             "name: staging\n  namespace: tenant-a",
             "name: prod #here\n  namespace: tenant-a",
@@ -456,9 +995,27 @@ fn of_a_target_as_a_whole() {
             "second TargetAccess",
             "rename",
         ),
-        case("  annotations: {note: a}", "  annotations: {note: 5} #here", "metadata.annotations.note", "integer", "quotes"),
-        case("  annotations: {note: a}", "  annotations: {note: a}\nstatus: {} #here", "status", "unknown field", "remove"),
-        case(ADDRESS, format!("{ADDRESS}\n  insecureSkipTLSVerify: true #here"), "spec.insecureSkipTLSVerify", "unknown field", "remove"),
+        case(
+            "  annotations: {note: a}",
+            "  annotations: {note: 5} #here",
+            "metadata.annotations.note",
+            "integer",
+            "quotes",
+        ),
+        case(
+            "  annotations: {note: a}",
+            "  annotations: {note: a}\nstatus: {} #here",
+            "status",
+            "unknown field",
+            "remove",
+        ),
+        case(
+            ADDRESS,
+            format!("{ADDRESS}\n  insecureSkipTLSVerify: true #here"),
+            "spec.insecureSkipTLSVerify",
+            "unknown field",
+            "remove",
+        ),
         case(
             ADDRESS,
             "Address: https://prod.example.com:6443 #here\n  address: https://prod.example.com",
@@ -466,8 +1023,20 @@ fn of_a_target_as_a_whole() {
             "unknown field",
             "spelling",
         ),
-        case("suspend: true\n  allow", "suspend: \"true\" #here\n  allow", "spec.suspend", "true or false is expected", "true or false"),
-        case("suspend: true\n  allow", "suspend: 1 #here\n  allow", "spec.suspend", "true or false is expected", "true or false"),
+        case(
+            "suspend: true\n  allow",
+            "suspend: \"true\" #here\n  allow",
+            "spec.suspend",
+            "true or false is expected",
+            "true or false",
+        ),
+        case(
+            "suspend: true\n  allow",
+            "suspend: 1 #here\n  allow",
+            "spec.suspend",
+            "true or false is expected",
+            "true or false",
+        ),
     ]);
 }
 
@@ -476,9 +1045,21 @@ fn of_a_missing_part() {
     // What is not there is said once, not once for each field in it.
     for (from, to, path) in [
         ("metadata:\n  name: prod\nspec:\n", "spec:\n", "metadata"),
-        ("metadata:\n  name: prod\nspec:\n", "metadata:\nspec:\n", "metadata"),
-        ("metadata:\n  name: prod\nspec:\n", "metadata: {}\nspec:\n", "metadata.name"),
-        ("discovery:\n  tls:\n    certFile: /tls/tls.crt\n    keyFile: /tls/tls.key\n", "", "discovery"),
+        (
+            "metadata:\n  name: prod\nspec:\n",
+            "metadata:\nspec:\n",
+            "metadata",
+        ),
+        (
+            "metadata:\n  name: prod\nspec:\n",
+            "metadata: {}\nspec:\n",
+            "metadata.name",
+        ),
+        (
+            "discovery:\n  tls:\n    certFile: /tls/tls.crt\n    keyFile: /tls/tls.key\n",
+            "",
+            "discovery",
+        ),
     ] {
         let found = mistakes_of(&edited(from, to));
         let paths: Vec<&str> = found.iter().map(|mistake| mistake.path.as_str()).collect();
@@ -493,21 +1074,61 @@ fn are_all_told_at_once() {
     let edits = [
         ("hubName: hub", "hubName: HUB", "hubName"),
         ("keyFile: /tls/api.key", "keyFile: 5", "api.tls.keyFile"),
-        ("address: https://prod.example.com:6443", "address: http://prod.example.com:6443", "spec.address"),
-        ("audience: https://prod.example.com", "audience: keyferry.dev", "spec.audience"),
-        ("[tenant-a, kube-system]", "[A]", "spec.allow[0].namespaces[0]"),
-        ("[reconciler, deployer]", "['*', b, b]", "spec.allow[0].serviceAccounts[0]"),
+        (
+            "address: https://prod.example.com:6443",
+            "address: http://prod.example.com:6443",
+            "spec.address",
+        ),
+        (
+            "audience: https://prod.example.com",
+            "audience: keyferry.dev",
+            "spec.audience",
+        ),
+        (
+            "[tenant-a, kube-system]",
+            "[A]",
+            "spec.allow[0].namespaces[0]",
+        ),
+        (
+            "[reconciler, deployer]",
+            "['*', b, b]",
+            "spec.allow[0].serviceAccounts[0]",
+        ),
         ("", "", "spec.allow[0].serviceAccounts[2]"),
-        ("  proxyURL: socks5://", "  proxyUrl: socks5://", "spec.proxyUrl"),
-        ("audience: staging", "audience: keyferry.dev", "spec.audience"),
+        (
+            "  proxyURL: socks5://",
+            "  proxyUrl: socks5://",
+            "spec.proxyUrl",
+        ),
+        (
+            "audience: staging",
+            "audience: keyferry.dev",
+            "spec.audience",
+        ),
         ("", "", "spec.audience"),
         ("  issuer: Hub", "  issuer: 5", "spec.issuer"),
         ("default: 30m", "default: 1m", "spec.tokenLifetime.default"),
         ("max: 2h", "max: 48h", "spec.tokenLifetime.max"),
-        ("suspend: true\n  allow", "suspend: maybe\n  allow", "spec.suspend"),
-        ("operator: NotIn", "operator: Not", "spec.allow[0].namespaceSelector.matchExpressions[0].operator"),
-        ("[HTTP, ArgoCDSecret]", "[HTTP, HTTP]", "spec.allow[0].deliveries[1]"),
-        ("  name: staging\n  namespace: tenant-a", "  name: prod\n  namespace: tenant-a", "metadata.name"),
+        (
+            "suspend: true\n  allow",
+            "suspend: maybe\n  allow",
+            "spec.suspend",
+        ),
+        (
+            "operator: NotIn",
+            "operator: Not",
+            "spec.allow[0].namespaceSelector.matchExpressions[0].operator",
+        ),
+        (
+            "[HTTP, ArgoCDSecret]",
+            "[HTTP, HTTP]",
+            "spec.allow[0].deliveries[1]",
+        ),
+        (
+            "  name: staging\n  namespace: tenant-a",
+            "  name: prod\n  namespace: tenant-a",
+            "metadata.name",
+        ),
         ("callers: [notifier]", "callers: [a/b]", "spec.callers[0]"),
         ("probe: Report", "probe: Require", "spec.probe"),
     ];
@@ -532,7 +1153,16 @@ fn are_all_told_at_once() {
 #[test]
 fn stand_in_the_order_of_place_path_problem_mend() {
     let found = mistakes_of(&edited("issuer: Hub", "issuer: X"));
-    assert_eq!(found[0].to_string(), "line 38: TargetCluster/staging: spec.issuer: \"X\" is no issuer; use Hub or Keyferry");
+    assert_eq!(
+        found[0].to_string(),
+        "line 38: TargetCluster/staging: spec.issuer: \"X\" is no issuer; use Hub or Keyferry"
+    );
     let found = mistakes_of(&edited("probe: Report", "probe: X"));
-    assert!(found[0].to_string().starts_with("line 79: TargetAccess/tenant-a/staging: spec.probe: "), "{}", found[0]);
+    assert!(
+        found[0]
+            .to_string()
+            .starts_with("line 79: TargetAccess/tenant-a/staging: spec.probe: "),
+        "{}",
+        found[0]
+    );
 }

@@ -1,4 +1,5 @@
-//! Replicas that read, write, restart and disagree about the time, over one store with compare-and-swap.
+//! Replicas that read, write, restart and disagree about the time, over one store with
+//! compare-and-swap.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,8 @@ use proptest::prelude::*;
 use super::*;
 
 const REPLICAS: usize = 3;
-/// Clocks of replicas that have just started differ from the truth by less than this; further away none starts.
+/// Clocks of replicas that have just started differ from the truth by less than this; further away
+/// none starts.
 const SKEW: i64 = 25;
 
 #[derive(Clone, Debug)]
@@ -72,10 +74,24 @@ struct World {
 impl World {
     fn new() -> World {
         let set = first(at(0));
-        let stored_at = set.public_keys().map(|(key, _)| (key.kid().to_owned(), 0)).collect();
-        let store = Stored { text: write(&set).to_string(), version: 1 };
+        let stored_at = set
+            .public_keys()
+            .map(|(key, _)| (key.kid().to_owned(), 0))
+            .collect();
+        let store = Stored {
+            text: write(&set).to_string(),
+            version: 1,
+        };
         let replicas = (0..REPLICAS).map(|_| Replica::default()).collect();
-        World { now: 0, fresh: 2, asked: 0, store, stored_at, good_until: BTreeMap::new(), replicas }
+        World {
+            now: 0,
+            fresh: 2,
+            asked: 0,
+            store,
+            stored_at,
+            good_until: BTreeMap::new(),
+            replicas,
+        }
     }
 
     fn moment(&self, replica: usize) -> Moment {
@@ -92,9 +108,16 @@ impl World {
             Step::Read(replica) => self.read(replica),
             Step::Write(replica) => self.write(replica),
             Step::Sign(replica) => self.sign(replica),
-            Step::Restart(replica, skew) => self.replicas[replica] = Replica { skew, ..Replica::default() },
+            Step::Restart(replica, skew) => {
+                self.replicas[replica] = Replica {
+                    skew,
+                    ..Replica::default()
+                }
+            }
             // Before its first reading it would not have started.
-            Step::Jump(replica, by) if self.replicas[replica].started => self.replicas[replica].skew += by,
+            Step::Jump(replica, by) if self.replicas[replica].started => {
+                self.replicas[replica].skew += by
+            }
             Step::Jump(..) => {}
             Step::Ask => self.asked += 1,
         }
@@ -107,36 +130,57 @@ impl World {
         let it = &mut self.replicas[replica];
         it.started = true;
         it.seen.note(&set, "one", WAIT, moment);
-        it.signs = it.seen.is_settled(set.current.key.kid(), moment).then(|| set.current.key.kid().to_owned());
+        it.signs = it
+            .seen
+            .is_settled(set.current.key.kid(), moment)
+            .then(|| set.current.key.kid().to_owned());
         it.read = Some((self.now, self.store.version, set));
     }
 
     fn write(&mut self, replica: usize) {
         let (moment, request, fresh) = (self.moment(replica), self.request(), self.fresh);
-        let Some((_, version, set)) = self.replicas[replica].read.take() else { return };
+        let Some((_, version, set)) = self.replicas[replica].read.take() else {
+            return;
+        };
         let seen = &self.replicas[replica].seen;
-        let Some(change) = due(&set, seen, request.as_deref(), &POLICY, moment) else { return };
+        let Some(change) = due(&set, seen, request.as_deref(), &POLICY, moment) else {
+            return;
+        };
         if version != self.store.version || fresh >= POOL.len() {
             return;
         }
         let change = match change {
-            Change::Promote => ReadyChange::Promote { fresh: key(fresh), asked_for: request },
+            Change::Promote => ReadyChange::Promote {
+                fresh: key(fresh),
+                asked_for: request,
+            },
             Change::Tidy => ReadyChange::Tidy,
         };
         let set = set.changed(change, seen, moment);
         for (key, _) in set.public_keys() {
-            self.stored_at.entry(key.kid().to_owned()).or_insert(self.now);
+            self.stored_at
+                .entry(key.kid().to_owned())
+                .or_insert(self.now);
         }
         self.fresh += 1;
-        self.store = Stored { text: super::write(&set).to_string(), version: version + 1 };
+        self.store = Stored {
+            text: super::write(&set).to_string(),
+            version: version + 1,
+        };
     }
 
     fn sign(&mut self, replica: usize) {
         let it = &self.replicas[replica];
         let Some((read_at, ..)) = it.read else { return };
-        let (Some(kid), true) = (&it.signs, self.now - read_at <= READING_GOOD_FOR.as_secs()) else { return };
+        let (Some(kid), true) = (&it.signs, self.now - read_at <= READING_GOOD_FOR.as_secs())
+        else {
+            return;
+        };
         let soaked = i64::try_from(self.now - self.stored_at[kid]).unwrap();
-        assert!(soaked + 2 * SKEW >= i64::try_from(WAIT.as_secs()).unwrap(), "signed {soaked} s after the key was published");
+        assert!(
+            soaked + 2 * SKEW >= i64::try_from(WAIT.as_secs()).unwrap(),
+            "signed {soaked} s after the key was published"
+        );
         let until = self.good_until.entry(kid.clone()).or_default();
         *until = (*until).max(self.now + lifetime::MAX.as_secs());
     }
@@ -144,13 +188,19 @@ impl World {
     /// Whoever has read the store lately publishes every key that a good token was signed with.
     fn check(&self) {
         for (index, it) in self.replicas.iter().enumerate() {
-            let Some((read_at, ..)) = it.read else { continue };
+            let Some((read_at, ..)) = it.read else {
+                continue;
+            };
             if self.now - read_at > READING_GOOD_FOR.as_secs() {
                 continue;
             }
             let published = it.seen.published().unwrap();
             for (kid, until) in &self.good_until {
-                assert!(*until <= self.now || published.get(kid).is_some(), "replica {index} does not publish {kid} at {}", self.now);
+                assert!(
+                    *until <= self.now || published.get(kid).is_some(),
+                    "replica {index} does not publish {kid} at {}",
+                    self.now
+                );
             }
             assert!(published.len() <= MAX_PUBLISHED);
         }
@@ -179,7 +229,12 @@ fn the_simulation_rotates_and_signs() {
     let mut signed = std::collections::BTreeSet::new();
     for round in 0..40 {
         for replica in 0..REPLICAS {
-            for step in [Step::Read(replica), Step::Write(replica), Step::Read(replica), Step::Sign(replica)] {
+            for step in [
+                Step::Read(replica),
+                Step::Write(replica),
+                Step::Read(replica),
+                Step::Sign(replica),
+            ] {
                 world.take(step);
             }
         }

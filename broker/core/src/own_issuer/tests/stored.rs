@@ -8,7 +8,14 @@ fn full() -> KeySet {
     let mut seen = Sightings::default();
     let set = first(at(0));
     seen.note(&set, "one", WAIT, at(0));
-    set.changed(ReadyChange::Promote { fresh: key(2), asked_for: Some("2026-\"1".to_owned()) }, &seen, at(200))
+    set.changed(
+        ReadyChange::Promote {
+            fresh: key(2),
+            asked_for: Some("2026-\"1".to_owned()),
+        },
+        &seen,
+        at(200),
+    )
 }
 
 fn document() -> Value {
@@ -22,14 +29,21 @@ fn what_is_written_is_read() {
     assert_eq!(read.binding, binding());
     assert_eq!(read.previous, set.previous);
     assert_eq!(read.handled_rotation.as_deref(), Some("2026-\"1"));
-    assert_eq!((read.current.published_at, read.next.published_at), (at(0).wall, at(200).wall));
+    assert_eq!(
+        (read.current.published_at, read.next.published_at),
+        (at(0).wall, at(200).wall)
+    );
 }
 
 #[test]
 fn a_full_document_fits() {
     let mut set = full();
-    set.previous =
-        (3..3 + MAX_PREVIOUS).map(|index| PreviousKey { key: key(index).public().clone(), published_until: at(0).wall }).collect();
+    set.previous = (3..3 + MAX_PREVIOUS)
+        .map(|index| PreviousKey {
+            key: key(index).public().clone(),
+            published_until: at(0).wall,
+        })
+        .collect();
     set.handled_rotation = Some("\u{1}".repeat(256));
     set.binding.audience = Audience::new("a".repeat(256)).unwrap();
     let text = write(&set);
@@ -42,28 +56,57 @@ fn anything_else_is_refused() {
     type Edit = fn(&mut Value);
     let edits: &[(&str, Edit)] = &[
         ("version", |it| it["version"] = json!(2)),
-        ("version", |it| drop(it.as_object_mut().unwrap().remove("version"))),
+        ("version", |it| {
+            drop(it.as_object_mut().unwrap().remove("version"))
+        }),
         ("target", |it| it["target"] = json!("../x")),
         ("issuer", |it| it["issuer"] = json!("http://a")),
         ("audience", |it| it["audience"] = json!(["a"])),
         ("unknown", |it| it["more"] = json!(1)),
-        ("unknown", |it| it["next"]["signsSince"] = json!("2026-01-01T00:00:00Z")),
-        ("unknown", |it| it["previous"][0]["privateKey"] = json!("AA")),
+        ("unknown", |it| {
+            it["next"]["signsSince"] = json!("2026-01-01T00:00:00Z")
+        }),
+        ("unknown", |it| {
+            it["previous"][0]["privateKey"] = json!("AA")
+        }),
         ("current", |it| it["current"] = Value::Null),
-        ("next", |it| drop(it.as_object_mut().unwrap().remove("next"))),
+        ("next", |it| {
+            drop(it.as_object_mut().unwrap().remove("next"))
+        }),
         ("kid", |it| it["current"]["kid"] = it["next"]["kid"].clone()),
-        ("privateKey", |it| it["current"]["privateKey"] = json!("AAAA")),
-        ("privateKey", |it| it["current"]["privateKey"] = json!(format!("{}=", it["current"]["privateKey"].as_str().unwrap()))),
-        ("publishedAt", |it| it["current"]["publishedAt"] = json!("2026-01-01T00:00:00.5Z")),
-        ("publishedAt", |it| it["current"]["publishedAt"] = json!("1960-01-01T00:00:00Z")),
+        ("privateKey", |it| {
+            it["current"]["privateKey"] = json!("AAAA")
+        }),
+        ("privateKey", |it| {
+            it["current"]["privateKey"] = json!(format!(
+                "{}=",
+                it["current"]["privateKey"].as_str().unwrap()
+            ))
+        }),
+        ("publishedAt", |it| {
+            it["current"]["publishedAt"] = json!("2026-01-01T00:00:00.5Z")
+        }),
+        ("publishedAt", |it| {
+            it["current"]["publishedAt"] = json!("1960-01-01T00:00:00Z")
+        }),
         ("signsSince", |it| it["current"]["signsSince"] = json!(5)),
         ("previous", |it| it["previous"] = json!({})),
-        ("previous", |it| it["previous"] = json!(vec![it["previous"][0].clone(); MAX_PREVIOUS + 1])),
-        ("publicKey", |it| it["previous"][0]["publicKey"] = json!("AAAA")),
+        ("previous", |it| {
+            it["previous"] = json!(vec![it["previous"][0].clone(); MAX_PREVIOUS + 1])
+        }),
+        ("publicKey", |it| {
+            it["previous"][0]["publicKey"] = json!("AAAA")
+        }),
         ("kid", |it| it["previous"][0]["kid"] = json!("x")),
-        ("handledRotation", |it| it["handledRotation"] = json!("x".repeat(257))),
-        ("twice", |it| it["next"]["privateKey"] = it["current"]["privateKey"].clone()),
-        ("twice", |it| it["previous"] = json!([it["previous"][0], it["previous"][0]])),
+        ("handledRotation", |it| {
+            it["handledRotation"] = json!("x".repeat(257))
+        }),
+        ("twice", |it| {
+            it["next"]["privateKey"] = it["current"]["privateKey"].clone()
+        }),
+        ("twice", |it| {
+            it["previous"] = json!([it["previous"][0], it["previous"][0]])
+        }),
     ];
     for (what, edit) in edits {
         let mut edited = document();
@@ -81,8 +124,13 @@ fn anything_else_is_refused() {
         assert_eq!(fault, expected, "{what}");
     }
     assert!(matches!(read(b"{}{}"), Err(StoredFault::Json(_))));
-    assert!(matches!(read(&vec![b' '; MAX_STORED_BYTES + 1]), Err(StoredFault::Json(_))));
-    let twice = document().to_string().replacen("\"version\":1", "\"version\":1,\"version\":1", 1);
+    assert!(matches!(
+        read(&vec![b' '; MAX_STORED_BYTES + 1]),
+        Err(StoredFault::Json(_))
+    ));
+    let twice = document()
+        .to_string()
+        .replacen("\"version\":1", "\"version\":1,\"version\":1", 1);
     assert!(matches!(read(twice.as_bytes()), Err(StoredFault::Json(_))));
 }
 

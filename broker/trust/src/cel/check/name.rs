@@ -24,7 +24,11 @@ impl Checker<'_> {
     pub(super) fn ident(&mut self, e: &Expr, written: &str) -> Type {
         let dotted = written.starts_with('.');
         let name = written.trim_start_matches('.');
-        if dotted && self.minor < Minor::V1_37 && self.local(name).is_some() && self.global(name).is_some() {
+        if dotted
+            && self.minor < Minor::V1_37
+            && self.local(name).is_some()
+            && self.global(name).is_some()
+        {
             self.beyond = Some(format!("the name {written:?} is also a loop variable"));
         }
         let mut outermost = false;
@@ -34,16 +38,28 @@ impl Checker<'_> {
             found = None;
         }
         if let Some(t) = found.or_else(|| self.global(name).cloned()) {
-            self.found.names.insert(e.id, Name::Variable { name: name.to_owned(), outermost });
+            self.found.names.insert(
+                e.id,
+                Name::Variable {
+                    name: name.to_owned(),
+                    outermost,
+                },
+            );
             return t;
         }
         if self.minor == Minor::V1_30 && matches!(name, "optional_type" | "optional") {
             self.beyond = Some("the name of the optional type in 1.30".to_owned());
         }
-        // Up to 1.31 the bare name has the type itself, so that it is planned as a variable, which no run has. From 1.32 on it has the type of
-        // that type.
+        // Up to 1.31 the bare name has the type itself, so that it is planned as a variable, which
+        // no run has. From 1.32 on it has the type of that type.
         let bare = |name: &'static str, t: Type| match self.minor {
-            Minor::V1_30 | Minor::V1_31 => (Name::Variable { name: name.to_owned(), outermost: false }, t),
+            Minor::V1_30 | Minor::V1_31 => (
+                Name::Variable {
+                    name: name.to_owned(),
+                    outermost: false,
+                },
+                t,
+            ),
             _ => (Name::Undefined(name), Type::Of(Some(Arc::new(t)))),
         };
         let (meaning, t) = match (name, type_name(name)) {
@@ -58,8 +74,15 @@ impl Checker<'_> {
 
     pub(super) fn select(&mut self, e: &Expr, operand: &Expr, field: &str, test: bool) -> Type {
         if let Some(name) = e.qualified_name().filter(|_| !test) {
-            let root = name.trim_start_matches('.').split('.').next().unwrap_or_default().to_owned();
-            if let Some((meaning, of)) = qualified_type(&name).filter(|_| self.local(&root).is_none()) {
+            let root = name
+                .trim_start_matches('.')
+                .split('.')
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            if let Some((meaning, of)) =
+                qualified_type(&name).filter(|_| self.local(&root).is_none())
+            {
                 self.found.names.insert(e.id, meaning);
                 return Type::Of(Some(Arc::new(of)));
             }
@@ -68,7 +91,11 @@ impl Checker<'_> {
             }
         }
         let t = self.field(e, operand, field, false);
-        if test { Type::Bool } else { self.mapping.substitute(&t, false) }
+        if test {
+            Type::Bool
+        } else {
+            self.mapping.substitute(&t, false)
+        }
     }
 
     pub(super) fn field(&mut self, e: &Expr, operand: &Expr, field: &str, optional: bool) -> Type {
@@ -96,17 +123,28 @@ impl Checker<'_> {
             }
             _ => {
                 if !target.is_dyn_or_error() {
-                    self.refuse(e, format!("type '{target}' does not support field selection"));
+                    self.refuse(
+                        e,
+                        format!("type '{target}' does not support field selection"),
+                    );
                 }
                 Type::Dyn
             }
         };
-        if was_optional || optional { Type::optional(t) } else { t }
+        if was_optional || optional {
+            Type::optional(t)
+        } else {
+            t
+        }
     }
 
     pub(super) fn message(&mut self, e: &Expr, name: &str) -> Type {
         let plain = name.trim_start_matches('.');
-        if type_name(plain).is_some() || ["google.", "kubernetes.", "net."].iter().any(|p| plain.starts_with(p)) {
+        if type_name(plain).is_some()
+            || ["google.", "kubernetes.", "net."]
+                .iter()
+                .any(|p| plain.starts_with(p))
+        {
             self.beyond = Some(format!("a message {name:?} is made"));
         }
         self.undeclared(e, name)

@@ -8,7 +8,13 @@ use super::super::value::Val;
 use super::{Callee, Checker};
 
 impl Checker<'_> {
-    pub(super) fn call(&mut self, e: &Expr, target: Option<&Expr>, name: &str, args: &[Expr]) -> Type {
+    pub(super) fn call(
+        &mut self,
+        e: &Expr,
+        target: Option<&Expr>,
+        name: &str,
+        args: &[Expr],
+    ) -> Type {
         if let ("_?._", [operand, field]) = (name, args) {
             return self.optional_selection(e, operand, field);
         }
@@ -36,16 +42,36 @@ impl Checker<'_> {
     }
 
     fn optional_selection(&mut self, e: &Expr, operand: &Expr, field: &Expr) -> Type {
-        let Kind::Literal(Val::Str(name)) = &field.kind else { return Type::Error };
+        let Kind::Literal(Val::Str(name)) = &field.kind else {
+            return Type::Error;
+        };
         let t = self.field(e, operand, name, true);
         self.found.types.insert(field.id, Type::String);
         let overloads = vec!["select_optional_field"];
-        self.found.calls.insert(e.id, Callee { function: "_?._".to_owned(), namespaced: false, overloads });
+        self.found.calls.insert(
+            e.id,
+            Callee {
+                function: "_?._".to_owned(),
+                namespaced: false,
+                overloads,
+            },
+        );
         self.mapping.substitute(&t, false)
     }
 
-    fn resolve(&mut self, e: &Expr, f: &Function, target: Option<&Expr>, args: &[Expr], namespaced: bool) -> Type {
-        let mut types: Vec<Type> = target.into_iter().chain(args).map(|a| self.type_of(a)).collect();
+    fn resolve(
+        &mut self,
+        e: &Expr,
+        f: &Function,
+        target: Option<&Expr>,
+        args: &[Expr],
+        namespaced: bool,
+    ) -> Type {
+        let mut types: Vec<Type> = target
+            .into_iter()
+            .chain(args)
+            .map(|a| self.type_of(a))
+            .collect();
         let (mut result, mut overloads) = (None, Vec::new());
         if matches!(f.name, "_&&_" | "_||_") {
             return self.resolve_logic(e, f, args, &types);
@@ -56,12 +82,18 @@ impl Checker<'_> {
                 let fresh = self.fresh();
                 instance.add(Param::Declared(*letter), fresh);
             }
-            let wanted: Vec<Type> = overload.args.iter().map(|t| instance.substitute(t, false)).collect();
+            let wanted: Vec<Type> = overload
+                .args
+                .iter()
+                .map(|t| instance.substitute(t, false))
+                .collect();
             if !self.mapping.all_assignable(&types, &wanted) {
                 continue;
             }
             overloads.push(overload.id);
-            let own = self.mapping.substitute(&instance.substitute(&overload.result, false), false);
+            let own = self
+                .mapping
+                .substitute(&instance.substitute(&overload.result, false), false);
             result = match result {
                 None => Some(own),
                 Some(Type::Dyn) => Some(Type::Dyn),
@@ -77,7 +109,14 @@ impl Checker<'_> {
             self.refuse(e, no_overload(f.name, &types, target.is_some()));
             return Type::Error;
         };
-        self.found.calls.insert(e.id, Callee { function: f.name.to_owned(), namespaced, overloads });
+        self.found.calls.insert(
+            e.id,
+            Callee {
+                function: f.name.to_owned(),
+                namespaced,
+                overloads,
+            },
+        );
         result
     }
 
@@ -90,13 +129,27 @@ impl Checker<'_> {
             }
         }
         let overloads = f.overloads.iter().map(|o| o.id).collect();
-        self.found.calls.insert(e.id, Callee { function: f.name.to_owned(), namespaced: false, overloads });
+        self.found.calls.insert(
+            e.id,
+            Callee {
+                function: f.name.to_owned(),
+                namespaced: false,
+                overloads,
+            },
+        );
         if fine { Type::Bool } else { Type::Error }
     }
 }
 
 fn no_overload(function: &str, types: &[Type], member: bool) -> String {
     let mut shown: Vec<String> = types.iter().map(ToString::to_string).collect();
-    let receiver = if member && !shown.is_empty() { format!("{}.", shown.remove(0)) } else { String::new() };
-    format!("found no matching overload for '{function}' applied to '{receiver}({})'", shown.join(", "))
+    let receiver = if member && !shown.is_empty() {
+        format!("{}.", shown.remove(0))
+    } else {
+        String::new()
+    };
+    format!(
+        "found no matching overload for '{function}' applied to '{receiver}({})'",
+        shown.join(", ")
+    )
 }

@@ -48,7 +48,15 @@ impl Runner<'_> {
                     _ => Ok(Err(Val::no_overload())),
                 };
             }
-            Attr::Variable { name, outermost, path, .. } => (self.lookup(name, if *outermost { None } else { scope })?, path),
+            Attr::Variable {
+                name,
+                outermost,
+                path,
+                ..
+            } => (
+                self.lookup(name, if *outermost { None } else { scope })?,
+                path,
+            ),
             Attr::Computed { operand, path, .. } => (self.eval(operand, scope)?, path),
         };
         if value.is_error() {
@@ -56,20 +64,38 @@ impl Runner<'_> {
         }
         let (mut value, mut optional) = match value {
             Val::Optional(None) => return Ok(Ok(Val::Optional(None))),
-            Val::Optional(Some(inner)) if self.minor < Minor::V1_37 => match (*inner).clone().native() {
-                Some(inner) => (inner, true),
-                None => return Err(Stop::Beyond(format!("an optional {} is selected from", inner.type_name()))),
-            },
+            Val::Optional(Some(inner)) if self.minor < Minor::V1_37 => {
+                match (*inner).clone().native() {
+                    Some(inner) => (inner, true),
+                    None => {
+                        return Err(Stop::Beyond(format!(
+                            "an optional {} is selected from",
+                            inner.type_name()
+                        )));
+                    }
+                }
+            }
             Val::Optional(Some(inner)) => ((*inner).clone(), true),
             other => (other, false),
         };
         // What is selected past the loop variables is not seen by cel-go's cost tracking.
-        let unseen = matches!(attr, Attr::Variable { outermost: true, .. });
+        let unseen = matches!(
+            attr,
+            Attr::Variable {
+                outermost: true,
+                ..
+            }
+        );
         let mut resolved = Ok(());
         for qualifier in path {
             optional |= qualifier.optional;
             self.tracker.mute(unseen);
-            let found = self.qualify(qualifier, &value, optional, if unseen { None } else { scope })?;
+            let found = self.qualify(
+                qualifier,
+                &value,
+                optional,
+                if unseen { None } else { scope },
+            )?;
             self.tracker.mute(false);
             match found {
                 Ok(Some(found)) => value = found,
@@ -84,17 +110,34 @@ impl Runner<'_> {
     }
 
     /// Applies one qualifier; nothing if what it names is not there and need not be.
-    fn qualify(&mut self, q: &Qualifier, value: &Val, lenient: bool, scope: Option<usize>) -> Run<Result<Option<Val>, Val>> {
+    fn qualify(
+        &mut self,
+        q: &Qualifier,
+        value: &Val,
+        lenient: bool,
+        scope: Option<usize>,
+    ) -> Run<Result<Option<Val>, Val>> {
         let mut computed_id = None;
         let found = match &q.key {
             Key::Const(key) => select(value, key, lenient),
             Key::Test(key) if lenient => select(value, key, true),
-            Key::Test(key) => select(value, key, true).map(|found| Some(Val::Bool(found.is_some()))),
+            Key::Test(key) => {
+                select(value, key, true).map(|found| Some(Val::Bool(found.is_some())))
+            }
             Key::Attr { attr, computed } => {
                 computed_id = computed.then(|| attr.id());
                 match self.resolve(attr, scope)? {
-                    Ok(key @ (Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Str(_))) => select(value, &key, lenient),
-                    Ok(other) => Err(Val::error(format!("invalid qualifier type: {}", other.type_name()))),
+                    Ok(
+                        key @ (Val::Bool(_)
+                        | Val::Int(_)
+                        | Val::Uint(_)
+                        | Val::Double(_)
+                        | Val::Str(_)),
+                    ) => select(value, &key, lenient),
+                    Ok(other) => Err(Val::error(format!(
+                        "invalid qualifier type: {}",
+                        other.type_name()
+                    ))),
                     Err(error) => Err(error),
                 }
             }
@@ -117,22 +160,49 @@ impl Runner<'_> {
 
 /// What a key selects; `lenient` asks whether it is there.
 fn select(value: &Val, key: &Val, lenient: bool) -> Result<Option<Val>, Val> {
-    if matches!(key, Val::Null | Val::Bytes(_) | Val::List(_) | Val::Map(_) | Val::Type(_) | Val::Timestamp(_) | Val::Duration(_)) {
-        return Err(Val::error(format!("invalid qualifier type: {}", key.type_name())));
+    if matches!(
+        key,
+        Val::Null
+            | Val::Bytes(_)
+            | Val::List(_)
+            | Val::Map(_)
+            | Val::Type(_)
+            | Val::Timestamp(_)
+            | Val::Duration(_)
+    ) {
+        return Err(Val::error(format!(
+            "invalid qualifier type: {}",
+            key.type_name()
+        )));
     }
-    let missing = || if lenient { Ok(None) } else { Err(Val::error(format!("no such key: {key}"))) };
+    let missing = || {
+        if lenient {
+            Ok(None)
+        } else {
+            Err(Val::error(format!("no such key: {key}")))
+        }
+    };
     match value {
         Val::Err(_) => Err(value.clone()),
         Val::Map(map) => map.find(key).map_or_else(missing, |v| Ok(Some(v))),
-        Val::Lazy(lazy) => lazy.find(key)?.map_or_else(missing, |v| if v.is_error() { Err(v) } else { Ok(Some(v)) }),
+        Val::Lazy(lazy) => lazy
+            .find(key)?
+            .map_or_else(missing, |v| if v.is_error() { Err(v) } else { Ok(Some(v)) }),
         Val::List(list) => {
             let index = match key {
                 Val::Int(n) => Some(*n),
                 Val::Uint(n) => i64::try_from(*n).ok(),
                 Val::Double(d) => super::super::number::lossless_int(*d),
-                _ => return Err(Val::error(format!("unsupported index type '{}' in list", key.type_name()))),
+                _ => {
+                    return Err(Val::error(format!(
+                        "unsupported index type '{}' in list",
+                        key.type_name()
+                    )));
+                }
             };
-            let Some(index) = index else { return Err(Val::error(format!("unsupported index value {key} in list"))) };
+            let Some(index) = index else {
+                return Err(Val::error(format!("unsupported index value {key} in list")));
+            };
             match usize::try_from(index).ok().and_then(|i| list.get(i)) {
                 Some(found) => Ok(Some(found)),
                 None if lenient => Ok(None),

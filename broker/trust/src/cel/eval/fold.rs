@@ -24,7 +24,11 @@ impl Runner<'_> {
         let value = if range.is_error() {
             // 1.32 forgets the error of the range where a loop has two variables.
             let forgets = self.minor == Minor::V1_32 && fold.var2.is_some();
-            if forgets { Val::error("unsupported comprehension range type: *types.Err") } else { range }
+            if forgets {
+                Val::error("unsupported comprehension range type: *types.Err")
+            } else {
+                range
+            }
         } else {
             match self.entries(&range, fold.var2.is_some())? {
                 Ok(entries) => self.iterate(fold, entries, scope)?,
@@ -36,9 +40,21 @@ impl Runner<'_> {
         Ok(value)
     }
 
-    fn iterate(&mut self, fold: &Arc<Loop>, entries: Vec<(Val, Val)>, scope: Option<usize>) -> Run<Val> {
+    fn iterate(
+        &mut self,
+        fold: &Arc<Loop>,
+        entries: Vec<(Val, Val)>,
+        scope: Option<usize>,
+    ) -> Run<Val> {
         let me = self.frames.len();
-        let frame = Frame { outer: scope, fold: Arc::clone(fold), accu: None, first: Val::Null, second: Val::Null, finishing: false };
+        let frame = Frame {
+            outer: scope,
+            fold: Arc::clone(fold),
+            accu: None,
+            first: Val::Null,
+            second: Val::Null,
+            finishing: false,
+        };
         self.frames.push(frame);
         // Since 1.32 the accumulator is computed when it is first asked for.
         if self.minor < Minor::V1_32 {
@@ -76,15 +92,29 @@ impl Runner<'_> {
         let mut entries: Vec<(Val, Val)> = match range {
             Val::List(list) if two => {
                 let index = |i: usize| Val::Int(i64::try_from(i).unwrap_or(i64::MAX));
-                return Ok(Ok((0..list.len()).filter_map(|i| Some((index(i), list.get(i)?))).collect()));
+                return Ok(Ok((0..list.len())
+                    .filter_map(|i| Some((index(i), list.get(i)?)))
+                    .collect()));
             }
-            Val::List(list) => return Ok(Ok(list.items().iter().map(|v| (v.clone(), Val::Null)).collect())),
+            Val::List(list) => {
+                return Ok(Ok(list
+                    .items()
+                    .iter()
+                    .map(|v| (v.clone(), Val::Null))
+                    .collect()));
+            }
             Val::Map(map) => map.entries().to_vec(),
-            Val::Lazy(_) if two => return Err(Stop::Beyond("a loop with two variables over the variable itself".to_owned())),
+            Val::Lazy(_) if two => {
+                return Err(Stop::Beyond(
+                    "a loop with two variables over the variable itself".to_owned(),
+                ));
+            }
             Val::Lazy(lazy) => lazy.values().map(|v| (v.clone(), Val::Null)).collect(),
             other => {
                 let name = other.type_name();
-                return Ok(Err(Val::error(format!("got '{name}', expected iterable type"))));
+                return Ok(Err(Val::error(format!(
+                    "got '{name}', expected iterable type"
+                ))));
             }
         };
         self.unordered = self.unordered.max(entries.len());
@@ -96,7 +126,9 @@ impl Runner<'_> {
     pub(super) fn lookup(&mut self, name: &str, scope: Option<usize>) -> Run<Val> {
         let mut at = scope;
         while let Some(index) = at {
-            let Some(frame) = self.frames.get(index) else { break };
+            let Some(frame) = self.frames.get(index) else {
+                break;
+            };
             if frame.fold.accu == name {
                 if let Some(accu) = &frame.accu {
                     return Ok(accu.clone());

@@ -15,20 +15,38 @@ pub(super) fn call(overload: &str, args: &[Val], context: &Context<'_>) -> Optio
             Val::error(format!("lists.range: size must be non-negative, got {n}"))
         }
         ("lists_range", [Val::Int(n)]) if *n > MAX_RANGE && context.minor >= Minor::V1_37 => {
-            Val::error(format!("lists.range: size {n} exceeds maximum allowed ({MAX_RANGE})"))
+            Val::error(format!(
+                "lists.range: size {n} exceeds maximum allowed ({MAX_RANGE})"
+            ))
         }
-        ("lists_range", [Val::Int(n)]) if *n > 1_100_000 => return Some(Err("a very long range".to_owned())),
+        ("lists_range", [Val::Int(n)]) if *n > 1_100_000 => {
+            return Some(Err("a very long range".to_owned()));
+        }
         ("lists_range", [Val::Int(n)]) => Val::list((0..*n).map(Val::Int).collect()),
-        ("list_includes_dyn_dyn", [Val::List(list), item]) => Val::Bool(list.items().iter().any(|i| i.equals(item).is_true())),
+        ("list_includes_dyn_dyn", [Val::List(list), item]) => {
+            Val::Bool(list.items().iter().any(|i| i.equals(item).is_true()))
+        }
         ("list_includes_dyn_dyn", [value, item]) => Val::Bool(value.equals(item).is_true()),
-        ("@mapInsert_map_key_value", [Val::Map(map), key, value]) => insert(map.clone(), [(key.clone(), value.clone())]),
-        ("@mapInsert_map_map", [Val::Map(map), Val::Map(more)]) => insert(map.clone(), more.entries().to_vec()),
+        ("@mapInsert_map_key_value", [Val::Map(map), key, value]) => {
+            insert(map.clone(), [(key.clone(), value.clone())])
+        }
+        ("@mapInsert_map_map", [Val::Map(map), Val::Map(more)]) => {
+            insert(map.clone(), more.entries().to_vec())
+        }
         (_, [Val::List(list)]) => return one_list(overload, list, context),
-        (_, [Val::List(a), Val::List(b)]) if overload.starts_with("list_sets_") => sets(overload, a, b)?,
-        ("list_a_index_of_int", [Val::List(list), item]) => position(list.items().iter().position(|i| i.equals(item).is_true())),
-        ("list_a_last_index_of_int", [Val::List(list), item]) => position(list.items().iter().rposition(|i| i.equals(item).is_true())),
+        (_, [Val::List(a), Val::List(b)]) if overload.starts_with("list_sets_") => {
+            sets(overload, a, b)?
+        }
+        ("list_a_index_of_int", [Val::List(list), item]) => {
+            position(list.items().iter().position(|i| i.equals(item).is_true()))
+        }
+        ("list_a_last_index_of_int", [Val::List(list), item]) => {
+            position(list.items().iter().rposition(|i| i.equals(item).is_true()))
+        }
         ("list_slice", [Val::List(list), Val::Int(from), Val::Int(to)]) => slice(list, *from, *to),
-        ("list_flatten_int", [Val::List(_), Val::Int(depth)]) if *depth < 0 => Val::error("level must be non-negative"),
+        ("list_flatten_int", [Val::List(_), Val::Int(depth)]) if *depth < 0 => {
+            Val::error("level must be non-negative")
+        }
         ("list_flatten_int", [Val::List(list), Val::Int(depth)]) => flatten(list, *depth),
         _ => return None,
     };
@@ -74,12 +92,19 @@ fn is_sorted(items: &[Val]) -> Val {
     if items.iter().any(|i| !comparable(i)) {
         return Val::no_overload();
     }
-    Val::Bool(!items.windows(2).any(|w| matches!(w, [a, b] if matches!(a.compare(b), Ok(Ordering::Greater)))))
+    Val::Bool(
+        !items
+            .windows(2)
+            .any(|w| matches!(w, [a, b] if matches!(a.compare(b), Ok(Ordering::Greater)))),
+    )
 }
 
 fn comparable(value: &Val) -> bool {
     use Val::{Bool, Bytes, Double, Duration, Int, Str, Timestamp, Uint};
-    matches!(value, Bool(_) | Bytes(_) | Double(_) | Duration(_) | Int(_) | Str(_) | Timestamp(_) | Uint(_))
+    matches!(
+        value,
+        Bool(_) | Bytes(_) | Double(_) | Duration(_) | Int(_) | Str(_) | Timestamp(_) | Uint(_)
+    )
 }
 
 fn sum(overload: &str, items: &[Val]) -> Val {
@@ -109,7 +134,8 @@ fn extreme(part: &str, wanted: Ordering, items: &[Val]) -> Val {
             _ => Some(item),
         };
     }
-    best.cloned().unwrap_or_else(|| Val::error(format!("{} called on empty list", part.trim_matches('_'))))
+    best.cloned()
+        .unwrap_or_else(|| Val::error(format!("{} called on empty list", part.trim_matches('_'))))
 }
 
 fn sets(overload: &str, a: &List, b: &List) -> Option<Val> {
@@ -126,13 +152,20 @@ fn sets(overload: &str, a: &List, b: &List) -> Option<Val> {
 fn slice(list: &List, from: i64, to: i64) -> Val {
     let bounds = (usize::try_from(from), usize::try_from(to));
     let (Ok(start), Ok(end)) = bounds else {
-        return Val::error(format!("cannot slice({from}, {to}), negative indexes not supported"));
+        return Val::error(format!(
+            "cannot slice({from}, {to}), negative indexes not supported"
+        ));
     };
     if start > end {
-        return Val::error(format!("cannot slice({from}, {to}), start index must be less than or equal to end index"));
+        return Val::error(format!(
+            "cannot slice({from}, {to}), start index must be less than or equal to end index"
+        ));
     }
     if end > list.len() {
-        return Val::error(format!("cannot slice({from}, {to}), list is length {}", list.len()));
+        return Val::error(format!(
+            "cannot slice({from}, {to}), list is length {}",
+            list.len()
+        ));
     }
     Val::list((start..end).filter_map(|i| list.get(i)).collect())
 }
@@ -168,13 +201,22 @@ fn insert(mut map: super::super::value::Map, entries: impl IntoIterator<Item = (
 pub(super) fn sort(list: &List, keys: &List) -> Called {
     let n = list.len();
     if n != keys.len() {
-        return Ok(Val::error("@sortByAssociatedKeys() expected a list of the same size as the associated keys list"));
+        return Ok(Val::error(
+            "@sortByAssociatedKeys() expected a list of the same size as the associated keys list",
+        ));
     }
-    let Some(first) = keys.first() else { return Ok(Val::List(list.clone())) };
+    let Some(first) = keys.first() else {
+        return Ok(Val::List(list.clone()));
+    };
     if !comparable(first) {
         return Ok(Val::error("list elements must be comparable"));
     }
-    if n > 1 && keys.items().iter().any(|k| k.type_name() != first.type_name()) {
+    if n > 1
+        && keys
+            .items()
+            .iter()
+            .any(|k| k.type_name() != first.type_name())
+    {
         return Ok(Val::error("list elements must have the same type"));
     }
     let mut order: Vec<(&Val, usize)> = keys.items().iter().zip(0..n).collect();
@@ -187,5 +229,7 @@ pub(super) fn sort(list: &List, keys: &List) -> Called {
     if ties && n > 12 {
         return Err("a sort of many elements with equal keys".to_owned());
     }
-    Ok(Val::list(order.into_iter().filter_map(|(_, i)| list.get(i)).collect()))
+    Ok(Val::list(
+        order.into_iter().filter_map(|(_, i)| list.get(i)).collect(),
+    ))
 }

@@ -43,13 +43,21 @@ const LABEL_VALUE: &str = "a valid label must be an empty string or consist of a
 impl FormatName {
     /// What its pattern adds to the cost of every character.
     pub(in crate::cel) fn pattern_cost(self) -> u64 {
-        let length = NAMES.iter().find(|(name, _)| *name == self.0).map_or(0, |(_, length)| *length);
+        let length = NAMES
+            .iter()
+            .find(|(name, _)| *name == self.0)
+            .map_or(0, |(_, length)| *length);
         u64::from(length.div_ceil(4))
     }
 }
 
 pub(super) fn call(overload: &str, args: &[Val], context: &Context<'_>) -> Option<Called> {
-    let known = |name: &str| NAMES.into_iter().find(|(n, _)| *n == name).map(|(n, _)| Val::Format(FormatName(n)));
+    let known = |name: &str| {
+        NAMES
+            .into_iter()
+            .find(|(n, _)| *n == name)
+            .map(|(n, _)| Val::Format(FormatName(n)))
+    };
     Some(match (overload, args) {
         ("format-named", [Val::Str(name)]) => Ok(Val::Optional(known(name).map(Into::into))),
         ("format-validate", [Val::Format(FormatName(name)), Val::Str(text)]) => {
@@ -65,7 +73,13 @@ pub(super) fn call(overload: &str, args: &[Val], context: &Context<'_>) -> Optio
 
 /// What is wrong with a text. `Err` when that is not decided.
 fn faults(format: &str, text: &str, minor: Minor) -> Result<Vec<String>, String> {
-    let unless = |fine: bool, fault: &str| if fine { Vec::new() } else { vec![fault.to_owned()] };
+    let unless = |fine: bool, fault: &str| {
+        if fine {
+            Vec::new()
+        } else {
+            vec![fault.to_owned()]
+        }
+    };
     Ok(match format {
         "dns1123Label" => label(text),
         "dns1123LabelPrefix" => label(&masked(text)),
@@ -93,14 +107,23 @@ fn faults(format: &str, text: &str, minor: Minor) -> Result<Vec<String>, String>
 
 /// What the lengths of label keys and values are counted in, in words.
 fn unit(minor: Minor) -> &'static str {
-    if minor >= Minor::V1_35 { "bytes" } else { "characters" }
+    if minor >= Minor::V1_35 {
+        "bytes"
+    } else {
+        "characters"
+    }
 }
 
 fn too_long(text: &str, most: usize, unit: &str) -> Vec<String> {
-    if text.len() > most { vec![format!("must be no more than {most} {unit}")] } else { Vec::new() }
+    if text.len() > most {
+        vec![format!("must be no more than {most} {unit}")]
+    } else {
+        Vec::new()
+    }
 }
 
-/// The text with a last dash and what stands before it replaced by a letter, as for the start of a generated name.
+/// The text with a last dash and what stands before it replaced by a letter, as for the start of a
+/// generated name.
 fn masked(text: &str) -> String {
     match text.as_bytes() {
         [before @ .., _, b'-'] => format!("{}a", String::from_utf8_lossy(before)),
@@ -113,14 +136,18 @@ fn is_lower(byte: u8) -> bool {
 }
 
 fn is_label(text: &str) -> bool {
-    let ends = text.bytes().next().is_some_and(is_lower) && text.bytes().next_back().is_some_and(is_lower);
+    let ends =
+        text.bytes().next().is_some_and(is_lower) && text.bytes().next_back().is_some_and(is_lower);
     ends && text.bytes().all(|byte| is_lower(byte) || byte == b'-')
 }
 
 fn is_name(text: &str) -> bool {
     let alphanumeric = |byte: u8| byte.is_ascii_alphanumeric();
-    let ends = text.bytes().next().is_some_and(alphanumeric) && text.bytes().next_back().is_some_and(alphanumeric);
-    ends && text.bytes().all(|byte| alphanumeric(byte) || b"-_.".contains(&byte))
+    let ends = text.bytes().next().is_some_and(alphanumeric)
+        && text.bytes().next_back().is_some_and(alphanumeric);
+    ends && text
+        .bytes()
+        .all(|byte| alphanumeric(byte) || b"-_.".contains(&byte))
 }
 
 fn label(text: &str) -> Vec<String> {
@@ -157,19 +184,34 @@ fn qualified_name(text: &str, minor: Minor) -> Vec<String> {
             if prefix.is_empty() {
                 found.push("prefix part must be non-empty".to_owned());
             } else {
-                found.extend(subdomain(prefix, unit(minor)).into_iter().map(|fault| format!("prefix part {fault}")));
+                found.extend(
+                    subdomain(prefix, unit(minor))
+                        .into_iter()
+                        .map(|fault| format!("prefix part {fault}")),
+                );
             }
             *name
         }
         _ => {
-            let what = if minor >= Minor::V1_35 { "a valid label key" } else { "a qualified name" };
-            return vec![format!("{what} {NAME} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')")];
+            let what = if minor >= Minor::V1_35 {
+                "a valid label key"
+            } else {
+                "a qualified name"
+            };
+            return vec![format!(
+                "{what} {NAME} with an optional DNS subdomain prefix and '/' (e.g. \
+                 'example.com/MyName')"
+            )];
         }
     };
     if name.is_empty() {
         found.push("name part must be non-empty".to_owned());
     }
-    found.extend(too_long(name, 63, unit(minor)).into_iter().map(|fault| format!("name part {fault}")));
+    found.extend(
+        too_long(name, 63, unit(minor))
+            .into_iter()
+            .map(|fault| format!("name part {fault}")),
+    );
     if !is_name(name) {
         found.push(format!("name part {NAME}"));
     }
@@ -183,7 +225,9 @@ fn is_uuid(text: &str) -> bool {
             rest = rest.strip_prefix('-').unwrap_or(rest);
         }
         match rest.split_at_checked(length) {
-            Some((digits, after)) if digits.bytes().all(|byte| byte.is_ascii_hexdigit()) => rest = after,
+            Some((digits, after)) if digits.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+                rest = after
+            }
             _ => return false,
         }
     }
@@ -192,18 +236,31 @@ fn is_uuid(text: &str) -> bool {
 
 /// Base64 with its padding, of one byte at least.
 fn is_base64(text: &str) -> bool {
-    let digits = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);
-    !text.is_empty() && text.len().is_multiple_of(4) && digits.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/".contains(&byte))
+    let digits = text
+        .strip_suffix("==")
+        .or_else(|| text.strip_suffix('='))
+        .unwrap_or(text);
+    !text.is_empty()
+        && text.len().is_multiple_of(4)
+        && digits
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"+/".contains(&byte))
 }
 
 /// A date of the calendar, as `2006-01-02`.
 fn is_date(text: &str) -> bool {
     let bytes = text.as_bytes();
-    let [a, b, c, d, b'-', e, f, b'-', g, h] = bytes else { return false };
+    let [a, b, c, d, b'-', e, f, b'-', g, h] = bytes else {
+        return false;
+    };
     if ![a, b, c, d, e, f, g, h].into_iter().all(u8::is_ascii_digit) {
         return false;
     }
-    let number = |digits: &[&u8]| digits.iter().fold(0_u32, |n, digit| n * 10 + u32::from(**digit - b'0'));
+    let number = |digits: &[&u8]| {
+        digits
+            .iter()
+            .fold(0_u32, |n, digit| n * 10 + u32::from(**digit - b'0'))
+    };
     let (year, month, day) = (number(&[a, b, c, d]), number(&[e, f]), number(&[g, h]));
     let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let days = match month {
@@ -220,25 +277,40 @@ fn is_date(text: &str) -> bool {
 fn is_datetime(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let mut parts = lower.split('t');
-    let (Some(date), Some(time)) = (parts.next(), parts.next()) else { return false };
+    let (Some(date), Some(time)) = (parts.next(), parts.next()) else {
+        return false;
+    };
     is_date(date) && is_time(time)
 }
 
-/// A time as `([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))` has it, where the dot stands for any character.
+/// A time as `([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))` has it, where
+/// the dot stands for any character.
 fn is_time(text: &str) -> bool {
-    let two = |text: &str, most: &str| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit()) && text <= most;
-    let Some((clock, rest)) = text.split_at_checked(8) else { return false };
+    let two = |text: &str, most: &str| {
+        text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit()) && text <= most
+    };
+    let Some((clock, rest)) = text.split_at_checked(8) else {
+        return false;
+    };
     let clock: Vec<&str> = clock.split(':').collect();
-    let [hours, minutes, seconds] = clock.as_slice() else { return false };
+    let [hours, minutes, seconds] = clock.as_slice() else {
+        return false;
+    };
     if !(two(hours, "23") && two(minutes, "59") && two(seconds, "59")) {
         return false;
     }
     let is_zone = |zone: &str| {
-        let signed = zone.strip_prefix(['+', '-']).and_then(|zone| zone.split_once(':'));
+        let signed = zone
+            .strip_prefix(['+', '-'])
+            .and_then(|zone| zone.split_once(':'));
         zone == "z" || signed.is_some_and(|(hours, minutes)| two(hours, "99") && two(minutes, "99"))
     };
     let mut characters = rest.chars();
-    let after = if characters.next().is_some_and(|c| c != '\n') { characters.as_str() } else { "" };
+    let after = if characters.next().is_some_and(|c| c != '\n') {
+        characters.as_str()
+    } else {
+        ""
+    };
     let zone = after.trim_start_matches(|c: char| c.is_ascii_digit());
     is_zone(rest) || (zone.len() < after.len() && is_zone(zone))
 }
@@ -257,7 +329,10 @@ mod tests {
         assert_eq!(of("dns1123Label", "a-1"), fine);
         assert_eq!(of("dns1123Label", "a.b"), ["must not contain dots"]);
         assert_eq!(of("dns1123Label", "A"), [LABEL]);
-        assert_eq!(of("dns1123Label", &"a".repeat(64)), ["must be no more than 63 characters"]);
+        assert_eq!(
+            of("dns1123Label", &"a".repeat(64)),
+            ["must be no more than 63 characters"]
+        );
         assert_eq!(of("dns1123LabelPrefix", "a--"), fine);
         assert_eq!(of("dns1123LabelPrefix", "-"), [LABEL]);
         assert_eq!(of("dns1123Subdomain", "a..b"), [SUBDOMAIN]);
@@ -266,25 +341,48 @@ mod tests {
         assert_eq!(of("qualifiedName", "a.b/C_d"), fine);
         assert_eq!(
             of("qualifiedName", "/"),
-            ["prefix part must be non-empty".to_owned(), "name part must be non-empty".to_owned(), format!("name part {NAME}")]
+            [
+                "prefix part must be non-empty".to_owned(),
+                "name part must be non-empty".to_owned(),
+                format!("name part {NAME}")
+            ]
         );
-        assert!(of("qualifiedName", "a/b/c").first().is_some_and(|fault| fault.starts_with("a valid label key must")));
+        assert!(
+            of("qualifiedName", "a/b/c")
+                .first()
+                .is_some_and(|fault| fault.starts_with("a valid label key must"))
+        );
         assert_eq!(of("labelValue", ""), fine);
-        assert_eq!(of("labelValue", &format!("-{}", "a".repeat(63))), ["must be no more than 63 bytes", LABEL_VALUE]);
+        assert_eq!(
+            of("labelValue", &format!("-{}", "a".repeat(63))),
+            ["must be no more than 63 bytes", LABEL_VALUE]
+        );
     }
 
     #[test]
     fn what_the_openapi_formats_take() {
         for (format, good, bad) in [
-            ("uuid", "123e4567e89b-12d3-A456-426614174000", "123e4567-e89b-12d3-a456-4266141740000"),
+            (
+                "uuid",
+                "123e4567e89b-12d3-A456-426614174000",
+                "123e4567-e89b-12d3-a456-4266141740000",
+            ),
             ("byte", "aGk=", "aGk"),
             ("byte", "aG==", ""),
             ("byte", "aGkh", "a==="),
             ("date", "2024-02-29", "2023-02-29"),
             ("date", "0000-02-29", "2024-1-01"),
             ("datetime", "2024-02-29T23:59:59Z", "2024-02-29T24:00:00Z"),
-            ("datetime", "2024-02-29t01:02:03x5-99:99", "2024-02-29 01:02:03Z"),
-            ("datetime", "2024-02-29T01:02:03ZTx", "2024-02-29T01:02:03.Z"),
+            (
+                "datetime",
+                "2024-02-29t01:02:03x5-99:99",
+                "2024-02-29 01:02:03Z",
+            ),
+            (
+                "datetime",
+                "2024-02-29T01:02:03ZTx",
+                "2024-02-29T01:02:03.Z",
+            ),
             ("uri", "https://a/b", "a"),
         ] {
             assert!(of(format, good).is_empty(), "{format} {good}");

@@ -38,7 +38,9 @@ pub(in crate::cel) fn operator(function: &str, args: &[Val], context: &Context<'
     let second = || args.get(1).cloned().unwrap_or_else(Val::no_overload);
     Ok(match function {
         "_+_" if matches!(&first, Val::List(l) if l.is_growing()) => {
-            return Err("an empty list that is bound to a name and then changed in place".to_owned());
+            return Err(
+                "an empty list that is bound to a name and then changed in place".to_owned(),
+            );
         }
         "_+_" => add(&first, &second()),
         "_-_" => subtract(&first, &second()),
@@ -67,11 +69,15 @@ pub(in crate::cel) fn operator(function: &str, args: &[Val], context: &Context<'
             _ => Val::no_overload(),
         },
         "matches" => match (&first, second()) {
-            (Val::Str(text), Val::Str(written)) => pattern::with(context, &written, |p| p.is_match(text).map(Val::Bool))?,
+            (Val::Str(text), Val::Str(written)) => {
+                pattern::with(context, &written, |p| p.is_match(text).map(Val::Bool))?
+            }
             _ => Val::no_overload(),
         },
         "size" => match first {
-            Val::Str(_) | Val::Bytes(_) | Val::List(_) | Val::Map(_) => Val::Int(i64::try_from(first.cost_size()).unwrap_or(i64::MAX)),
+            Val::Str(_) | Val::Bytes(_) | Val::List(_) | Val::Map(_) => {
+                Val::Int(i64::try_from(first.cost_size()).unwrap_or(i64::MAX))
+            }
             _ => Val::no_overload(),
         },
         "type" if context.minor == crate::Minor::V1_30 && matches!(first, Val::Optional(_)) => {
@@ -98,8 +104,12 @@ pub(super) fn add(a: &Val, b: &Val) -> Val {
         (Val::Str(a), Val::Str(b)) => Val::from(format!("{a}{b}")),
         (Val::Bytes(a), Val::Bytes(b)) => Val::Bytes([&**a, &**b].concat().into()),
         (Val::List(a), Val::List(b)) => Val::List(a.concat(b)),
-        (Val::Duration(a), Val::Duration(b)) => a.checked_add(*b).map_or_else(|| Val::error("integer overflow"), Val::Duration),
-        (Val::Timestamp(t), Val::Duration(d)) | (Val::Duration(d), Val::Timestamp(t)) => t.later(*d),
+        (Val::Duration(a), Val::Duration(b)) => a
+            .checked_add(*b)
+            .map_or_else(|| Val::error("integer overflow"), Val::Duration),
+        (Val::Timestamp(t), Val::Duration(d)) | (Val::Duration(d), Val::Timestamp(t)) => {
+            t.later(*d)
+        }
         _ => Val::no_overload(),
     }
 }
@@ -109,15 +119,20 @@ fn subtract(a: &Val, b: &Val) -> Val {
         return difference;
     }
     match (a, b) {
-        (Val::Duration(a), Val::Duration(b)) => a.checked_sub(*b).map_or_else(|| Val::error("integer overflow"), Val::Duration),
-        (Val::Timestamp(t), Val::Duration(d)) => d.checked_neg().map_or_else(|| Val::error("integer overflow"), |d| t.later(d)),
+        (Val::Duration(a), Val::Duration(b)) => a
+            .checked_sub(*b)
+            .map_or_else(|| Val::error("integer overflow"), Val::Duration),
+        (Val::Timestamp(t), Val::Duration(d)) => d
+            .checked_neg()
+            .map_or_else(|| Val::error("integer overflow"), |d| t.later(d)),
         (Val::Timestamp(a), Val::Timestamp(b)) => a.since(b),
         _ => Val::no_overload(),
     }
 }
 
 fn compare(a: &Val, b: &Val, holds: impl Fn(Ordering) -> bool) -> Val {
-    a.compare(b).map_or_else(|error| error, |order| Val::Bool(holds(order)))
+    a.compare(b)
+        .map_or_else(|error| error, |order| Val::Bool(holds(order)))
 }
 
 fn contains(whole: &Val, part: &Val) -> Val {

@@ -26,12 +26,18 @@ pub(super) fn call(overload: &str, args: &[Val]) -> Option<Called> {
             Val::list(kept)
         }
         ("list_first", Some(Val::List(list))) => Val::Optional(list.get(0).map(Into::into)),
-        ("list_last", Some(Val::List(list))) => Val::Optional(list.len().checked_sub(1).and_then(|i| list.get(i)).map(Into::into)),
+        ("list_last", Some(Val::List(list))) => Val::Optional(
+            list.len()
+                .checked_sub(1)
+                .and_then(|i| list.get(i))
+                .map(Into::into),
+        ),
         _ => return None,
     }))
 }
 
-/// Whether a value is the zero of its type. Lists and maps of claims never are since 1.34, because their wrapper hides it.
+/// Whether a value is the zero of its type. Lists and maps of claims never are since 1.34, because
+/// their wrapper hides it.
 fn is_zero(value: &Val) -> bool {
     match value {
         Val::Null => true,

@@ -30,8 +30,14 @@ impl Pattern {
     pub(in crate::cel) fn compile(written: &str) -> Result<Self, PatternFault> {
         let translated = translate::translate(written)?;
         let unicode = translated.unicode;
-        let built = regex::RegexBuilder::new(&translated.text).size_limit(10 << 20).dfa_size_limit(2 << 20).nest_limit(60).build();
-        built.map(|regex| Self { regex, unicode }).map_err(|_| PatternFault::Beyond(format!("the pattern {written:?}")))
+        let built = regex::RegexBuilder::new(&translated.text)
+            .size_limit(10 << 20)
+            .dfa_size_limit(2 << 20)
+            .nest_limit(60)
+            .build();
+        built
+            .map(|regex| Self { regex, unicode })
+            .map_err(|_| PatternFault::Beyond(format!("the pattern {written:?}")))
     }
 
     /// Whether it matches anywhere in the text.
@@ -51,12 +57,21 @@ impl Pattern {
     pub(super) fn find_all(&self, text: &str, n: i64) -> Result<Vec<String>, String> {
         self.settled(text)?;
         let limit = usize::try_from(n).unwrap_or(usize::MAX);
-        Ok(self.regex.find_iter(text).take(limit).map(|m| m.as_str().to_owned()).collect())
+        Ok(self
+            .regex
+            .find_iter(text)
+            .take(limit)
+            .map(|m| m.as_str().to_owned())
+            .collect())
     }
 }
 
 /// Runs something with the pattern of the call, compiled now if it was not constant.
-pub(super) fn with(context: &Context<'_>, written: &str, run: impl Fn(&Pattern) -> Called) -> Called {
+pub(super) fn with(
+    context: &Context<'_>,
+    written: &str,
+    run: impl Fn(&Pattern) -> Called,
+) -> Called {
     if let Some(pattern) = context.pattern {
         return run(pattern);
     }

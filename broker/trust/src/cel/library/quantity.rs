@@ -10,7 +10,8 @@ use super::Called;
 pub(in crate::cel) struct Quantity {
     value: i64,
     scale: i32,
-    /// Whether a sum or a difference made it. Nothing can be compared with such a one on the right of `==`.
+    /// Whether a sum or a difference made it. Nothing can be compared with such a one on the right
+    /// of `==`.
     computed: bool,
 }
 
@@ -31,7 +32,8 @@ impl Quantity {
 
     fn order(self, other: Self) -> Result<Ordering, String> {
         let both = self.nanos().zip(other.nanos());
-        both.map(|(a, b)| a.cmp(&b)).ok_or_else(|| "a very large quantity".to_owned())
+        both.map(|(a, b)| a.cmp(&b))
+            .ok_or_else(|| "a very large quantity".to_owned())
     }
 
     /// `==` of CEL.
@@ -52,14 +54,27 @@ impl Quantity {
             (_, 0, _) => (self.value, self.scale),
             (0, _, _) => (other.value, other.scale),
             (a, b, Ordering::Equal) => (a.checked_add(b)?, self.scale),
-            (a, b, Ordering::Greater) => (scaled(a, self.scale - other.scale)?.checked_add(b)?, other.scale),
-            (a, b, Ordering::Less) => (scaled(b, other.scale - self.scale)?.checked_add(a)?, self.scale),
+            (a, b, Ordering::Greater) => (
+                scaled(a, self.scale - other.scale)?.checked_add(b)?,
+                other.scale,
+            ),
+            (a, b, Ordering::Less) => (
+                scaled(b, other.scale - self.scale)?.checked_add(a)?,
+                self.scale,
+            ),
         };
-        Some(Self { value, scale, computed: true })
+        Some(Self {
+            value,
+            scale,
+            computed: true,
+        })
     }
 
     fn negated(self) -> Option<Self> {
-        Some(Self { value: self.value.checked_neg()?, ..self })
+        Some(Self {
+            value: self.value.checked_neg()?,
+            ..self
+        })
     }
 }
 
@@ -83,20 +98,44 @@ fn read(text: &str) -> Reading {
         // A sign alone is zero to Kubernetes.
         return Reading::Large;
     }
-    let Some((binary, exponent)) = self::suffix(suffix) else { return Reading::IsNot };
+    let Some((binary, exponent)) = self::suffix(suffix) else {
+        return Reading::IsNot;
+    };
     let number = if number.is_empty() { "0" } else { number };
     let length = number.len() + fraction.len();
-    let fits = if binary { fraction.is_empty() && length + (exponent as usize) * 3 / 10 < 14 } else { length <= 18 };
+    let fits = if binary {
+        fraction.is_empty() && length + (exponent as usize) * 3 / 10 < 14
+    } else {
+        length <= 18
+    };
     let fraction_length = i32::try_from(fraction.len()).unwrap_or(i32::MAX);
-    let scale = if binary { 0 } else { exponent.saturating_sub(fraction_length) };
+    let scale = if binary {
+        0
+    } else {
+        exponent.saturating_sub(fraction_length)
+    };
     if !fits || !(-9..=18).contains(&scale) {
         return Reading::Large;
     }
-    let factor = if binary { 1_i64.checked_shl(exponent.unsigned_abs()) } else { Some(1) };
-    let value = format!("{number}{fraction}").parse::<i64>().ok().zip(factor).and_then(|(v, f)| v.checked_mul(f));
-    let Some(value) = value else { return Reading::Large };
+    let factor = if binary {
+        1_i64.checked_shl(exponent.unsigned_abs())
+    } else {
+        Some(1)
+    };
+    let value = format!("{number}{fraction}")
+        .parse::<i64>()
+        .ok()
+        .zip(factor)
+        .and_then(|(v, f)| v.checked_mul(f));
+    let Some(value) = value else {
+        return Reading::Large;
+    };
     let value = if text.starts_with('-') { -value } else { value };
-    Reading::Is(Quantity { value, scale, computed: false })
+    Reading::Is(Quantity {
+        value,
+        scale,
+        computed: false,
+    })
 }
 
 /// Whether a suffix is binary, and its exponent.
@@ -128,11 +167,18 @@ fn suffix(text: &str) -> Option<(bool, i32)> {
 pub(super) fn call(overload: &str, args: &[Val]) -> Option<Called> {
     let large = || Err("a very large or very fine quantity".to_owned());
     let made = |q: Option<Quantity>| q.map_or_else(large, |q| Ok(Val::Quantity(q)));
-    let whole = |n: i64| Quantity { value: n, scale: 0, computed: false };
+    let whole = |n: i64| Quantity {
+        value: n,
+        scale: 0,
+        computed: false,
+    };
     Some(match (overload, args) {
         ("string_to_quantity", [Val::Str(s)]) => match read(s) {
             Reading::Is(q) => Ok(Val::Quantity(q)),
-            Reading::IsNot => Ok(Val::error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")),
+            Reading::IsNot => Ok(Val::error(
+                "quantities must match the regular expression \
+                 '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+            )),
             Reading::Large => large(),
         },
         ("is_quantity_string", [Val::Str(s)]) => match read(s) {
@@ -141,19 +187,31 @@ pub(super) fn call(overload: &str, args: &[Val]) -> Option<Called> {
             Reading::Large => large(),
         },
         ("quantity_sign", [Val::Quantity(q)]) => Ok(Val::Int(q.value.signum())),
-        ("quantity_is_greater_than", [Val::Quantity(a), Val::Quantity(b)]) => a.order(*b).map(|o| Val::Bool(o == Ordering::Greater)),
-        ("quantity_is_less_than", [Val::Quantity(a), Val::Quantity(b)]) => a.order(*b).map(|o| Val::Bool(o == Ordering::Less)),
-        ("quantity_compare_to", [Val::Quantity(a), Val::Quantity(b)]) => a.order(*b).map(|o| Val::Int(o as i64)),
+        ("quantity_is_greater_than", [Val::Quantity(a), Val::Quantity(b)]) => {
+            a.order(*b).map(|o| Val::Bool(o == Ordering::Greater))
+        }
+        ("quantity_is_less_than", [Val::Quantity(a), Val::Quantity(b)]) => {
+            a.order(*b).map(|o| Val::Bool(o == Ordering::Less))
+        }
+        ("quantity_compare_to", [Val::Quantity(a), Val::Quantity(b)]) => {
+            a.order(*b).map(|o| Val::Int(o as i64))
+        }
         ("quantity_get_float", [Val::Quantity(q)]) => {
             let power: f64 = format!("1e{}", q.scale).parse().unwrap_or(1.0);
             Ok(Val::Double(q.value as f64 * power))
         }
         ("quantity_is_integer", [Val::Quantity(q)]) => Ok(Val::Bool(q.integer().is_some())),
-        ("quantity_get_int", [Val::Quantity(q)]) => Ok(q.integer().map_or_else(|| Val::error("cannot convert value to integer"), Val::Int)),
+        ("quantity_get_int", [Val::Quantity(q)]) => Ok(q
+            .integer()
+            .map_or_else(|| Val::error("cannot convert value to integer"), Val::Int)),
         ("quantity_add", [Val::Quantity(a), Val::Quantity(b)]) => made(a.plus(*b)),
         ("quantity_add_int", [Val::Quantity(a), Val::Int(b)]) => made(a.plus(whole(*b))),
-        ("quantity_sub", [Val::Quantity(a), Val::Quantity(b)]) => made(b.negated().and_then(|b| a.plus(b))),
-        ("quantity_sub_int", [Val::Quantity(a), Val::Int(b)]) => made(whole(*b).negated().and_then(|b| a.plus(b))),
+        ("quantity_sub", [Val::Quantity(a), Val::Quantity(b)]) => {
+            made(b.negated().and_then(|b| a.plus(b)))
+        }
+        ("quantity_sub_int", [Val::Quantity(a), Val::Int(b)]) => {
+            made(whole(*b).negated().and_then(|b| a.plus(b)))
+        }
         _ => return None,
     })
 }

@@ -23,8 +23,12 @@ impl Semver {
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, '.');
         let (major, minor, rest) = (parts.next()?, parts.next()?, parts.next()?);
-        let (rest, build) = rest.split_once('+').map_or((rest, None), |(r, b)| (r, Some(b)));
-        let (patch, pre) = rest.split_once('-').map_or((rest, None), |(r, p)| (r, Some(p)));
+        let (rest, build) = rest
+            .split_once('+')
+            .map_or((rest, None), |(r, b)| (r, Some(b)));
+        let (patch, pre) = rest
+            .split_once('-')
+            .map_or((rest, None), |(r, p)| (r, Some(p)));
         if build.is_some_and(|b| !b.split('.').all(word)) {
             return None;
         }
@@ -33,7 +37,10 @@ impl Semver {
             Some(parts) => parts?,
             None => Vec::new(),
         };
-        Some(Self { numbers: [number(major)?, number(minor)?, number(patch)?], pre })
+        Some(Self {
+            numbers: [number(major)?, number(minor)?, number(patch)?],
+            pre,
+        })
     }
 
     /// Reads a version after a `v` and leading zeros are taken away and missing numbers added.
@@ -43,7 +50,11 @@ impl Semver {
         for part in parts.iter_mut().filter(|p| p.len() > 1) {
             let trimmed = part.trim_start_matches('0');
             let starts_with_digit = trimmed.starts_with(|c: char| c.is_ascii_digit());
-            *part = if starts_with_digit { trimmed.to_owned() } else { format!("0{trimmed}") };
+            *part = if starts_with_digit {
+                trimmed.to_owned()
+            } else {
+                format!("0{trimmed}")
+            };
         }
         if parts.len() < 3 && parts.last().is_some_and(|p| p.contains(['+', '-'])) {
             return None;
@@ -57,12 +68,16 @@ impl Semver {
     fn order(&self, other: &Self) -> Ordering {
         // A version without prerelease comes after those with one.
         let bare = |v: &Self| v.pre.is_empty();
-        self.numbers.cmp(&other.numbers).then_with(|| bare(self).cmp(&bare(other))).then_with(|| self.pre.cmp(&other.pre))
+        self.numbers
+            .cmp(&other.numbers)
+            .then_with(|| bare(self).cmp(&bare(other)))
+            .then_with(|| self.pre.cmp(&other.pre))
     }
 }
 
 fn number(text: &str) -> Option<u64> {
-    let plain = text.bytes().all(|b| b.is_ascii_digit()) && (text.len() == 1 || !text.starts_with('0'));
+    let plain =
+        text.bytes().all(|b| b.is_ascii_digit()) && (text.len() == 1 || !text.starts_with('0'));
     text.parse().ok().filter(|_| plain)
 }
 
@@ -74,23 +89,43 @@ fn part(text: &str) -> Option<Part> {
     if !word(text) {
         return None;
     }
-    if text.bytes().all(|b| b.is_ascii_digit()) { number(text).map(Part::Number) } else { Some(Part::Word(text.to_owned())) }
+    if text.bytes().all(|b| b.is_ascii_digit()) {
+        number(text).map(Part::Number)
+    } else {
+        Some(Part::Word(text.to_owned()))
+    }
 }
 
 pub(super) fn call(overload: &str, args: &[Val]) -> Option<Called> {
-    let read = |s: &str, loosely: bool| if loosely { Semver::parse_loosely(s) } else { Semver::parse(s) };
-    let made = |found: Option<Semver>| found.map_or_else(|| Val::error("invalid version"), |v| Val::Semver(v.into()));
-    let at = |v: &Semver, i: usize| Val::Int(v.numbers.get(i).copied().unwrap_or_default().cast_signed());
+    let read = |s: &str, loosely: bool| {
+        if loosely {
+            Semver::parse_loosely(s)
+        } else {
+            Semver::parse(s)
+        }
+    };
+    let made = |found: Option<Semver>| {
+        found.map_or_else(|| Val::error("invalid version"), |v| Val::Semver(v.into()))
+    };
+    let at = |v: &Semver, i: usize| {
+        Val::Int(v.numbers.get(i).copied().unwrap_or_default().cast_signed())
+    };
     Some(Ok(match (overload, args) {
         ("string_to_semver", [Val::Str(s)]) => made(read(s, false)),
         ("string_bool_to_semver", [Val::Str(s), Val::Bool(loosely)]) => made(read(s, *loosely)),
         ("is_semver_string", [Val::Str(s)]) => Val::Bool(read(s, false).is_some()),
-        ("is_semver_string_bool", [Val::Str(s), Val::Bool(loosely)]) => Val::Bool(read(s, *loosely).is_some()),
+        ("is_semver_string_bool", [Val::Str(s), Val::Bool(loosely)]) => {
+            Val::Bool(read(s, *loosely).is_some())
+        }
         ("semver_major", [Val::Semver(v)]) => at(v, 0),
         ("semver_minor", [Val::Semver(v)]) => at(v, 1),
         ("semver_patch", [Val::Semver(v)]) => at(v, 2),
-        ("semver_is_greater_than", [Val::Semver(a), Val::Semver(b)]) => Val::Bool(a.order(b) == Ordering::Greater),
-        ("semver_is_less_than", [Val::Semver(a), Val::Semver(b)]) => Val::Bool(a.order(b) == Ordering::Less),
+        ("semver_is_greater_than", [Val::Semver(a), Val::Semver(b)]) => {
+            Val::Bool(a.order(b) == Ordering::Greater)
+        }
+        ("semver_is_less_than", [Val::Semver(a), Val::Semver(b)]) => {
+            Val::Bool(a.order(b) == Ordering::Less)
+        }
         ("semver_compare_to", [Val::Semver(a), Val::Semver(b)]) => Val::Int(a.order(b) as i64),
         _ => return None,
     }))

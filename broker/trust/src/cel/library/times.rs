@@ -9,10 +9,14 @@ pub(super) fn call(overload: &str, args: &[Val]) -> Option<Called> {
         [Val::Duration(nanos)] => duration(overload, *nanos).map(|n| Ok(Val::Int(n))),
         [Val::Timestamp(t)] => part(overload, t, &t.civil(0)).map(|n| Ok(Val::Int(n))),
         [Val::Timestamp(t), Val::Str(zone)] => {
-            let plain = overload.strip_suffix("_with_tz").or_else(|| overload.strip_suffix("_tz"))?;
+            let plain = overload
+                .strip_suffix("_with_tz")
+                .or_else(|| overload.strip_suffix("_tz"))?;
             part(plain, t, &t.civil(0))?;
             Some(offset(zone).map(|found| match found {
-                Some(seconds) => part(plain, t, &t.civil(seconds)).map_or_else(Val::no_overload, Val::Int),
+                Some(seconds) => {
+                    part(plain, t, &t.civil(seconds)).map_or_else(Val::no_overload, Val::Int)
+                }
                 None => Val::error(format!("unknown time zone {zone}")),
             }))
         }
@@ -46,8 +50,9 @@ fn part(overload: &str, t: &Timestamp, c: &Civil) -> Option<i64> {
     })
 }
 
-/// Seconds east of UTC. Named zones other than UTC need a database and are not decided, but for names that none has: a zone starts with a
-/// capital, and what else lies beside them starts with `posix`, `right` or `localtime`.
+/// Seconds east of UTC. Named zones other than UTC need a database and are not decided, but for
+/// names that none has: a zone starts with a capital, and what else lies beside them starts with
+/// `posix`, `right` or `localtime`.
 fn offset(zone: &str) -> Result<Option<i64>, String> {
     let Some((hours, minutes)) = zone.split_once(':') else {
         return match zone {
@@ -56,16 +61,29 @@ fn offset(zone: &str) -> Result<Option<i64>, String> {
             _ => Err(format!("the time zone {zone:?}")),
         };
     };
-    let (Ok(hours), Ok(minutes)) = (hours.parse::<i32>(), minutes.parse::<i32>()) else { return Ok(None) };
+    let (Ok(hours), Ok(minutes)) = (hours.parse::<i32>(), minutes.parse::<i32>()) else {
+        return Ok(None);
+    };
     let (hours, minutes) = (i64::from(hours), i64::from(minutes));
-    let total = if zone.starts_with('-') { hours * 60 - minutes } else { hours * 60 + minutes };
+    let total = if zone.starts_with('-') {
+        hours * 60 - minutes
+    } else {
+        hours * 60 + minutes
+    };
     Ok(Some(total * 60))
 }
 
 fn is_nowhere(zone: &str) -> bool {
-    let beside = ["posix", "right", "localtime"].iter().any(|name| zone.starts_with(name));
-    let plain = zone.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
-    plain && !beside && zone.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit()) && !zone.contains("..")
+    let beside = ["posix", "right", "localtime"]
+        .iter()
+        .any(|name| zone.starts_with(name));
+    let plain = zone
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
+    plain
+        && !beside
+        && zone.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+        && !zone.contains("..")
 }
 
 #[cfg(test)]
@@ -77,7 +95,14 @@ mod tests {
         for zone in ["tenant-a", "012", "a.b.c"] {
             assert_eq!(offset(zone), Ok(None), "{zone}");
         }
-        for zone in ["Europe/Berlin", "GMT", "right", "posixrules", "a/b", "Local"] {
+        for zone in [
+            "Europe/Berlin",
+            "GMT",
+            "right",
+            "posixrules",
+            "a/b",
+            "Local",
+        ] {
             assert!(offset(zone).is_err(), "{zone}");
         }
     }

@@ -25,7 +25,8 @@ pub(super) enum Reading {
     Open,
 }
 
-/// Reads a URL as a request line has it: absolute, or a path. The fragment is cut off only in a second reading, as Go does it.
+/// Reads a URL as a request line has it: absolute, or a path. The fragment is cut off only in a
+/// second reading, as Go does it.
 pub(super) fn read(text: &str) -> Reading {
     match parse_request(text) {
         Ok(_) => {}
@@ -33,11 +34,17 @@ pub(super) fn read(text: &str) -> Reading {
         Err(UrlFault::Undetermined(_)) => return Reading::Open,
     }
     // Escapes, users, fragments and what is not ASCII have rules of their own.
-    if !text.is_ascii() || text.contains(['%', '@', '#', '\\', '"', '<', '>', '^', '`', '{', '|', '}', ' ', '*']) {
+    if !text.is_ascii()
+        || text.contains([
+            '%', '@', '#', '\\', '"', '<', '>', '^', '`', '{', '|', '}', ' ', '*',
+        ])
+    {
         return Reading::Odd;
     }
     let (scheme, rest) = scheme(text);
-    let (rest, query) = rest.split_once('?').map_or((rest, None), |(r, q)| (r, Some(q.to_owned())));
+    let (rest, query) = rest
+        .split_once('?')
+        .map_or((rest, None), |(r, q)| (r, Some(q.to_owned())));
     if !rest.starts_with('/') {
         return Reading::Odd;
     }
@@ -47,40 +54,62 @@ pub(super) fn read(text: &str) -> Reading {
     };
     let brackets = |text: &str| text.contains(['[', ']']);
     let literal = ipv6_literal(host);
-    if (brackets(host) && literal.is_none()) || brackets(path) || query.as_deref().is_some_and(brackets) {
+    if (brackets(host) && literal.is_none())
+        || brackets(path)
+        || query.as_deref().is_some_and(brackets)
+    {
         return Reading::Odd;
     }
     let after_name = literal.map_or(host, |(_, after)| after);
     if after_name.matches(':').count() > 1 || (scheme.is_empty() && rest.starts_with("//")) {
         return Reading::Odd;
     }
-    Reading::Is(Url { scheme: scheme.to_ascii_lowercase(), host: host.to_owned(), path: path.to_owned(), query, fragment: String::new() })
+    Reading::Is(Url {
+        scheme: scheme.to_ascii_lowercase(),
+        host: host.to_owned(),
+        path: path.to_owned(),
+        query,
+        fragment: String::new(),
+    })
 }
 
-/// A plain IPv6 address in brackets, and what follows it: nothing or a port. Other literals are read in different ways by releases of Go.
+/// A plain IPv6 address in brackets, and what follows it: nothing or a port. Other literals are
+/// read in different ways by releases of Go.
 fn ipv6_literal(host: &str) -> Option<(&str, &str)> {
     let (address, after) = host.strip_prefix('[')?.split_once(']')?;
     let plain = !address.contains('.') && address.parse::<std::net::Ipv6Addr>().is_ok();
-    (plain && (after.is_empty() || after.starts_with(':')) && !after.contains(['[', ']'])).then_some((address, after))
+    (plain && (after.is_empty() || after.starts_with(':')) && !after.contains(['[', ']']))
+        .then_some((address, after))
 }
 
 /// The scheme and what follows it.
 fn scheme(text: &str) -> (&str, &str) {
-    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c)).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c))
+        .unwrap_or(text.len());
     let starts = text.starts_with(|c: char| c.is_ascii_alphabetic());
-    text.split_at_checked(end).and_then(|(name, rest)| Some((name, rest.strip_prefix(':')?))).filter(|_| starts).unwrap_or(("", text))
+    text.split_at_checked(end)
+        .and_then(|(name, rest)| Some((name, rest.strip_prefix(':')?)))
+        .filter(|_| starts)
+        .unwrap_or(("", text))
 }
 
 pub(super) fn call(overload: &str, args: &[Val]) -> Option<Called> {
     let text = |s: &str| Some(Ok(Val::from(s)));
     let name_and_port = |host: &str| match ipv6_literal(host) {
         Some((address, after)) => (address.to_owned(), after.trim_start_matches(':').to_owned()),
-        None => host.split_once(':').map_or((host.to_owned(), String::new()), |(h, p)| (h.to_owned(), p.to_owned())),
+        None => host
+            .split_once(':')
+            .map_or((host.to_owned(), String::new()), |(h, p)| {
+                (h.to_owned(), p.to_owned())
+            }),
     };
     match (overload, args) {
         ("string_to_url", [Val::Str(s)]) => Some(match read(s) {
             Reading::Is(url) => Ok(Val::Url(url.into())),
-            Reading::IsNot(reason) => Ok(Val::error(format!("URL parse error during conversion from string: {reason}"))),
+            Reading::IsNot(reason) => Ok(Val::error(format!(
+                "URL parse error during conversion from string: {reason}"
+            ))),
             Reading::Odd | Reading::Open => Err(format!("the URL {s:?}")),
         }),
         ("is_url_string", [Val::Str(s)]) => Some(match read(s) {
@@ -100,7 +129,10 @@ pub(super) fn call(overload: &str, args: &[Val]) -> Option<Called> {
 
 fn query(text: &str) -> Val {
     let mut found: Vec<(String, Vec<String>)> = Vec::new();
-    for pair in text.split('&').filter(|p| !p.is_empty() && !p.contains(';')) {
+    for pair in text
+        .split('&')
+        .filter(|p| !p.is_empty() && !p.contains(';'))
+    {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (key, value) = (key.replace('+', " "), value.replace('+', " "));
         match found.iter_mut().find(|(k, _)| *k == key) {

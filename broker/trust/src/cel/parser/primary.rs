@@ -44,7 +44,9 @@ impl Parser {
             return self.map(at);
         }
         let dot = if self.eat(".") { "." } else { "" };
-        let Tok::Ident(name) = self.peek().clone() else { return self.unexpected() };
+        let Tok::Ident(name) = self.peek().clone() else {
+            return self.unexpected();
+        };
         if self.message_ahead() {
             return self.message(dot);
         }
@@ -76,7 +78,10 @@ impl Parser {
                 break;
             }
             let optional = self.eat("?");
-            elements.push(Element { value: self.expr()?, optional });
+            elements.push(Element {
+                value: self.expr()?,
+                optional,
+            });
             if !self.eat(",") {
                 self.expect("]")?;
                 break;
@@ -95,7 +100,11 @@ impl Parser {
             let optional = self.eat("?");
             let key = self.expr()?;
             self.expect(":")?;
-            entries.push(Entry { key, value: self.expr()?, optional });
+            entries.push(Entry {
+                key,
+                value: self.expr()?,
+                optional,
+            });
             if !self.eat(",") {
                 self.expect("}")?;
                 break;

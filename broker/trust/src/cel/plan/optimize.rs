@@ -1,4 +1,5 @@
-//! What is computed when an expression is planned: constant aggregates and conversions, sets and patterns.
+//! What is computed when an expression is planned: constant aggregates and conversions, sets and
+//! patterns.
 
 use std::sync::Arc;
 
@@ -10,7 +11,9 @@ use super::{Call, Node, PlanFault, Planning};
 pub(super) fn list(id: u32, items: Vec<(Node, bool)>) -> Node {
     let mut values = Vec::with_capacity(items.len());
     for (item, optional) in &items {
-        let Node::Const(_, value) = item else { return Node::List { id, items } };
+        let Node::Const(_, value) = item else {
+            return Node::List { id, items };
+        };
         match value {
             Val::Optional(inner) if *optional => values.extend(inner.as_deref().cloned()),
             _ if *optional || value.is_error() => return Node::List { id, items },
@@ -24,7 +27,9 @@ pub(super) fn list(id: u32, items: Vec<(Node, bool)>) -> Node {
 pub(super) fn map(id: u32, entries: Vec<(Node, Node, bool)>) -> Node {
     let mut built = Map::built();
     for (key, value, optional) in &entries {
-        let (Node::Const(_, k), Node::Const(_, v)) = (key, value) else { return Node::Map { id, entries } };
+        let (Node::Const(_, k), Node::Const(_, v)) = (key, value) else {
+            return Node::Map { id, entries };
+        };
         if *optional || k.is_error() || v.is_error() {
             return Node::Map { id, entries };
         }
@@ -60,7 +65,9 @@ pub(super) fn call(mut call: Call) -> Planning<Node> {
 }
 
 fn membership(call: Call) -> Node {
-    let Some(Node::Const(_, Val::List(list))) = call.args.get(1) else { return Node::Call(Box::new(call)) };
+    let Some(Node::Const(_, Val::List(list))) = call.args.get(1) else {
+        return Node::Call(Box::new(call));
+    };
     let mut set = Vec::new();
     for item in list.items() {
         match item {
@@ -76,7 +83,11 @@ fn membership(call: Call) -> Node {
         return Node::Const(id, Val::Bool(false));
     }
     match call.args.into_iter().next() {
-        Some(value) => Node::Member { id, value: Box::new(value), set: Arc::new(set) },
+        Some(value) => Node::Member {
+            id,
+            value: Box::new(value),
+            set: Arc::new(set),
+        },
         None => Node::Const(id, Val::no_overload()),
     }
 }

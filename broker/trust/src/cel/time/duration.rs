@@ -14,7 +14,9 @@ pub(in crate::cel) fn parse_duration(text: &str) -> Option<i64> {
     }
     let mut total: u64 = 0;
     while !rest.is_empty() {
-        total = total.checked_add(part(&mut rest)?).filter(|t| *t <= 1 << 63)?;
+        total = total
+            .checked_add(part(&mut rest)?)
+            .filter(|t| *t <= 1 << 63)?;
     }
     if negative {
         return 0_i64.checked_sub_unsigned(total);
@@ -25,7 +27,11 @@ pub(in crate::cel) fn parse_duration(text: &str) -> Option<i64> {
 /// One number with its unit.
 fn part(rest: &mut &str) -> Option<u64> {
     let whole = digits(rest);
-    let value = if whole.is_empty() { 0 } else { whole.parse::<u64>().ok().filter(|v| *v <= 1 << 63)? };
+    let value = if whole.is_empty() {
+        0
+    } else {
+        whole.parse::<u64>().ok().filter(|v| *v <= 1 << 63)?
+    };
     let mut fraction = "";
     if let Some(after) = rest.strip_prefix('.') {
         *rest = after;
@@ -34,7 +40,9 @@ fn part(rest: &mut &str) -> Option<u64> {
     if whole.is_empty() && fraction.is_empty() {
         return None;
     }
-    let end = rest.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(rest.len());
+    let end = rest
+        .find(|c: char| c == '.' || c.is_ascii_digit())
+        .unwrap_or(rest.len());
     let (name, after) = rest.split_at(end);
     *rest = after;
     let unit: u64 = match name {
@@ -47,15 +55,21 @@ fn part(rest: &mut &str) -> Option<u64> {
         _ => return None,
     };
     let nanos = value.checked_mul(unit).filter(|v| *v <= 1 << 63)?;
-    nanos.checked_add(part_of(fraction, unit)).filter(|v| *v <= 1 << 63)
+    nanos
+        .checked_add(part_of(fraction, unit))
+        .filter(|v| *v <= 1 << 63)
 }
 
 /// The fraction of a unit; digits beyond what an integer holds are dropped.
 fn part_of(fraction: &str, unit: u64) -> u64 {
     let (mut value, mut scale) = (0_u64, 1.0_f64);
     for digit in fraction.bytes() {
-        let next = value.checked_mul(10).and_then(|v| v.checked_add(u64::from(digit - b'0')));
-        let Some(next) = next.filter(|v| *v <= 1 << 63) else { break };
+        let next = value
+            .checked_mul(10)
+            .and_then(|v| v.checked_add(u64::from(digit - b'0')));
+        let Some(next) = next.filter(|v| *v <= 1 << 63) else {
+            break;
+        };
         value = next;
         scale *= 10.0;
     }
@@ -66,7 +80,9 @@ fn part_of(fraction: &str, unit: u64) -> u64 {
 }
 
 fn digits<'t>(rest: &mut &'t str) -> &'t str {
-    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let end = rest
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(rest.len());
     let (digits, after) = rest.split_at(end);
     *rest = after;
     digits

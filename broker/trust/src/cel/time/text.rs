@@ -12,12 +12,19 @@ pub(in crate::cel) enum Reading {
 }
 
 impl Timestamp {
-    /// Reads a timestamp. Go is wider than RFC 3339: an hour of one digit, a comma before the fraction, offsets up to 24:60.
+    /// Reads a timestamp. Go is wider than RFC 3339: an hour of one digit, a comma before the
+    /// fraction, offsets up to 24:60.
     pub(in crate::cel) fn read(text: &str) -> Reading {
         let mut rest = text.as_bytes();
-        let Some((seconds, nanos, offset)) = instant(&mut rest).filter(|_| rest.is_empty()) else { return Reading::IsNot };
+        let Some((seconds, nanos, offset)) = instant(&mut rest).filter(|_| rest.is_empty()) else {
+            return Reading::IsNot;
+        };
         match Self::of_seconds(seconds) {
-            Some(_) => Reading::Is(Self { seconds, nanos, offset }),
+            Some(_) => Reading::Is(Self {
+                seconds,
+                nanos,
+                offset,
+            }),
             None => Reading::Overflow,
         }
     }
@@ -25,7 +32,10 @@ impl Timestamp {
     /// What `string(timestamp)` gives.
     pub(in crate::cel) fn print(&self) -> String {
         let c = self.civil(self.offset.into());
-        let mut out = format!("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}", c.year, c.month, c.day, c.hour, c.minute, c.second);
+        let mut out = format!(
+            "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
+            c.year, c.month, c.day, c.hour, c.minute, c.second
+        );
         if self.nanos > 0 {
             out.push('.');
             out.push_str(format!("{:09}", self.nanos).trim_end_matches('0'));
@@ -33,7 +43,10 @@ impl Timestamp {
         if self.offset == 0 {
             out.push('Z');
         } else {
-            let (sign, minutes) = (if self.offset < 0 { '-' } else { '+' }, self.offset.abs() / 60);
+            let (sign, minutes) = (
+                if self.offset < 0 { '-' } else { '+' },
+                self.offset.abs() / 60,
+            );
             out.push_str(&format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60));
         }
         out
@@ -55,12 +68,18 @@ fn instant(rest: &mut &[u8]) -> Option<(i64, i64, i32)> {
         4 | 6 | 9 | 11 => 30,
         _ => 31,
     };
-    if !(1..=12).contains(&month) || !(1..=last).contains(&day) || hour > 23 || minute > 59 || second > 59 {
+    if !(1..=12).contains(&month)
+        || !(1..=last).contains(&day)
+        || hour > 23
+        || minute > 59
+        || second > 59
+    {
         return None;
     }
     let nanos = fraction(rest);
     let offset = zone(rest)?;
-    let seconds = days_before(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - i64::from(offset);
+    let seconds = days_before(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second
+        - i64::from(offset);
     Some((seconds, nanos, offset))
 }
 
@@ -72,22 +91,40 @@ fn eat<'r, 't>(rest: &'r mut &'t [u8], byte: u8) -> Option<&'r mut &'t [u8]> {
 
 /// Takes as many digits as there are, up to a number of them.
 fn digits(rest: &mut &[u8], least: usize, most: usize) -> Option<i64> {
-    let count = rest.iter().take(most).take_while(|byte| byte.is_ascii_digit()).count();
+    let count = rest
+        .iter()
+        .take(most)
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
     let (number, after) = rest.split_at_checked(count).filter(|_| count >= least)?;
     *rest = after;
-    Some(number.iter().fold(0, |value, digit| value * 10 + i64::from(digit - b'0')))
+    Some(
+        number
+            .iter()
+            .fold(0, |value, digit| value * 10 + i64::from(digit - b'0')),
+    )
 }
 
-/// The nanoseconds of a fraction; digits beyond the ninth are dropped. A mark without a digit after it is left where it is.
+/// The nanoseconds of a fraction; digits beyond the ninth are dropped. A mark without a digit after
+/// it is left where it is.
 fn fraction(rest: &mut &[u8]) -> i64 {
-    let [b'.' | b',', after @ ..] = *rest else { return 0 };
-    let count = after.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let [b'.' | b',', after @ ..] = *rest else {
+        return 0;
+    };
+    let count = after
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
     if count == 0 {
         return 0;
     }
     let (number, after) = after.split_at(count);
     *rest = after;
-    number.iter().chain(std::iter::repeat(&b'0')).take(9).fold(0, |value, digit| value * 10 + i64::from(digit - b'0'))
+    number
+        .iter()
+        .chain(std::iter::repeat(&b'0'))
+        .take(9)
+        .fold(0, |value, digit| value * 10 + i64::from(digit - b'0'))
 }
 
 /// `Z` or `+02:00`, in seconds.

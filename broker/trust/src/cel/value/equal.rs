@@ -8,7 +8,8 @@ use super::Val;
 const MAX_DEPTH: u32 = 256;
 
 impl Val {
-    /// `==` of CEL: numbers compare across types, values of different kinds are unequal. An error where cel-go has one.
+    /// `==` of CEL: numbers compare across types, values of different kinds are unequal. An error
+    /// where cel-go has one.
     pub(in crate::cel) fn equals(&self, other: &Self) -> Self {
         self.equal_within(other, 0)
     }
@@ -20,22 +21,36 @@ impl Val {
         let answer = match (self, other) {
             (Self::Null, _) | (_, Self::Null) => matches!((self, other), (Self::Null, Self::Null)),
             (Self::Bool(a), Self::Bool(b)) => a == b,
-            (Self::Int(_) | Self::Uint(_) | Self::Double(_), Self::Int(_) | Self::Uint(_) | Self::Double(_)) => {
-                !self.is_nan() && !other.is_nan() && self.compare_numbers(other) == Some(Ordering::Equal)
+            (
+                Self::Int(_) | Self::Uint(_) | Self::Double(_),
+                Self::Int(_) | Self::Uint(_) | Self::Double(_),
+            ) => {
+                !self.is_nan()
+                    && !other.is_nan()
+                    && self.compare_numbers(other) == Some(Ordering::Equal)
             }
             (Self::Str(a), Self::Str(b)) | (Self::Type(a), Self::Type(b)) => a == b,
             (Self::Bytes(a), Self::Bytes(b)) => a == b,
             (Self::Timestamp(a), Self::Timestamp(b)) => a.same_instant(b),
             (Self::Duration(a), Self::Duration(b)) => a == b,
             (Self::List(a), Self::List(b)) => {
-                a.len() == b.len() && a.items().iter().zip(b.items()).all(|(a, b)| !a.equal_within(b, depth + 1).is_false())
+                a.len() == b.len()
+                    && a.items()
+                        .iter()
+                        .zip(b.items())
+                        .all(|(a, b)| !a.equal_within(b, depth + 1).is_false())
             }
             (Self::Map(a), Self::Map(b)) => {
                 a.len() == b.len()
-                    && a.entries().iter().all(|(k, v)| b.get(k).is_some_and(|other| !v.equal_within(&other, depth + 1).is_false()))
+                    && a.entries().iter().all(|(k, v)| {
+                        b.get(k)
+                            .is_some_and(|other| !v.equal_within(&other, depth + 1).is_false())
+                    })
             }
             (Self::Optional(None), Self::Optional(None)) => true,
-            (Self::Optional(Some(a)), Self::Optional(Some(b))) => return a.equal_within(b, depth + 1),
+            (Self::Optional(Some(a)), Self::Optional(Some(b))) => {
+                return a.equal_within(b, depth + 1);
+            }
             (Self::Lazy(a), Self::Lazy(b)) => std::sync::Arc::ptr_eq(a, b),
             (Self::Lazy(_), _) => return Self::no_overload(),
             (Self::Url(a), Self::Url(b)) => a == b,
@@ -45,7 +60,15 @@ impl Val {
             (Self::Semver(a), Self::Semver(b)) => a == b,
             (Self::Format(a), Self::Format(b)) => a == b,
             // These do not answer false to a stranger.
-            (Self::Url(_) | Self::Ip(_) | Self::Prefix(_) | Self::Quantity(_) | Self::Semver(_) | Self::Format(_), _) => {
+            (
+                Self::Url(_)
+                | Self::Ip(_)
+                | Self::Prefix(_)
+                | Self::Quantity(_)
+                | Self::Semver(_)
+                | Self::Format(_),
+                _,
+            ) => {
                 return Self::no_overload();
             }
             _ => false,

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::Val;
 
-/// A list. `unescape` marks the lists of claims since 1.34: what is taken out of them by index has its names unescaped.
+/// A list. `unescape` marks the lists of claims since 1.34: what is taken out of them by index has
+/// its names unescaped.
 #[derive(Debug, Clone)]
 pub(in crate::cel) struct List {
     items: Arc<Vec<Val>>,
@@ -15,12 +16,22 @@ pub(in crate::cel) struct List {
 
 impl List {
     pub(in crate::cel) fn new(items: Vec<Val>) -> Self {
-        Self { items: Arc::new(items), unescape: false, strings: false, shared: false }
+        Self {
+            items: Arc::new(items),
+            unescape: false,
+            strings: false,
+            shared: false,
+        }
     }
 
     /// A list that is `[]string` in Go.
     pub(in crate::cel) fn of_strings(items: Vec<String>) -> Self {
-        Self { items: Arc::new(items.into_iter().map(Val::from).collect()), unescape: false, strings: true, shared: false }
+        Self {
+            items: Arc::new(items.into_iter().map(Val::from).collect()),
+            unescape: false,
+            strings: true,
+            shared: false,
+        }
     }
 
     /// The list, marked as one of claims if `unescape`.
@@ -34,9 +45,13 @@ impl List {
         self.strings
     }
 
-    /// An empty list as optMap binds it: a growing one, which `+` changes in place for all who see it.
+    /// An empty list as optMap binds it: a growing one, which `+` changes in place for all who see
+    /// it.
     pub(in crate::cel) fn growing() -> Self {
-        Self { shared: true, ..Self::new(Vec::new()) }
+        Self {
+            shared: true,
+            ..Self::new(Vec::new())
+        }
     }
 
     pub(in crate::cel) fn is_growing(&self) -> bool {
@@ -66,7 +81,10 @@ impl List {
 
     /// The element, as an index gives it.
     pub(in crate::cel) fn get(&self, index: usize) -> Option<Val> {
-        self.items.get(index).cloned().map(|v| if self.unescape { v.unescaping() } else { v })
+        self.items
+            .get(index)
+            .cloned()
+            .map(|v| if self.unescape { v.unescaping() } else { v })
     }
 
     /// `self + other`.

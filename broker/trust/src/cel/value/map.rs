@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::Val;
 
-/// A map. `native` marks Go's `map[string]any`, in which only strings are looked up; `unescape` those of claims since 1.34.
+/// A map. `native` marks Go's `map[string]any`, in which only strings are looked up; `unescape`
+/// those of claims since 1.34.
 #[derive(Debug, Clone)]
 pub(in crate::cel) struct Map {
     entries: Arc<Vec<(Val, Val)>>,
@@ -15,12 +16,20 @@ pub(in crate::cel) struct Map {
 impl Map {
     /// A map as an expression builds it. Later entries replace earlier ones of the same key.
     pub(in crate::cel) fn built() -> Self {
-        Self { entries: Arc::default(), native: false, unescape: false }
+        Self {
+            entries: Arc::default(),
+            native: false,
+            unescape: false,
+        }
     }
 
     /// A map that came from JSON.
     pub(in crate::cel) fn json(entries: Vec<(Val, Val)>) -> Self {
-        Self { entries: Arc::new(entries), native: true, unescape: false }
+        Self {
+            entries: Arc::new(entries),
+            native: true,
+            unescape: false,
+        }
     }
 
     pub(in crate::cel) fn unescaping(mut self, unescape: bool) -> Self {
@@ -71,14 +80,24 @@ impl Map {
             Val::Str(name) => crate::cel::escape::unescape(name).map(Val::from),
             _ => None,
         };
-        self.get(unescaped.as_ref().unwrap_or(key)).map(Val::unescaping)
+        self.get(unescaped.as_ref().unwrap_or(key))
+            .map(Val::unescaping)
     }
 
     /// The value of a key as it stands, without unescaping.
     pub(in crate::cel) fn get(&self, key: &Val) -> Option<Val> {
-        let same = |wanted: &Val| self.entries.iter().find(|(k, _)| k.identical(wanted)).map(|(_, v)| v.clone());
+        let same = |wanted: &Val| {
+            self.entries
+                .iter()
+                .find(|(k, _)| k.identical(wanted))
+                .map(|(_, v)| v.clone())
+        };
         if self.native {
-            return if matches!(key, Val::Str(_)) { same(key) } else { None };
+            return if matches!(key, Val::Str(_)) {
+                same(key)
+            } else {
+                None
+            };
         }
         same(key).or_else(|| key.other_numbers().iter().find_map(same))
     }
@@ -107,8 +126,16 @@ impl Lazy {
 
     /// The value of a name, which may be escaped. An error if the key is not a string.
     pub(in crate::cel) fn find(&self, key: &Val) -> Result<Option<Val>, Val> {
-        let Val::Str(name) = key else { return Err(Val::no_overload()) };
-        let Some(name) = crate::cel::escape::unescape_strict(name) else { return Ok(None) };
-        Ok(self.entries.iter().find(|(n, _)| **n == *name).map(|(_, v)| v.clone()))
+        let Val::Str(name) = key else {
+            return Err(Val::no_overload());
+        };
+        let Some(name) = crate::cel::escape::unescape_strict(name) else {
+            return Ok(None);
+        };
+        Ok(self
+            .entries
+            .iter()
+            .find(|(n, _)| **n == *name)
+            .map(|(_, v)| v.clone()))
     }
 }

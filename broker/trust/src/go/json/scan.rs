@@ -82,7 +82,9 @@ impl Scan<'_> {
                         open.pop();
                         continue;
                     }
-                    byte if innermost == b'{' => return Err(invalid(byte, "after object key:value pair")),
+                    byte if innermost == b'{' => {
+                        return Err(invalid(byte, "after object key:value pair"));
+                    }
                     byte => return Err(invalid(byte, "after array element")),
                 }
             }
@@ -123,7 +125,10 @@ impl Scan<'_> {
         for expected in word.bytes().skip(1) {
             let byte = self.next()?;
             if byte != expected {
-                return Err(invalid(byte, &format!("in literal {word} (expecting {})", quote_byte(expected))));
+                return Err(invalid(
+                    byte,
+                    &format!("in literal {word} (expecting {})", quote_byte(expected)),
+                ));
             }
         }
         Ok(value)
@@ -191,7 +196,11 @@ impl Scan<'_> {
 
     fn digit(&mut self, context: &str) -> Result<(), JsonFault> {
         let byte = self.next()?;
-        if byte.is_ascii_digit() { Ok(()) } else { Err(invalid(byte, context)) }
+        if byte.is_ascii_digit() {
+            Ok(())
+        } else {
+            Err(invalid(byte, context))
+        }
     }
 
     fn skip_digits(&mut self) {
@@ -232,7 +241,8 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// The character of a `\u`; a surrogate without its other half is replaced, and what follows it is read again.
+    /// The character of a `\u`; a surrogate without its other half is replaced, and what follows it
+    /// is read again.
     fn unicode(&mut self) -> Result<char, JsonFault> {
         let first = self.hex4()?;
         if !(0xd800..0xe000).contains(&first) {
@@ -255,7 +265,9 @@ impl Scan<'_> {
         let mut value = 0;
         for _ in 0..4 {
             let byte = self.next()?;
-            let digit = char::from(byte).to_digit(16).ok_or_else(|| invalid(byte, "in \\u hexadecimal character escape"))?;
+            let digit = char::from(byte)
+                .to_digit(16)
+                .ok_or_else(|| invalid(byte, "in \\u hexadecimal character escape"))?;
             value = value * 16 + digit;
         }
         Ok(value)

@@ -16,21 +16,48 @@ fn errors_are_in_the_words_of_go() {
         ("{", "unexpected end of JSON input"),
         ("{} x", "invalid character 'x' after top-level value"),
         ("x", "invalid character 'x' looking for beginning of value"),
-        ("{x", "invalid character 'x' looking for beginning of object key string"),
+        (
+            "{x",
+            "invalid character 'x' looking for beginning of object key string",
+        ),
         ("{\"a\" 1", "invalid character '1' after object key"),
-        ("{\"a\":1 2", "invalid character '2' after object key:value pair"),
-        ("{\"a\":1,}", "invalid character '}' looking for beginning of object key string"),
+        (
+            "{\"a\":1 2",
+            "invalid character '2' after object key:value pair",
+        ),
+        (
+            "{\"a\":1,}",
+            "invalid character '}' looking for beginning of object key string",
+        ),
         ("[1 2", "invalid character '2' after array element"),
-        ("[1,]", "invalid character ']' looking for beginning of value"),
+        (
+            "[1,]",
+            "invalid character ']' looking for beginning of value",
+        ),
         ("01", "invalid character '1' after top-level value"),
         ("-x", "invalid character 'x' in numeric literal"),
-        ("1.x", "invalid character 'x' after decimal point in numeric literal"),
-        ("1ex", "invalid character 'x' in exponent of numeric literal"),
-        ("trux", "invalid character 'x' in literal true (expecting 'e')"),
+        (
+            "1.x",
+            "invalid character 'x' after decimal point in numeric literal",
+        ),
+        (
+            "1ex",
+            "invalid character 'x' in exponent of numeric literal",
+        ),
+        (
+            "trux",
+            "invalid character 'x' in literal true (expecting 'e')",
+        ),
         ("\"\n\"", "invalid character '\\n' in string literal"),
         ("\"\\x\"", "invalid character 'x' in string escape code"),
-        ("\"\\u00g0\"", "invalid character 'g' in \\u hexadecimal character escape"),
-        ("'", "invalid character '\\'' looking for beginning of value"),
+        (
+            "\"\\u00g0\"",
+            "invalid character 'g' in \\u hexadecimal character escape",
+        ),
+        (
+            "'",
+            "invalid character '\\'' looking for beginning of value",
+        ),
     ] {
         assert_eq!(syntax(text), reason, "{text}");
     }
@@ -55,7 +82,9 @@ fn the_last_of_two_members_counts() {
 
 #[test]
 fn keys_fold_as_go_folds_them() {
-    assert!(folds_to("ISS", "iss") && folds_to("i\u{17f}s", "iss") && folds_to("\u{212a}id", "kid"));
+    assert!(
+        folds_to("ISS", "iss") && folds_to("i\u{17f}s", "iss") && folds_to("\u{212a}id", "kid")
+    );
     assert!(!folds_to("is", "iss") && !folds_to("isß", "iss"));
 }
 
@@ -66,11 +95,23 @@ fn what_nests_deep_is_checked_and_not_kept() {
     let parse = |text: &str| Json::parse(text.as_bytes());
     assert!(!parse(&lists(MAX_DEPTH)).unwrap().nests_below(MAX_DEPTH));
     for depth in [MAX_DEPTH + 1, 1000, 10_000] {
-        assert!(parse(&lists(depth)).unwrap().nests_below(MAX_DEPTH), "{depth}");
-        assert!(parse(&objects(depth)).unwrap().nests_below(MAX_DEPTH), "{depth}");
+        assert!(
+            parse(&lists(depth)).unwrap().nests_below(MAX_DEPTH),
+            "{depth}"
+        );
+        assert!(
+            parse(&objects(depth)).unwrap().nests_below(MAX_DEPTH),
+            "{depth}"
+        );
     }
-    assert_eq!(syntax(&lists(10_001)), "invalid character '[' exceeded max depth");
-    assert_eq!(syntax(&objects(100_000)), "invalid character '{' exceeded max depth");
+    assert_eq!(
+        syntax(&lists(10_001)),
+        "invalid character '[' exceeded max depth"
+    );
+    assert_eq!(
+        syntax(&objects(100_000)),
+        "invalid character '{' exceeded max depth"
+    );
     let around = |inner: &str| "[".repeat(300) + inner + &"]".repeat(300);
     for fine in ["", "1", " [ ] , { } ", "{\"a\":[],\"b\":{}}", "\"]\",null"] {
         assert!(parse(&around(fine)).is_ok(), "{fine}");
@@ -79,10 +120,19 @@ fn what_nests_deep_is_checked_and_not_kept() {
         (",", "invalid character ',' looking for beginning of value"),
         ("1,", "invalid character ']' looking for beginning of value"),
         ("1 2", "invalid character '2' after array element"),
-        ("{1", "invalid character '1' looking for beginning of object key string"),
+        (
+            "{1",
+            "invalid character '1' looking for beginning of object key string",
+        ),
         ("{\"a\"]", "invalid character ']' after object key"),
-        ("{\"a\":1]", "invalid character ']' after object key:value pair"),
-        ("{\"a\":1,}", "invalid character '}' looking for beginning of object key string"),
+        (
+            "{\"a\":1]",
+            "invalid character ']' after object key:value pair",
+        ),
+        (
+            "{\"a\":1,}",
+            "invalid character '}' looking for beginning of object key string",
+        ),
         ("}", "invalid character '}' looking for beginning of value"),
     ] {
         assert_eq!(syntax(&around(broken)), reason, "{broken}");

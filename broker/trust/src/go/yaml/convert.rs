@@ -11,18 +11,33 @@ const MAX_PATH: usize = 256;
 
 /// Converts a document, and collects the lines of its fields.
 pub(super) fn convert(value: &Value) -> Result<(Json, BTreeMap<String, u64>), Fault> {
-    let mut converter = Converter { lines: BTreeMap::new(), path: String::new(), refused: Vec::new(), twice: false };
+    let mut converter = Converter {
+        lines: BTreeMap::new(),
+        path: String::new(),
+        refused: Vec::new(),
+        twice: false,
+    };
     let json = converter.value(value);
     if let Some((message, certain)) = converter.refused.first() {
         // Go walks maps by chance: of several such keys, any is the one that is named.
         let exact = *certain && converter.refused.len() == 1;
-        return Err(Fault::Refused { message: message.clone(), exact, line: None });
+        return Err(Fault::Refused {
+            message: message.clone(),
+            exact,
+            line: None,
+        });
     }
     if let Some(number) = no_number(&json) {
-        return Err(Fault::Refused { message: format!("json: unsupported value: {number}"), exact: true, line: None });
+        return Err(Fault::Refused {
+            message: format!("json: unsupported value: {number}"),
+            exact: true,
+            line: None,
+        });
     }
     if converter.twice {
-        return Err(Fault::Undetermined(Limit::Unusual("two keys of one map that are written differently and mean the same")));
+        return Err(Fault::Undetermined(Limit::Unusual(
+            "two keys of one map that are written differently and mean the same",
+        )));
     }
     Ok((json, converter.lines))
 }
@@ -59,8 +74,14 @@ impl Converter {
     fn map(&mut self, members: &Map) -> Json {
         let mut out: BTreeMap<String, Json> = BTreeMap::new();
         for (key, (line, value)) in members {
-            let Some(name) = self.name(key, value) else { continue };
-            let step = if self.path.is_empty() { name.clone() } else { format!(".{name}") };
+            let Some(name) = self.name(key, value) else {
+                continue;
+            };
+            let step = if self.path.is_empty() {
+                name.clone()
+            } else {
+                format!(".{name}")
+            };
             let json = self.at(&step, *line, value);
             self.twice |= out.insert(name, json).is_some();
         }
@@ -89,20 +110,29 @@ impl Converter {
             Plain::Text(text) => Some(text.clone()),
             Plain::Bool(value) => Some(value.to_string()),
             Plain::Integer(value) => Some(value.to_string()),
-            Plain::Float(value) => Some(match print_float(&format!("{:e}", *value as f32)).as_str() {
-                "+Inf" => ".inf".to_owned(),
-                "-Inf" => "-.inf".to_owned(),
-                "NaN" => ".nan".to_owned(),
-                other => other.to_owned(),
-            }),
+            Plain::Float(value) => Some(
+                match print_float(&format!("{:e}", *value as f32)).as_str() {
+                    "+Inf" => ".inf".to_owned(),
+                    "-Inf" => "-.inf".to_owned(),
+                    "NaN" => ".nan".to_owned(),
+                    other => other.to_owned(),
+                },
+            ),
             unfit @ (Plain::Unsigned(_) | Plain::Null) => {
-                let kind = if *unfit == Plain::Null { "%!s(<nil>)" } else { "uint64" };
+                let kind = if *unfit == Plain::Null {
+                    "%!s(<nil>)"
+                } else {
+                    "uint64"
+                };
                 let mut key = String::new();
                 print_plain(unfit, &mut key);
                 // One is named, and a second says that it is chance which one.
                 if self.refused.len() < 2 {
                     let (value, certain) = shown(&value.content);
-                    self.refused.push((format!("unsupported map key of type: {kind}, key: {key}, value: {value}"), certain));
+                    self.refused.push((
+                        format!("unsupported map key of type: {kind}, key: {key}, value: {value}"),
+                        certain,
+                    ));
                 }
                 None
             }

@@ -7,7 +7,8 @@ use super::resolve::{MERGE, resolve};
 use super::value::{Content, Key, Map, Plain, Value, print_plain, shown};
 use super::{Fault, Limit};
 
-/// How deep a document may nest with its aliases expanded. JSON that is deeper is not read here either.
+/// How deep a document may nest with its aliases expanded. JSON that is deeper is not read here
+/// either.
 const MAX_LEVELS: usize = crate::go::json::MAX_DEPTH;
 /// More text than that, aliases expanded, is not read. A file is at most a quarter of it.
 const MAX_TEXT: usize = 4 << 20;
@@ -23,12 +24,28 @@ pub(super) struct Decoded {
 /// Decodes a document.
 pub(super) fn decode(tree: &Tree) -> Result<Decoded, Fault> {
     let Some(root) = tree.root else {
-        return Ok(Decoded { value: Value { line: 0, content: Content::Plain(Plain::Null) }, duplicates: None });
+        return Ok(Decoded {
+            value: Value {
+                line: 0,
+                content: Content::Plain(Plain::Null),
+            },
+            duplicates: None,
+        });
     };
-    let mut decoder =
-        Decoder { tree, open: HashSet::new(), decoded: 1, aliased: 0, depth: 0, level: 0, text: 0, keys: 0, duplicates: String::new() };
+    let mut decoder = Decoder {
+        tree,
+        open: HashSet::new(),
+        decoded: 1,
+        aliased: 0,
+        depth: 0,
+        level: 0,
+        text: 0,
+        keys: 0,
+        duplicates: String::new(),
+    };
     let value = decoder.value(root)?;
-    let duplicates = (!decoder.duplicates.is_empty()).then(|| format!("yaml: unmarshal errors:{}", decoder.duplicates));
+    let duplicates = (!decoder.duplicates.is_empty())
+        .then(|| format!("yaml: unmarshal errors:{}", decoder.duplicates));
     Ok(Decoded { value, duplicates })
 }
 
@@ -61,7 +78,10 @@ fn allowed_ratio(decoded: usize) -> f64 {
 
 impl<'a> Decoder<'a> {
     fn node(&self, id: Id) -> Result<&'a Node, Fault> {
-        self.tree.nodes.get(id).ok_or(Fault::Undetermined(Limit::Size))
+        self.tree
+            .nodes
+            .get(id)
+            .ok_or(Fault::Undetermined(Limit::Size))
     }
 
     /// Counts one node, as the library does against aliases that multiply.
@@ -85,7 +105,9 @@ impl<'a> Decoder<'a> {
         self.descend()?;
         let node = self.node(id)?;
         let content = match &node.content {
-            NodeContent::Alias { name, target } => self.aliased(id, name, *target, Self::value)?.content,
+            NodeContent::Alias { name, target } => {
+                self.aliased(id, name, *target, Self::value)?.content
+            }
             NodeContent::Scalar(scalar) => {
                 self.text += scalar.text.len();
                 if self.text > MAX_TEXT {
@@ -93,7 +115,12 @@ impl<'a> Decoder<'a> {
                 }
                 Content::Plain(resolve(scalar)?)
             }
-            NodeContent::Sequence(items) => Content::List(items.iter().map(|item| self.value(*item)).collect::<Result<_, _>>()?),
+            NodeContent::Sequence(items) => Content::List(
+                items
+                    .iter()
+                    .map(|item| self.value(*item))
+                    .collect::<Result<_, _>>()?,
+            ),
             NodeContent::Mapping(members) => {
                 let mut map = Map::new();
                 self.members(members, &mut map)?;
@@ -101,19 +128,34 @@ impl<'a> Decoder<'a> {
             }
         };
         self.level -= 1;
-        Ok(Value { line: node.line, content })
+        Ok(Value {
+            line: node.line,
+            content,
+        })
     }
 
     /// Goes one level down. Aliases and merge keys make more levels than the file has.
     fn descend(&mut self) -> Result<(), Fault> {
         self.level += 1;
-        if self.level > MAX_LEVELS { Err(Fault::Undetermined(Limit::Depth)) } else { Ok(()) }
+        if self.level > MAX_LEVELS {
+            Err(Fault::Undetermined(Limit::Depth))
+        } else {
+            Ok(())
+        }
     }
 
     /// What an alias stands for.
-    fn aliased<T>(&mut self, alias: Id, name: &str, target: Id, read: impl FnOnce(&mut Self, Id) -> Result<T, Fault>) -> Result<T, Fault> {
+    fn aliased<T>(
+        &mut self,
+        alias: Id,
+        name: &str,
+        target: Id,
+        read: impl FnOnce(&mut Self, Id) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
         if !self.open.insert(alias) {
-            return Err(Fault::refused(format!("anchor '{name}' value contains itself")));
+            return Err(Fault::refused(format!(
+                "anchor '{name}' value contains itself"
+            )));
         }
         self.depth += 1;
         let read = read(self, target)?;
@@ -130,10 +172,17 @@ impl<'a> Decoder<'a> {
             }
             let line = self.node(*key)?.line;
             let key = match self.value(*key)?.content {
-                Content::Plain(value) => Key { value, serial: self.keys },
+                Content::Plain(value) => Key {
+                    value,
+                    serial: self.keys,
+                },
                 other => {
                     let (shown, exact) = shown(&other);
-                    return Err(Fault::Refused { message: format!("yaml: invalid map key: {shown}"), exact, line: Some(line as u64 + 1) });
+                    return Err(Fault::Refused {
+                        message: format!("yaml: invalid map key: {shown}"),
+                        exact,
+                        line: Some(line as u64 + 1),
+                    });
                 }
             };
             self.keys += 1;
@@ -149,7 +198,10 @@ impl<'a> Decoder<'a> {
     fn complain(&mut self, line: usize, key: &Key) -> Result<(), Fault> {
         let mut shown = String::new();
         print_plain(&key.value, &mut shown);
-        self.duplicates.push_str(&format!("\n  line {}: key {shown} already set in map", line + 1));
+        self.duplicates.push_str(&format!(
+            "\n  line {}: key {shown} already set in map",
+            line + 1
+        ));
         if self.duplicates.len() > MAX_COMPLAINTS {
             return Err(Fault::Undetermined(Limit::Size));
         }
@@ -158,7 +210,9 @@ impl<'a> Decoder<'a> {
 
     fn is_merge(&self, key: Id) -> Result<bool, Fault> {
         Ok(match &self.node(key)?.content {
-            NodeContent::Scalar(scalar) => scalar.text == "<<" && (scalar.implicit || scalar.tag == MERGE),
+            NodeContent::Scalar(scalar) => {
+                scalar.text == "<<" && (scalar.implicit || scalar.tag == MERGE)
+            }
             _ => false,
         })
     }
@@ -166,7 +220,10 @@ impl<'a> Decoder<'a> {
     /// Puts the members of other maps into this one.
     fn merge(&mut self, id: Id, map: &mut Map) -> Result<(), Fault> {
         if let NodeContent::Sequence(items) = &self.node(id)?.content {
-            return items.iter().rev().try_for_each(|item| self.merge_one(*item, map));
+            return items
+                .iter()
+                .rev()
+                .try_for_each(|item| self.merge_one(*item, map));
         }
         self.merge_one(id, map)
     }
@@ -180,7 +237,9 @@ impl<'a> Decoder<'a> {
                 self.members(members, map)?;
             }
             NodeContent::Alias { name, target } => {
-                let NodeContent::Mapping(members) = &self.node(*target)?.content else { return Err(no_map()) };
+                let NodeContent::Mapping(members) = &self.node(*target)?.content else {
+                    return Err(no_map());
+                };
                 self.count()?;
                 self.aliased(id, name, *target, |decoder, _| {
                     decoder.count()?;

@@ -67,20 +67,37 @@ pub(super) struct Parser<'a> {
 
 /// A refusal at a mark, which counts lines from 0 as the library does here.
 fn problem(problem: &str, mark: Mark) -> Fault {
-    let place = if mark.line == 0 { String::new() } else { format!("line {}: ", mark.line) };
-    Fault::Refused { message: format!("yaml: {place}{problem}"), exact: true, line: Some(mark.line as u64 + 1) }
+    let place = if mark.line == 0 {
+        String::new()
+    } else {
+        format!("line {}: ", mark.line)
+    };
+    Fault::Refused {
+        message: format!("yaml: {place}{problem}"),
+        exact: true,
+        line: Some(mark.line as u64 + 1),
+    }
 }
 
 impl<'a> Parser<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { scanner: Scanner::new(bytes), tree: Tree::default(), anchors: HashMap::new(), handles: HashMap::new() }
+        Self {
+            scanner: Scanner::new(bytes),
+            tree: Tree::default(),
+            anchors: HashMap::new(),
+            handles: HashMap::new(),
+        }
     }
 
     /// The first document.
     pub(super) fn document(&mut self) -> Result<Tree, Fault> {
         self.peek()?;
         self.scanner.skip();
-        let root = Place { depth: 0, block: true, indentless: false };
+        let root = Place {
+            depth: 0,
+            block: true,
+            indentless: false,
+        };
         self.tree.root = match self.peek()?.0 {
             Kind::StreamEnd => return Ok(Tree::default()),
             Kind::Version { .. } | Kind::TagDirective { .. } | Kind::DocumentStart => {
@@ -93,9 +110,17 @@ impl<'a> Parser<'a> {
                 let (token, start) = self.peek()?;
                 let empty = matches!(
                     token,
-                    Kind::Version { .. } | Kind::TagDirective { .. } | Kind::DocumentStart | Kind::DocumentEnd | Kind::StreamEnd
+                    Kind::Version { .. }
+                        | Kind::TagDirective { .. }
+                        | Kind::DocumentStart
+                        | Kind::DocumentEnd
+                        | Kind::StreamEnd
                 );
-                Some(if empty { self.empty(start)? } else { self.node(root)? })
+                Some(if empty {
+                    self.empty(start)?
+                } else {
+                    self.node(root)?
+                })
             }
             _ => {
                 self.directives()?;
@@ -124,11 +149,20 @@ impl<'a> Parser<'a> {
     fn peek(&mut self) -> Result<(Kind, Mark), Fault> {
         let token = self.scanner.peek()?;
         let kind = match &token.kind {
-            Kind::Scalar { plain, .. } => Kind::Scalar { text: String::new(), plain: *plain },
+            Kind::Scalar { plain, .. } => Kind::Scalar {
+                text: String::new(),
+                plain: *plain,
+            },
             Kind::Alias(_) => Kind::Alias(String::new()),
             Kind::Anchor(_) => Kind::Anchor(String::new()),
-            Kind::Tag { .. } => Kind::Tag { handle: String::new(), suffix: String::new() },
-            Kind::TagDirective { .. } => Kind::TagDirective { handle: String::new(), prefix: String::new() },
+            Kind::Tag { .. } => Kind::Tag {
+                handle: String::new(),
+                suffix: String::new(),
+            },
+            Kind::TagDirective { .. } => Kind::TagDirective {
+                handle: String::new(),
+                prefix: String::new(),
+            },
             other => other.clone(),
         };
         Ok((kind, token.start))
@@ -137,7 +171,10 @@ impl<'a> Parser<'a> {
     /// Takes the next token: what it is, and where it ends.
     fn take(&mut self) -> Result<(Kind, Mark), Fault> {
         self.scanner.peek()?;
-        let token = self.scanner.skip().ok_or(Fault::Undetermined(Limit::Unusual("a text without tokens")))?;
+        let token = self
+            .scanner
+            .skip()
+            .ok_or(Fault::Undetermined(Limit::Unusual("a text without tokens")))?;
         Ok((token.kind, token.end))
     }
 
@@ -146,12 +183,16 @@ impl<'a> Parser<'a> {
         loop {
             let (kind, start) = self.peek()?;
             match kind {
-                Kind::Version { .. } if versioned => return Err(problem("found duplicate %YAML directive", start)),
+                Kind::Version { .. } if versioned => {
+                    return Err(problem("found duplicate %YAML directive", start));
+                }
                 Kind::Version { major: 1, minor: 1 } => {
                     versioned = true;
                     self.scanner.skip();
                 }
-                Kind::Version { .. } => return Err(problem("found incompatible YAML document", start)),
+                Kind::Version { .. } => {
+                    return Err(problem("found incompatible YAML document", start));
+                }
                 Kind::TagDirective { .. } => {
                     if let (Kind::TagDirective { handle, prefix }, _) = self.take()? {
                         if self.handles.contains_key(&handle) {
@@ -164,7 +205,9 @@ impl<'a> Parser<'a> {
             }
         }
         for (handle, prefix) in [("!", "!"), ("!!", "tag:yaml.org,2002:")] {
-            self.handles.entry(handle.to_owned()).or_insert_with(|| prefix.to_owned());
+            self.handles
+                .entry(handle.to_owned())
+                .or_insert_with(|| prefix.to_owned());
         }
         Ok(())
     }
@@ -179,7 +222,13 @@ impl<'a> Parser<'a> {
 
     /// What stands where nothing is written.
     fn empty(&mut self, mark: Mark) -> Result<Id, Fault> {
-        self.add(mark.line, Content::Scalar(Scalar { implicit: true, ..Scalar::default() }))
+        self.add(
+            mark.line,
+            Content::Scalar(Scalar {
+                implicit: true,
+                ..Scalar::default()
+            }),
+        )
     }
 
     fn node(&mut self, place: Place) -> Result<Id, Fault> {
@@ -221,15 +270,26 @@ impl<'a> Parser<'a> {
     }
 
     fn alias(&mut self, start: Mark) -> Result<Id, Fault> {
-        let (Kind::Alias(name), _) = self.take()? else { return self.empty(start) };
+        let (Kind::Alias(name), _) = self.take()? else {
+            return self.empty(start);
+        };
         match self.anchors.get(&name).copied() {
             Some(target) => self.add(start.line, Content::Alias { name, target }),
-            None => Err(Fault::refused(format!("unknown anchor '{name}' referenced"))),
+            None => Err(Fault::refused(format!(
+                "unknown anchor '{name}' referenced"
+            ))),
         }
     }
 
     /// The node itself, behind its tag and anchor.
-    fn content(&mut self, place: Place, kind: &Kind, start: Mark, anchor: Option<String>, tag: String) -> Result<Id, Fault> {
+    fn content(
+        &mut self,
+        place: Place,
+        kind: &Kind,
+        start: Mark,
+        anchor: Option<String>,
+        tag: String,
+    ) -> Result<Id, Fault> {
         let bare = anchor.is_none() && tag.is_empty();
         let empty = match kind {
             Kind::FlowSequenceStart => Content::Sequence(Vec::new()),
@@ -239,22 +299,48 @@ impl<'a> Parser<'a> {
             Kind::BlockMappingStart if place.block => Content::Mapping(Vec::new()),
             Kind::Scalar { plain, .. } => {
                 let implicit = tag == "!" || (tag.is_empty() && *plain);
-                let (Kind::Scalar { text, .. }, _) = self.take()? else { return self.empty(start) };
-                Content::Scalar(Scalar { text, tag, implicit })
+                let (Kind::Scalar { text, .. }, _) = self.take()? else {
+                    return self.empty(start);
+                };
+                Content::Scalar(Scalar {
+                    text,
+                    tag,
+                    implicit,
+                })
             }
-            _ if bare => return Err(problem("did not find expected node content", self.peek()?.1)),
-            _ => Content::Scalar(Scalar { text: String::new(), implicit: tag.is_empty(), tag }),
+            _ if bare => {
+                return Err(problem(
+                    "did not find expected node content",
+                    self.peek()?.1,
+                ));
+            }
+            _ => Content::Scalar(Scalar {
+                text: String::new(),
+                implicit: tag.is_empty(),
+                tag,
+            }),
         };
         let id = self.add(start.line, empty)?;
         // Before the children: they may be aliases of it.
         if let Some(anchor) = anchor {
             self.anchors.insert(anchor, id);
         }
-        let inner = Place { depth: place.depth + 1, block: true, indentless: false };
-        let in_flow = Place { block: false, ..inner };
+        let inner = Place {
+            depth: place.depth + 1,
+            block: true,
+            indentless: false,
+        };
+        let in_flow = Place {
+            block: false,
+            ..inner
+        };
         let filled = match kind {
-            Kind::BlockEntry if place.indentless => Content::Sequence(self.indentless_sequence(inner)?),
-            Kind::BlockSequenceStart if place.block => Content::Sequence(self.block_sequence(inner)?),
+            Kind::BlockEntry if place.indentless => {
+                Content::Sequence(self.indentless_sequence(inner)?)
+            }
+            Kind::BlockSequenceStart if place.block => {
+                Content::Sequence(self.block_sequence(inner)?)
+            }
             Kind::BlockMappingStart if place.block => Content::Mapping(self.block_mapping(inner)?),
             Kind::FlowSequenceStart => Content::Sequence(self.flow_sequence(in_flow)?),
             Kind::FlowMappingStart => Content::Mapping(self.flow_mapping(in_flow)?),
@@ -274,7 +360,11 @@ impl<'a> Parser<'a> {
                 (Kind::BlockEntry, _) => {
                     let (_, end) = self.take()?;
                     let nothing = matches!(self.peek()?.0, Kind::BlockEntry | Kind::BlockEnd);
-                    items.push(if nothing { self.empty(end)? } else { self.node(inner)? });
+                    items.push(if nothing {
+                        self.empty(end)?
+                    } else {
+                        self.node(inner)?
+                    });
                 }
                 (Kind::BlockEnd, _) => {
                     self.scanner.skip();
@@ -289,15 +379,25 @@ impl<'a> Parser<'a> {
         let mut items = Vec::new();
         while self.peek()?.0 == Kind::BlockEntry {
             let (_, end) = self.take()?;
-            let nothing = matches!(self.peek()?.0, Kind::BlockEntry | Kind::Key | Kind::Value | Kind::BlockEnd);
-            items.push(if nothing { self.empty(end)? } else { self.node(inner)? });
+            let nothing = matches!(
+                self.peek()?.0,
+                Kind::BlockEntry | Kind::Key | Kind::Value | Kind::BlockEnd
+            );
+            items.push(if nothing {
+                self.empty(end)?
+            } else {
+                self.node(inner)?
+            });
         }
         Ok(items)
     }
 
     fn block_mapping(&mut self, inner: Place) -> Result<Vec<(Id, Id)>, Fault> {
         self.scanner.skip();
-        let inner = Place { indentless: true, ..inner };
+        let inner = Place {
+            indentless: true,
+            ..inner
+        };
         let mut members = Vec::new();
         loop {
             match self.peek()? {
@@ -322,7 +422,11 @@ impl<'a> Parser<'a> {
     fn block_member(&mut self, inner: Place) -> Result<Id, Fault> {
         let (_, end) = self.take()?;
         let nothing = matches!(self.peek()?.0, Kind::Key | Kind::Value | Kind::BlockEnd);
-        if nothing { self.empty(end) } else { self.node(inner) }
+        if nothing {
+            self.empty(end)
+        } else {
+            self.node(inner)
+        }
     }
 
     fn flow_sequence(&mut self, inner: Place) -> Result<Vec<Id>, Fault> {
@@ -330,7 +434,11 @@ impl<'a> Parser<'a> {
         let mut items = Vec::new();
         let mut first = true;
         loop {
-            if !self.flow_goes_on(&Kind::FlowSequenceEnd, first, "did not find expected ',' or ']'")? {
+            if !self.flow_goes_on(
+                &Kind::FlowSequenceEnd,
+                first,
+                "did not find expected ',' or ']'",
+            )? {
                 return Ok(items);
             }
             first = false;
@@ -362,7 +470,10 @@ impl<'a> Parser<'a> {
     fn flow_pair(&mut self, inner: Place, start: Mark) -> Result<Id, Fault> {
         self.scanner.skip();
         let id = self.add(start.line, Content::Mapping(Vec::new()))?;
-        let inner = Place { depth: inner.depth + 1, ..inner };
+        let inner = Place {
+            depth: inner.depth + 1,
+            ..inner
+        };
         let key = match self.peek()?.0 {
             Kind::Value | Kind::FlowEntry | Kind::FlowSequenceEnd => {
                 // The library takes that token, whatever it is.
@@ -397,7 +508,11 @@ impl<'a> Parser<'a> {
         let mut members = Vec::new();
         let mut first = true;
         loop {
-            if !self.flow_goes_on(&Kind::FlowMappingEnd, first, "did not find expected ',' or '}'")? {
+            if !self.flow_goes_on(
+                &Kind::FlowMappingEnd,
+                first,
+                "did not find expected ',' or '}'",
+            )? {
                 return Ok(members);
             }
             first = false;
@@ -405,7 +520,11 @@ impl<'a> Parser<'a> {
                 self.scanner.skip();
                 let (kind, start) = self.peek()?;
                 let nothing = matches!(kind, Kind::Value | Kind::FlowEntry | Kind::FlowMappingEnd);
-                let key = if nothing { self.empty(start)? } else { self.node(inner)? };
+                let key = if nothing {
+                    self.empty(start)?
+                } else {
+                    self.node(inner)?
+                };
                 (key, self.flow_value(inner, &Kind::FlowMappingEnd)?)
             } else {
                 let key = self.node(inner)?;

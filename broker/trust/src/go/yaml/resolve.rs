@@ -23,7 +23,9 @@ pub(super) fn resolve(scalar: &Scalar) -> Result<Plain, Fault> {
         "" => Ok(guess(text)),
         BINARY => match base64::decode_standard(text.as_bytes()) {
             Ok(bytes) => Ok(Plain::Text(replaced(&bytes))),
-            Err(_) => Err(Fault::refused("!!binary value contains invalid base64 data")),
+            Err(_) => Err(Fault::refused(
+                "!!binary value contains invalid base64 data",
+            )),
         },
         tag @ (BOOLEAN | INTEGER | FLOAT | NULL) => tagged(tag, text),
         TIMESTAMP if is_timestamp(text) => Ok(as_text()),
@@ -48,7 +50,11 @@ fn tagged(tag: &str, text: &str) -> Result<Plain, Fault> {
         value if found == tag => Ok(value),
         _ => {
             let short = |tag: &str| tag.replace("tag:yaml.org,2002:", "!!");
-            Err(Fault::refused(format!("cannot decode {} `{text}` as a {}", short(found), short(tag))))
+            Err(Fault::refused(format!(
+                "cannot decode {} `{text}` as a {}",
+                short(found),
+                short(tag)
+            )))
         }
     }
 }
@@ -57,10 +63,16 @@ fn tagged(tag: &str, text: &str) -> Result<Plain, Fault> {
 fn guess(text: &str) -> Plain {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Plain::Null,
-        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => return Plain::Bool(true),
-        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => return Plain::Bool(false),
+        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
+            return Plain::Bool(true);
+        }
+        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
+            return Plain::Bool(false);
+        }
         ".nan" | ".NaN" | ".NAN" => return Plain::Float(f64::NAN),
-        ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => return Plain::Float(f64::INFINITY),
+        ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => {
+            return Plain::Float(f64::INFINITY);
+        }
         "-.inf" | "-.Inf" | "-.INF" => return Plain::Float(f64::NEG_INFINITY),
         _ => {}
     }
@@ -75,7 +87,11 @@ fn guess(text: &str) -> Plain {
 fn number(text: &str) -> Option<Plain> {
     let (negative, signed, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, true, digits),
-        None => (false, text.starts_with('+'), text.strip_prefix('+').unwrap_or(text)),
+        None => (
+            false,
+            text.starts_with('+'),
+            text.strip_prefix('+').unwrap_or(text),
+        ),
     };
     if let Some(size) = unsigned(digits) {
         let size = i128::from(size);
@@ -110,7 +126,9 @@ fn binary(text: &str) -> Option<Plain> {
         (_, Some(body)) => (body, "-"),
         _ => return None,
     };
-    i64::from_str_radix(&format!("{sign}{body}"), 2).ok().map(Plain::Integer)
+    i64::from_str_radix(&format!("{sign}{body}"), 2)
+        .ok()
+        .map(Plain::Integer)
 }
 
 /// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, if a float64 can hold it.
@@ -126,17 +144,26 @@ fn float(text: &str) -> Option<Plain> {
         Some((whole, fraction)) => digits(whole) && (fraction.is_empty() || digits(fraction)),
         None => digits(mantissa),
     };
-    let exponent_fits = exponent.is_none_or(|exponent| digits(exponent.strip_prefix(['-', '+']).unwrap_or(exponent)));
-    let value = text.parse::<f64>().ok().filter(|value| mantissa_fits && exponent_fits && value.is_finite())?;
+    let exponent_fits = exponent
+        .is_none_or(|exponent| digits(exponent.strip_prefix(['-', '+']).unwrap_or(exponent)));
+    let value = text
+        .parse::<f64>()
+        .ok()
+        .filter(|value| mantissa_fits && exponent_fits && value.is_finite())?;
     Some(Plain::Float(value))
 }
 
-/// What starts with a dot goes to Go's `ParseFloat` as it is, which takes an underscore only between two digits.
+/// What starts with a dot goes to Go's `ParseFloat` as it is, which takes an underscore only
+/// between two digits.
 fn dotted(text: &str) -> Option<Plain> {
     let bytes = text.as_bytes();
     let digit = |index: usize| bytes.get(index).is_some_and(u8::is_ascii_digit);
     let well_placed = |(index, _): (usize, &u8)| index > 0 && digit(index - 1) && digit(index + 1);
-    let fits = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'_').all(well_placed);
+    let fits = bytes
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| **byte == b'_')
+        .all(well_placed);
     fits.then(|| float(&text.replace('_', ""))).flatten()
 }
 
@@ -149,14 +176,21 @@ fn is_timestamp(text: &str) -> bool {
     match rest.strip_prefix(' ') {
         // Where the layout has a blank, the text may have several.
         Some(rest) => clock(rest.trim_start_matches(' ')).is_some_and(str::is_empty),
-        None => rest.strip_prefix(['T', 't']).and_then(clock).is_some_and(is_zone),
+        None => rest
+            .strip_prefix(['T', 't'])
+            .and_then(clock)
+            .is_some_and(is_zone),
     }
 }
 
 /// The rest behind a year of four digits, a month and a day.
 fn date(text: &str) -> Option<&str> {
     let (year, rest) = text.split_at_checked(4)?;
-    let year = year.bytes().all(|byte| byte.is_ascii_digit()).then(|| year.parse::<i16>().ok()).flatten()?;
+    let year = year
+        .bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| year.parse::<i16>().ok())
+        .flatten()?;
     let (month, rest) = short(rest.strip_prefix('-')?)?;
     let (day, rest) = short(rest.strip_prefix('-')?)?;
     jiff::civil::Date::new(year, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()?;
@@ -178,7 +212,10 @@ fn clock(text: &str) -> Option<&str> {
     if hour > 23 || minute > 59 || second > 59 {
         return None;
     }
-    let Some(fraction) = rest.strip_prefix(['.', ',']).filter(|rest| rest.starts_with(|first: char| first.is_ascii_digit())) else {
+    let Some(fraction) = rest
+        .strip_prefix(['.', ','])
+        .filter(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+    else {
         return Some(rest);
     };
     Some(fraction.trim_start_matches(|digit: char| digit.is_ascii_digit()))
@@ -189,10 +226,19 @@ fn is_zone(text: &str) -> bool {
     if text == "Z" {
         return true;
     }
-    let Some((hours, minutes)) = text.strip_prefix(['+', '-']).and_then(|rest| rest.split_once(':')) else { return false };
-    let number =
-        |text: &str| (text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse::<u8>().ok()).flatten();
-    number(hours).is_some_and(|hours| hours <= 24) && number(minutes).is_some_and(|minutes| minutes <= 60)
+    let Some((hours, minutes)) = text
+        .strip_prefix(['+', '-'])
+        .and_then(|rest| rest.split_once(':'))
+    else {
+        return false;
+    };
+    let number = |text: &str| {
+        (text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit()))
+            .then(|| text.parse::<u8>().ok())
+            .flatten()
+    };
+    number(hours).is_some_and(|hours| hours <= 24)
+        && number(minutes).is_some_and(|minutes| minutes <= 60)
 }
 
 /// Bytes as text, each byte that is no part of a character as U+FFFD, as Go's JSON writes them.
@@ -211,7 +257,12 @@ mod tests {
     use super::*;
 
     fn plain(text: &str) -> Plain {
-        resolve(&Scalar { text: text.to_owned(), tag: String::new(), implicit: true }).unwrap()
+        resolve(&Scalar {
+            text: text.to_owned(),
+            tag: String::new(),
+            implicit: true,
+        })
+        .unwrap()
     }
 
     #[test]
@@ -237,7 +288,10 @@ mod tests {
             ("0b-11", Plain::Integer(-3)),
             ("-0x8000000000000000", Plain::Integer(i64::MIN)),
             ("18446744073709551615", Plain::Unsigned(u64::MAX)),
-            ("18446744073709551616", Plain::Float(18_446_744_073_709_552_000.0)),
+            (
+                "18446744073709551616",
+                Plain::Float(18_446_744_073_709_552_000.0),
+            ),
             ("1e3", Plain::Float(1000.0)),
             ("1e999", text("1e999")),
             ("1.", Plain::Float(1.0)),

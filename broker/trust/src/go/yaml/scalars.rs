@@ -27,7 +27,11 @@ impl Gap {
         if self.broken {
             // One line end is a space; of several, the first is left out.
             if self.first_break.starts_with('\n') {
-                into.push_str(if self.more_breaks.is_empty() { " " } else { &self.more_breaks });
+                into.push_str(if self.more_breaks.is_empty() {
+                    " "
+                } else {
+                    &self.more_breaks
+                });
             } else {
                 into.push_str(&self.first_break);
                 into.push_str(&self.more_breaks);
@@ -270,16 +274,23 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// What stands behind `|` or `>`: `+` or `-`, and how far the text is indented, in either order.
+    /// What stands behind `|` or `>`: `+` or `-`, and how far the text is indented, in either
+    /// order.
     fn block_header(&mut self) -> Result<(Chomping, usize), Fault> {
         let (mut chomping, mut increment) = (None, None);
         self.source.ensure(1)?;
         for _ in 0..2 {
             match self.source.here() {
                 sign @ ('+' | '-') if chomping.is_none() => {
-                    chomping = Some(if sign == '+' { Chomping::Keep } else { Chomping::Strip });
+                    chomping = Some(if sign == '+' {
+                        Chomping::Keep
+                    } else {
+                        Chomping::Strip
+                    });
                 }
-                '0' if increment.is_none() => return Err(self.problem("found an indentation indicator equal to 0")),
+                '0' if increment.is_none() => {
+                    return Err(self.problem("found an indentation indicator equal to 0"));
+                }
                 digit @ '1'..='9' if increment.is_none() => increment = digit.to_digit(10),
                 _ => break,
             }
@@ -295,10 +306,16 @@ impl Scanner<'_> {
             self.source.ensure(2)?;
             self.source.skip_line();
         }
-        Ok((chomping.unwrap_or(Chomping::Clip), increment.and_then(|digit| usize::try_from(digit).ok()).unwrap_or_default()))
+        Ok((
+            chomping.unwrap_or(Chomping::Clip),
+            increment
+                .and_then(|digit| usize::try_from(digit).ok())
+                .unwrap_or_default(),
+        ))
     }
 
-    /// Indentation and empty lines. The first line with text says how far the text is indented, if nothing did before.
+    /// Indentation and empty lines. The first line with text says how far the text is indented, if
+    /// nothing did before.
     fn block_breaks(&mut self, indent: &mut usize, breaks: &mut String) -> Result<(), Fault> {
         let mut deepest = 0;
         loop {
@@ -310,7 +327,9 @@ impl Scanner<'_> {
             }
             deepest = deepest.max(self.source.mark.column);
             if inside(*indent, self.source.mark.column) && self.source.here() == '\t' {
-                return Err(self.problem("found a tab character where an indentation space is expected"));
+                return Err(
+                    self.problem("found a tab character where an indentation space is expected")
+                );
             }
             if !is_break(self.source.here()) {
                 break;

@@ -1,8 +1,8 @@
 //! Tokens of YAML.
 //!
-//! Whether a token is a key is known only at the `:` behind it, so tokens wait in a queue while one of them may still be a key.
-//! The library finds such a token by its number, through an index that some inputs leave wrong. The index is kept as it keeps it:
-//! what such inputs mean depends on it.
+//! Whether a token is a key is known only at the `:` behind it, so tokens wait in a queue while one
+//! of them may still be a key. The library finds such a token by its number, through an index that
+//! some inputs leave wrong. The index is kept as it keeps it: what such inputs mean depends on it.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -105,7 +105,9 @@ impl<'a> Scanner<'a> {
         if !self.ready {
             self.fetch_until_known()?;
         }
-        self.tokens.front().ok_or(Fault::Undetermined(Limit::Unusual("a text without tokens")))
+        self.tokens
+            .front()
+            .ok_or(Fault::Undetermined(Limit::Unusual("a text without tokens")))
     }
 
     /// Takes the token that was seen by [`Scanner::peek`].
@@ -118,8 +120,16 @@ impl<'a> Scanner<'a> {
     /// A refusal at the place.
     pub(super) fn problem(&self, problem: &str) -> Fault {
         let line = self.source.mark.line;
-        let place = if line == 0 { String::new() } else { format!("line {}: ", line + 1) };
-        Fault::Refused { message: format!("yaml: {place}{problem}"), exact: true, line: Some(line as u64 + 1) }
+        let place = if line == 0 {
+            String::new()
+        } else {
+            format!("line {}: ", line + 1)
+        };
+        Fault::Refused {
+            message: format!("yaml: {place}{problem}"),
+            exact: true,
+            line: Some(line as u64 + 1),
+        }
     }
 
     pub(super) fn push(&mut self, kind: Kind, start: Mark) {
@@ -129,7 +139,11 @@ impl<'a> Scanner<'a> {
 
     /// Puts a token before the one of that number, or at the end if that one was taken already.
     fn insert(&mut self, number: Option<usize>, kind: Kind, mark: Mark) {
-        let token = Token { kind, start: mark, end: mark };
+        let token = Token {
+            kind,
+            start: mark,
+            end: mark,
+        };
         match number.and_then(|number| number.checked_sub(self.taken)) {
             Some(place) if place <= self.tokens.len() => self.tokens.insert(place, token),
             _ => self.tokens.push_back(token),
@@ -171,7 +185,11 @@ impl<'a> Scanner<'a> {
             return self.fetch_directive();
         }
         if let Some(sign) = self.source.document_indicator() {
-            return self.fetch_document_indicator(if sign == '-' { Kind::DocumentStart } else { Kind::DocumentEnd });
+            return self.fetch_document_indicator(if sign == '-' {
+                Kind::DocumentStart
+            } else {
+                Kind::DocumentEnd
+            });
         }
         let flow = self.flow_level > 0;
         match here {
@@ -189,8 +207,12 @@ impl<'a> Scanner<'a> {
             '\'' | '"' => self.fetch_quoted_scalar(here == '\''),
             '-' if !is_blank(next) => self.fetch_plain_scalar(),
             '?' | ':' if !flow && !is_blank_or_end(next) => self.fetch_plain_scalar(),
-            '-' | '?' | ':' | '#' | '|' | '>' | '%' | '@' | '`' => Err(self.problem("found character that cannot start any token")),
-            blank if is_blank_or_end(blank) => Err(self.problem("found character that cannot start any token")),
+            '-' | '?' | ':' | '#' | '|' | '>' | '%' | '@' | '`' => {
+                Err(self.problem("found character that cannot start any token"))
+            }
+            blank if is_blank_or_end(blank) => {
+                Err(self.problem("found character that cannot start any token"))
+            }
             _ => self.fetch_plain_scalar(),
         }
     }
@@ -224,7 +246,9 @@ impl<'a> Scanner<'a> {
     fn is_possible(&mut self, index: usize) -> Result<bool, Fault> {
         let here = self.source.mark;
         let Some(key) = self.keys.get_mut(index) else {
-            return Err(Fault::Undetermined(Limit::Unusual("a text on which the apiserver's library crashes")));
+            return Err(Fault::Undetermined(Limit::Unusual(
+                "a text on which the apiserver's library crashes",
+            )));
         };
         if !key.possible {
             return Ok(false);
@@ -246,7 +270,12 @@ impl<'a> Scanner<'a> {
         }
         let mark = self.source.mark;
         let required = self.flow_level == 0 && self.indent == column(mark);
-        let key = SimpleKey { possible: true, required, number: self.taken + self.tokens.len(), mark };
+        let key = SimpleKey {
+            possible: true,
+            required,
+            number: self.taken + self.tokens.len(),
+            mark,
+        };
         self.drop_key()?;
         let index = self.keys.len().saturating_sub(1);
         if let Some(last) = self.keys.last_mut() {
@@ -259,7 +288,9 @@ impl<'a> Scanner<'a> {
     /// What was noted at this level is no key.
     pub(super) fn drop_key(&mut self) -> Result<(), Fault> {
         match self.keys.last_mut() {
-            Some(key) if key.possible && key.required => Err(self.problem("could not find expected ':'")),
+            Some(key) if key.possible && key.required => {
+                Err(self.problem("could not find expected ':'"))
+            }
             Some(key) if key.possible => {
                 key.possible = false;
                 self.keys_by_token.remove(&key.number);
@@ -270,7 +301,13 @@ impl<'a> Scanner<'a> {
     }
 
     /// Opens a block collection, if the column is right of the innermost one.
-    fn open_block(&mut self, column: isize, number: Option<usize>, kind: Kind, mark: Mark) -> Result<(), Fault> {
+    fn open_block(
+        &mut self,
+        column: isize,
+        number: Option<usize>,
+        kind: Kind,
+        mark: Mark,
+    ) -> Result<(), Fault> {
         if self.flow_level > 0 || self.indent >= column {
             return Ok(());
         }
@@ -331,7 +368,11 @@ impl<'a> Scanner<'a> {
     fn fetch_flow_start(&mut self, kind: Kind) -> Result<(), Fault> {
         self.save_key()?;
         let number = self.taken + self.tokens.len();
-        self.keys.push(SimpleKey { number, mark: self.source.mark, ..SimpleKey::default() });
+        self.keys.push(SimpleKey {
+            number,
+            mark: self.source.mark,
+            ..SimpleKey::default()
+        });
         self.flow_level += 1;
         if self.flow_level > MAX_OPEN {
             return Err(self.problem(&format!("exceeded max depth of {MAX_OPEN}")));
@@ -345,7 +386,8 @@ impl<'a> Scanner<'a> {
         self.drop_key()?;
         if self.flow_level > 0 {
             self.flow_level -= 1;
-            // In `[]` no key replaced the one that was made by `[`, whose number is that of `[` itself.
+            // In `[]` no key replaced the one that was made by `[`, whose number is that of `[`
+            // itself.
             if let Some(key) = self.keys.pop() {
                 self.keys_by_token.remove(&key.number);
             }
@@ -375,7 +417,10 @@ impl<'a> Scanner<'a> {
     }
 
     fn fetch_block_entry(&mut self) -> Result<(), Fault> {
-        self.start_block_entry(Kind::BlockSequenceStart, "block sequence entries are not allowed in this context")?;
+        self.start_block_entry(
+            Kind::BlockSequenceStart,
+            "block sequence entries are not allowed in this context",
+        )?;
         self.drop_key()?;
         self.key_allowed = true;
         self.take(Kind::BlockEntry, 1);
@@ -383,7 +428,10 @@ impl<'a> Scanner<'a> {
     }
 
     fn fetch_key(&mut self) -> Result<(), Fault> {
-        self.start_block_entry(Kind::BlockMappingStart, "mapping keys are not allowed in this context")?;
+        self.start_block_entry(
+            Kind::BlockMappingStart,
+            "mapping keys are not allowed in this context",
+        )?;
         self.drop_key()?;
         self.key_allowed = self.flow_level == 0;
         self.take(Kind::Key, 1);
@@ -395,14 +443,22 @@ impl<'a> Scanner<'a> {
         if self.is_possible(level)? {
             let key = self.keys.last().copied().unwrap_or_default();
             self.insert(Some(key.number), Kind::Key, key.mark);
-            self.open_block(column(key.mark), Some(key.number), Kind::BlockMappingStart, key.mark)?;
+            self.open_block(
+                column(key.mark),
+                Some(key.number),
+                Kind::BlockMappingStart,
+                key.mark,
+            )?;
             if let Some(key) = self.keys.last_mut() {
                 key.possible = false;
             }
             self.keys_by_token.remove(&key.number);
             self.key_allowed = false;
         } else {
-            self.start_block_entry(Kind::BlockMappingStart, "mapping values are not allowed in this context")?;
+            self.start_block_entry(
+                Kind::BlockMappingStart,
+                "mapping values are not allowed in this context",
+            )?;
             self.key_allowed = self.flow_level == 0;
         }
         self.take(Kind::Value, 1);

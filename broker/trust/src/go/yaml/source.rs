@@ -1,7 +1,8 @@
 //! The characters of a file, decoded piece by piece.
 //!
-//! The library decodes 512 bytes at a time, only when its scanner needs more. So a character that it does not allow is an error
-//! only if the scanner gets near it, and one in a later document usually is not. The pieces here are the same.
+//! The library decodes 512 bytes at a time, only when its scanner needs more. So a character that
+//! it does not allow is an error only if the scanner gets near it, and one in a later document
+//! usually is not. The pieces here are the same.
 
 use super::Fault;
 
@@ -35,19 +36,33 @@ pub(super) struct Source<'a> {
     encoding: Option<Encoding>,
     characters: Vec<char>,
     at: usize,
-    /// Where the scanner was when it last asked for more: the library looks for a byte order mark there, and not at its place.
+    /// Where the scanner was when it last asked for more: the library looks for a byte order mark
+    /// there, and not at its place.
     window: usize,
     pub(super) mark: Mark,
 }
 
 impl<'a> Source<'a> {
     pub(super) fn new(input: &'a [u8]) -> Self {
-        Self { input, taken: 0, decoded: 0, ended: false, encoding: None, characters: Vec::new(), at: 0, window: 0, mark: Mark::default() }
+        Self {
+            input,
+            taken: 0,
+            decoded: 0,
+            ended: false,
+            encoding: None,
+            characters: Vec::new(),
+            at: 0,
+            window: 0,
+            mark: Mark::default(),
+        }
     }
 
     /// The character so many places ahead. [`Source::ensure`] must have been asked for it.
     pub(super) fn peek(&self, ahead: usize) -> char {
-        self.characters.get(self.at + ahead).copied().unwrap_or('\0')
+        self.characters
+            .get(self.at + ahead)
+            .copied()
+            .unwrap_or('\0')
     }
 
     /// The character at the place.
@@ -121,7 +136,9 @@ impl<'a> Source<'a> {
                 Encoding::Utf16Little => utf16(bytes, u16::from_le_bytes, self.ended),
                 Encoding::Utf16Big => utf16(bytes, u16::from_be_bytes, self.ended),
             };
-            let Some((character, width)) = next.map_err(Fault::refused)? else { return Ok(()) };
+            let Some((character, width)) = next.map_err(Fault::refused)? else {
+                return Ok(());
+            };
             if !allowed(character) {
                 return Err(Fault::refused("control characters are not allowed"));
             }
@@ -162,7 +179,8 @@ impl<'a> Source<'a> {
         self.mark.line += 1;
     }
 
-    /// Adds the line's end to a text and goes on to the next line. Only the two Unicode separators stay what they are.
+    /// Adds the line's end to a text and goes on to the next line. Only the two Unicode separators
+    /// stay what they are.
     pub(super) fn read_line(&mut self, into: &mut String) {
         match self.here() {
             separator @ ('\u{2028}' | '\u{2029}') => into.push(separator),
@@ -196,7 +214,10 @@ impl<'a> Source<'a> {
     /// Whether a document starts or ends here: `---` or `...` alone at the start of a line.
     pub(super) fn document_indicator(&self) -> Option<char> {
         let sign = self.here();
-        let all = self.mark.column == 0 && matches!(sign, '-' | '.') && self.peek(1) == sign && self.peek(2) == sign;
+        let all = self.mark.column == 0
+            && matches!(sign, '-' | '.')
+            && self.peek(1) == sign
+            && self.peek(2) == sign;
         (all && is_blank_or_end(self.peek(3))).then_some(sign)
     }
 }
@@ -228,7 +249,9 @@ fn allowed(character: char) -> bool {
 
 /// The first character and its width. `None` when it is not whole yet.
 fn utf8(bytes: &[u8], ended: bool) -> Result<Option<(char, usize)>, &'static str> {
-    let Some(first) = bytes.first() else { return Ok(None) };
+    let Some(first) = bytes.first() else {
+        return Ok(None);
+    };
     let (width, low, least) = match first {
         0..=0x7f => return Ok(Some((char::from(*first), 1))),
         0xc0..=0xdf => (2, first & 0x1f, 0x80),
@@ -237,7 +260,11 @@ fn utf8(bytes: &[u8], ended: bool) -> Result<Option<(char, usize)>, &'static str
         _ => return Err("invalid leading UTF-8 octet"),
     };
     let Some(rest) = bytes.get(1..width) else {
-        return if ended { Err("incomplete UTF-8 octet sequence") } else { Ok(None) };
+        return if ended {
+            Err("incomplete UTF-8 octet sequence")
+        } else {
+            Ok(None)
+        };
     };
     let mut value = u32::from(low);
     for octet in rest {
@@ -249,13 +276,28 @@ fn utf8(bytes: &[u8], ended: bool) -> Result<Option<(char, usize)>, &'static str
     if value < least {
         return Err("invalid length of a UTF-8 sequence");
     }
-    char::from_u32(value).map(|character| Some((character, width))).ok_or("invalid Unicode character")
+    char::from_u32(value)
+        .map(|character| Some((character, width)))
+        .ok_or("invalid Unicode character")
 }
 
-fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16, ended: bool) -> Result<Option<(char, usize)>, &'static str> {
-    let at = |index: usize| bytes.get(index..index + 2).and_then(|pair| <[u8; 2]>::try_from(pair).ok()).map(unit);
+fn utf16(
+    bytes: &[u8],
+    unit: fn([u8; 2]) -> u16,
+    ended: bool,
+) -> Result<Option<(char, usize)>, &'static str> {
+    let at = |index: usize| {
+        bytes
+            .get(index..index + 2)
+            .and_then(|pair| <[u8; 2]>::try_from(pair).ok())
+            .map(unit)
+    };
     let Some(first) = at(0) else {
-        return if ended { Err("incomplete UTF-16 character") } else { Ok(None) };
+        return if ended {
+            Err("incomplete UTF-16 character")
+        } else {
+            Ok(None)
+        };
     };
     match first {
         0xdc00..=0xdfff => Err("unexpected low surrogate area"),
@@ -263,7 +305,8 @@ fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16, ended: bool) -> Result<Option<(
             None if ended => Err("incomplete UTF-16 surrogate pair"),
             None => Ok(None),
             Some(second @ 0xdc00..=0xdfff) => {
-                let value = 0x1_0000 + ((u32::from(first) & 0x3ff) << 10) + (u32::from(second) & 0x3ff);
+                let value =
+                    0x1_0000 + ((u32::from(first) & 0x3ff) << 10) + (u32::from(second) & 0x3ff);
                 Ok(char::from_u32(value).map(|character| (character, 4)))
             }
             Some(_) => Err("expected low surrogate area"),

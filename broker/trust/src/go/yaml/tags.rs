@@ -19,11 +19,19 @@ impl Scanner<'_> {
         self.source.skip();
         let name = self.word()?;
         let after = self.source.here();
-        let ended = is_blank_or_end(after) || matches!(after, '?' | ':' | ',' | ']' | '}' | '%' | '@' | '`');
+        let ended = is_blank_or_end(after)
+            || matches!(after, '?' | ':' | ',' | ']' | '}' | '%' | '@' | '`');
         if name.is_empty() || !ended {
             return Err(self.problem("did not find expected alphabetic or numeric character"));
         }
-        self.push(if alias { Kind::Alias(name) } else { Kind::Anchor(name) }, start);
+        self.push(
+            if alias {
+                Kind::Alias(name)
+            } else {
+                Kind::Anchor(name)
+            },
+            start,
+        );
         Ok(())
     }
 
@@ -60,7 +68,10 @@ impl Scanner<'_> {
                 return Err(self.problem("did not find the expected '>'"));
             }
             self.source.skip();
-            return Ok(Kind::Tag { handle: String::new(), suffix });
+            return Ok(Kind::Tag {
+                handle: String::new(),
+                suffix,
+            });
         }
         let handle = self.handle(Of::Node)?;
         if handle.len() > 1 && handle.ends_with('!') {
@@ -70,9 +81,15 @@ impl Scanner<'_> {
         // It was no handle but the start of a suffix.
         let suffix = self.uri(&handle)?;
         Ok(if suffix.is_empty() {
-            Kind::Tag { handle: String::new(), suffix: "!".to_owned() }
+            Kind::Tag {
+                handle: String::new(),
+                suffix: "!".to_owned(),
+            }
         } else {
-            Kind::Tag { handle: "!".to_owned(), suffix }
+            Kind::Tag {
+                handle: "!".to_owned(),
+                suffix,
+            }
         })
     }
 
@@ -123,7 +140,10 @@ impl Scanner<'_> {
         let mut left = 0;
         loop {
             self.source.ensure(3)?;
-            let digits = [self.source.peek(1).to_digit(16), self.source.peek(2).to_digit(16)];
+            let digits = [
+                self.source.peek(1).to_digit(16),
+                self.source.peek(2).to_digit(16),
+            ];
             let (true, [Some(high), Some(low)]) = (self.source.here() == '%', digits) else {
                 return Err(self.problem("did not find URI escaped octet"));
             };
@@ -196,7 +216,9 @@ impl Scanner<'_> {
             self.source.read(&mut digits);
             self.source.ensure(1)?;
         }
-        digits.parse().map_err(|_| self.problem("did not find expected version number"))
+        digits
+            .parse()
+            .map_err(|_| self.problem("did not find expected version number"))
     }
 
     fn tag_directive(&mut self) -> Result<Kind, Fault> {

@@ -28,7 +28,12 @@ fn ours(json: &Json) -> Value {
         Json::Number(_) => 0.into(),
         Json::Text(text) => text.as_str().into(),
         Json::List(items) => items.iter().map(ours).collect(),
-        Json::Object(members) => Value::Object(members.iter().map(|(name, value)| (name.clone(), ours(value))).collect()),
+        Json::Object(members) => Value::Object(
+            members
+                .iter()
+                .map(|(name, value)| (name.clone(), ours(value)))
+                .collect(),
+        ),
         Json::Deep(kind) => (*kind).into(),
     }
 }
@@ -37,7 +42,12 @@ fn theirs(json: Value) -> Value {
     match json {
         Value::Number(_) => 0.into(),
         Value::Array(items) => items.into_iter().map(theirs).collect(),
-        Value::Object(members) => Value::Object(members.into_iter().map(|(name, value)| (name, theirs(value))).collect()),
+        Value::Object(members) => Value::Object(
+            members
+                .into_iter()
+                .map(|(name, value)| (name, theirs(value)))
+                .collect(),
+        ),
         other => other,
     }
 }
@@ -55,11 +65,17 @@ fn every_text_is_what_the_library_says() {
         match read(&bytes) {
             Ok(document) => {
                 assert_eq!(seen.refused, None, "{line}");
-                assert_eq!(theirs(seen.json.unwrap_or_default()), ours(&document.value), "{line}");
+                assert_eq!(
+                    theirs(seen.json.unwrap_or_default()),
+                    ours(&document.value),
+                    "{line}"
+                );
                 assert_eq!(document.duplicates, seen.strict, "{line}");
             }
             Err(Fault::Refused { message, exact, .. }) => {
-                let there = seen.refused.unwrap_or_else(|| panic!("only refused here: {message}: {line}"));
+                let there = seen
+                    .refused
+                    .unwrap_or_else(|| panic!("only refused here: {message}: {line}"));
                 assert!(!exact || message == there, "{message}: {line}");
             }
             Err(Fault::Undetermined(_)) => undecided += 1,
@@ -81,22 +97,39 @@ fn what_is_too_much_is_not_decided() {
     assert_eq!(limit(&"- ".repeat(500)), Limit::Depth);
     assert_eq!(limit(&format!("[{}]", "a,".repeat(100_001))), Limit::Size);
     let long = "x".repeat(500_000);
-    assert_eq!(limit(&format!("a: &a {long}\nb: [{}]\n", "*a,".repeat(60))), Limit::Size);
+    assert_eq!(
+        limit(&format!("a: &a {long}\nb: [{}]\n", "*a,".repeat(60))),
+        Limit::Size
+    );
     // Each alias is shallow; together they are not.
     let mut chain = String::from("a0: &a0 {x: y}\n");
     for level in 1..300 {
         chain.push_str(&format!("a{level}: &a{level} {{<<: *a{}}}\n", level - 1));
     }
     assert_eq!(limit(&chain), Limit::Depth);
-    assert_eq!(limit("1: a\n\"1\": b\n"), Limit::Unusual("two keys of one map that are written differently and mean the same"));
+    assert_eq!(
+        limit("1: a\n\"1\": b\n"),
+        Limit::Unusual("two keys of one map that are written differently and mean the same")
+    );
 }
 
 #[test]
 fn a_message_holds_no_whole_file() {
-    for text in [format!("? [{}]\n", "aaaa, ".repeat(9000)), format!("~: [{}]\n", "aaaa, ".repeat(9000))] {
+    for text in [
+        format!("? [{}]\n", "aaaa, ".repeat(9000)),
+        format!("~: [{}]\n", "aaaa, ".repeat(9000)),
+    ] {
         match read(text.as_bytes()) {
-            Err(Fault::Refused { message, exact: false, .. }) => {
-                assert!(message.len() < 5000 && message.ends_with('…'), "{}", message.len())
+            Err(Fault::Refused {
+                message,
+                exact: false,
+                ..
+            }) => {
+                assert!(
+                    message.len() < 5000 && message.ends_with('…'),
+                    "{}",
+                    message.len()
+                )
             }
             other => panic!("{other:?}"),
         }
@@ -108,7 +141,10 @@ fn nothing_takes_long() {
     let long = 1 << 17;
     let of = |piece: &str| piece.repeat(long / piece.len());
     // No parser of ours may be quadratic; the bound is a hundred times what it takes.
-    #[allow(clippy::disallowed_methods, reason = "the test is about the time that it takes")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the test is about the time that it takes"
+    )]
     let start = Instant::now();
     for piece in [
         "[",
@@ -152,5 +188,9 @@ fn nothing_takes_long() {
         let _ = read(format!("a: \"{}", of(piece)).as_bytes());
     }
     // Without a bound, one of them takes minutes.
-    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(60),
+        "{:?}",
+        start.elapsed()
+    );
 }

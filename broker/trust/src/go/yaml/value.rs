@@ -64,9 +64,13 @@ impl Ord for Key {
             (Plain::Integer(a), Plain::Integer(b)) => a.cmp(b),
             (Plain::Unsigned(a), Plain::Unsigned(b)) => a.cmp(b),
             (Plain::Text(a), Plain::Text(b)) => a.cmp(b),
-            (Plain::Float(a), Plain::Float(b)) if a.is_nan() && b.is_nan() => self.serial.cmp(&other.serial),
+            (Plain::Float(a), Plain::Float(b)) if a.is_nan() && b.is_nan() => {
+                self.serial.cmp(&other.serial)
+            }
             // The two zeros are one key.
-            (Plain::Float(a), Plain::Float(b)) => a.partial_cmp(b).unwrap_or_else(|| b.is_nan().cmp(&a.is_nan())),
+            (Plain::Float(a), Plain::Float(b)) => a
+                .partial_cmp(b)
+                .unwrap_or_else(|| b.is_nan().cmp(&a.is_nan())),
             _ => self.rank().cmp(&other.rank()),
         }
     }
@@ -86,9 +90,12 @@ impl PartialEq for Key {
 
 impl Eq for Key {}
 
-/// A float as `strconv.FormatFloat(value, 'g', -1, …)` prints it, of the shortest digits as Rust's `{:e}` prints them.
+/// A float as `strconv.FormatFloat(value, 'g', -1, …)` prints it, of the shortest digits as Rust's
+/// `{:e}` prints them.
 pub(super) fn print_float(scientific: &str) -> String {
-    let (sign, unsigned) = scientific.strip_prefix('-').map_or(("", scientific), |rest| ("-", rest));
+    let (sign, unsigned) = scientific
+        .strip_prefix('-')
+        .map_or(("", scientific), |rest| ("-", rest));
     let Some((mantissa, exponent)) = unsigned.split_once('e') else {
         return match unsigned {
             "inf" => format!("{}Inf", if sign.is_empty() { "+" } else { sign }),
@@ -97,14 +104,18 @@ pub(super) fn print_float(scientific: &str) -> String {
     };
     let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
     let exponent: i32 = exponent.parse().unwrap_or_default();
-    // An exponent is written from -5 down and from 6 up, where the number of digits is the shortest one.
+    // An exponent is written from -5 down and from 6 up, where the number of digits is the shortest
+    // one.
     if (-4..6).contains(&exponent) {
         return format!("{sign}{}", positional(&digits, exponent));
     }
     let (first, rest) = digits.split_at(1.min(digits.len()));
     let point = if rest.is_empty() { "" } else { "." };
     let exponent_sign = if exponent < 0 { '-' } else { '+' };
-    format!("{sign}{first}{point}{rest}e{exponent_sign}{:02}", exponent.abs())
+    format!(
+        "{sign}{first}{point}{rest}e{exponent_sign}{:02}",
+        exponent.abs()
+    )
 }
 
 fn positional(digits: &str, exponent: i32) -> String {
@@ -137,7 +148,8 @@ pub(super) fn shown(content: &Content) -> (String, bool) {
     (out, false)
 }
 
-/// A value as Go's `%#v` prints it. False if Go orders the keys of a map by chance: then the text is one of several.
+/// A value as Go's `%#v` prints it. False if Go orders the keys of a map by chance: then the text
+/// is one of several.
 fn print(content: &Content, out: &mut String) -> bool {
     match content {
         Content::Plain(plain) => {

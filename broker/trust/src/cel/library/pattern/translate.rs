@@ -1,4 +1,5 @@
-//! From Go's regular expressions to those of the `regex` crate. Everything is written out anew, so that nothing is read in two ways.
+//! From Go's regular expressions to those of the `regex` crate. Everything is written out anew, so
+//! that nothing is read in two ways.
 
 mod class;
 mod group;
@@ -20,7 +21,13 @@ pub(super) struct Translated {
 
 /// The same expression for the `regex` crate.
 pub(super) fn translate(written: &str) -> Translating<Translated> {
-    let mut t = Translator { chars: written.chars().collect(), at: 0, depth: 0, unit: true, unicode: false };
+    let mut t = Translator {
+        chars: written.chars().collect(),
+        at: 0,
+        depth: 0,
+        unit: true,
+        unicode: false,
+    };
     if t.chars.len() > 1000 {
         return Err(PatternFault::Beyond("a long pattern".to_owned()));
     }
@@ -28,11 +35,16 @@ pub(super) fn translate(written: &str) -> Translating<Translated> {
     if t.at < t.chars.len() {
         return refused(&format!("unexpected ): `{written}`"));
     }
-    Ok(Translated { text: out, unicode: t.unicode })
+    Ok(Translated {
+        text: out,
+        unicode: t.unicode,
+    })
 }
 
 fn refused<T>(what: &str) -> Translating<T> {
-    Err(PatternFault::Refused(format!("error parsing regexp: {what}")))
+    Err(PatternFault::Refused(format!(
+        "error parsing regexp: {what}"
+    )))
 }
 
 fn beyond<T>(what: &str) -> Translating<T> {
@@ -55,7 +67,9 @@ impl Translator {
     }
 
     fn ahead(&self, text: &str) -> bool {
-        text.chars().enumerate().all(|(i, c)| self.chars.get(self.at + i) == Some(&c))
+        text.chars()
+            .enumerate()
+            .all(|(i, c)| self.chars.get(self.at + i) == Some(&c))
     }
 
     fn eat(&mut self, text: &str) -> bool {
@@ -123,7 +137,13 @@ impl Translator {
     }
 
     fn repeatable(&self, operator: &str) -> Translating<()> {
-        if self.unit { Ok(()) } else { refused(&format!("missing argument to repetition operator: `{operator}`")) }
+        if self.unit {
+            Ok(())
+        } else {
+            refused(&format!(
+                "missing argument to repetition operator: `{operator}`"
+            ))
+        }
     }
 
     /// The `?` after a repeat; another repeat after it is refused.
@@ -141,16 +161,27 @@ impl Translator {
             }
             _ => false,
         };
-        if again { refused("invalid nested repetition operator") } else { Ok(()) }
+        if again {
+            refused("invalid nested repetition operator")
+        } else {
+            Ok(())
+        }
     }
 
     /// `{2}`, `{2,}` or `{2,3}`; anything else is no repeat and `{` means itself.
     fn counts(&mut self) -> Translating<Option<(u32, Option<u32>)>> {
         let start = self.at;
-        let text: String = self.chars.iter().skip(start + 1).take_while(|c| **c != '}').collect();
+        let text: String = self
+            .chars
+            .iter()
+            .skip(start + 1)
+            .take_while(|c| **c != '}')
+            .collect();
         let closed = self.chars.get(start + 1 + text.chars().count()) == Some(&'}');
         let number = |t: &str| -> Option<u32> {
-            let plain = !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit()) && (t == "0" || !t.starts_with('0'));
+            let plain = !t.is_empty()
+                && t.bytes().all(|b| b.is_ascii_digit())
+                && (t == "0" || !t.starts_with('0'));
             plain.then(|| t.parse().unwrap_or(u32::MAX))
         };
         let parsed = match text.split_once(',') {
@@ -158,7 +189,9 @@ impl Translator {
             Some((low, "")) => number(low).map(|n| (n, None)),
             Some((low, high)) => number(low).zip(number(high)).map(|(l, h)| (l, Some(h))),
         };
-        let Some((low, high)) = parsed.filter(|_| closed) else { return Ok(None) };
+        let Some((low, high)) = parsed.filter(|_| closed) else {
+            return Ok(None);
+        };
         self.at = start + text.chars().count() + 2;
         if low > MAX_REPEAT || high.is_some_and(|h| h > MAX_REPEAT || h < low) {
             return refused("invalid repeat count");
@@ -185,7 +218,9 @@ impl Translator {
 
     fn escape(&mut self) -> Translating<String> {
         self.at += 1;
-        let Some(c) = self.peek() else { return refused("trailing backslash at end of expression") };
+        let Some(c) = self.peek() else {
+            return refused("trailing backslash at end of expression");
+        };
         match c {
             'A' => {
                 self.at += 1;
@@ -211,9 +246,14 @@ impl Translator {
                     self.at += 1;
                     out.push_str(&class::literal(c));
                 }
-                // A repeat after it takes only the last character, which is how it is written here too.
+                // A repeat after it takes only the last character, which is how it is written here
+                // too.
                 self.unit = !out.is_empty();
-                if out.is_empty() { beyond("an empty quotation") } else { Ok(out) }
+                if out.is_empty() {
+                    beyond("an empty quotation")
+                } else {
+                    Ok(out)
+                }
             }
             'p' | 'P' => self.unicode_class(),
             'd' | 'D' | 's' | 'S' | 'w' | 'W' => {

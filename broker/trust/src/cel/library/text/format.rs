@@ -37,10 +37,19 @@ enum Piece<'t> {
 impl Clause {
     /// Whether a static type can stand here.
     fn takes(self, t: &Type) -> bool {
-        use Type::{Bool, Bytes, Double, Duration, Dyn, Int, List, Map, Null, String, Timestamp, Uint};
+        use Type::{
+            Bool, Bytes, Double, Duration, Dyn, Int, List, Map, Null, String, Timestamp, Uint,
+        };
         match self {
             _ if matches!(t, Dyn) => true,
-            Self::Text if matches!(t, List(_) | Map(_) | Type::Of(_) | Null | Timestamp | Duration | Bytes) => true,
+            Self::Text
+                if matches!(
+                    t,
+                    List(_) | Map(_) | Type::Of(_) | Null | Timestamp | Duration | Bytes
+                ) =>
+            {
+                true
+            }
             Self::Text => matches!(t, Int | Uint | Double | Bool | String),
             Self::Decimal | Self::Octal => matches!(t, Int | Uint),
             Self::Binary => matches!(t, Int | Uint | Bool),
@@ -52,33 +61,64 @@ impl Clause {
     fn complaint(self, t: &str) -> String {
         match self {
             Self::Text => format!(
-                "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps, was given {t}"
+                "string clause can only be used on strings, bools, bytes, ints, doubles, maps, \
+                 lists, types, durations, and timestamps, was given {t}"
             ),
             Self::Decimal => format!("decimal clause can only be used on integers, was given {t}"),
-            Self::Fixed(_) => format!("fixed-point clause can only be used on doubles, was given {t}"),
-            Self::Scientific(_) => format!("scientific clause can only be used on doubles, was given {t}"),
-            Self::Binary => format!("only integers and bools can be formatted as binary, was given {t}"),
-            Self::Hex { .. } => format!("only integers, byte buffers, and strings can be formatted as hex, was given {t}"),
+            Self::Fixed(_) => {
+                format!("fixed-point clause can only be used on doubles, was given {t}")
+            }
+            Self::Scientific(_) => {
+                format!("scientific clause can only be used on doubles, was given {t}")
+            }
+            Self::Binary => {
+                format!("only integers and bools can be formatted as binary, was given {t}")
+            }
+            Self::Hex { .. } => format!(
+                "only integers, byte buffers, and strings can be formatted as hex, was given {t}"
+            ),
             Self::Octal => format!("octal clause can only be used on integers, was given {t}"),
         }
     }
 }
 
-/// Checks a constant format string against the types of its arguments. `Err` is what it is refused for.
-pub(in crate::cel) fn check(text: &str, types: &[Type], mut nested: impl FnMut(usize) -> Option<String>) -> Result<(), String> {
+/// Checks a constant format string against the types of its arguments. `Err` is what it is refused
+/// for.
+pub(in crate::cel) fn check(
+    text: &str,
+    types: &[Type],
+    mut nested: impl FnMut(usize) -> Option<String>,
+) -> Result<(), String> {
     let mut used = 0;
     for piece in pieces(text, types.len()) {
-        let Piece::Clause(clause) = piece? else { continue };
-        let Some(t) = types.get(used) else { return Err(format!("index {used} out of range")) };
-        let complaint = if clause.takes(t) { None } else { Some(runtime_name(t)) };
-        let complaint = complaint.or_else(|| if clause == Clause::Text { nested(used) } else { None });
+        let Piece::Clause(clause) = piece? else {
+            continue;
+        };
+        let Some(t) = types.get(used) else {
+            return Err(format!("index {used} out of range"));
+        };
+        let complaint = if clause.takes(t) {
+            None
+        } else {
+            Some(runtime_name(t))
+        };
+        let complaint = complaint.or_else(|| {
+            if clause == Clause::Text {
+                nested(used)
+            } else {
+                None
+            }
+        });
         if let Some(t) = complaint {
             return Err(format!("error during formatting: {}", clause.complaint(&t)));
         }
         used += 1;
     }
     if types.len() > used {
-        return Err(format!("too many arguments supplied to string.format (expected {used}, got {})", types.len()));
+        return Err(format!(
+            "too many arguments supplied to string.format (expected {used}, got {})",
+            types.len()
+        ));
     }
     Ok(())
 }
@@ -140,10 +180,14 @@ fn clause(tail: &str) -> Result<(Clause, &str), String> {
     if let Some(after) = tail.strip_prefix('.') {
         let end = after.find(|c: char| !c.is_ascii_digit());
         let Some(end) = end else {
-            return Err(wrong("error while parsing precision: could not find end of precision specifier"));
+            return Err(wrong(
+                "error while parsing precision: could not find end of precision specifier",
+            ));
         };
         let (digits, after) = after.split_at(end);
-        precision = Some(digits.parse().map_err(|_| wrong("error while parsing precision: error while converting precision to integer"))?);
+        precision = Some(digits.parse().map_err(|_| {
+            wrong("error while parsing precision: error while converting precision to integer")
+        })?);
         tail = after;
     }
     let mut chars = tail.chars();
@@ -156,7 +200,12 @@ fn clause(tail: &str) -> Result<(Clause, &str), String> {
         Some('x') => Clause::Hex { upper: false },
         Some('X') => Clause::Hex { upper: true },
         Some('o') => Clause::Octal,
-        other => return Err(wrong(&format!("unrecognized formatting clause \"{}\"", other.unwrap_or_default()))),
+        other => {
+            return Err(wrong(&format!(
+                "unrecognized formatting clause \"{}\"",
+                other.unwrap_or_default()
+            )));
+        }
     };
     Ok((clause, chars.as_str()))
 }
@@ -178,7 +227,9 @@ pub(super) fn format(text: &str, values: &List, minor: Minor) -> Called {
                 used += 1;
                 match one(clause, &value, minor) {
                     Ok(printed) => out.push_str(&printed),
-                    Err(Unprinted::Error(why)) => return Ok(Val::error(format!("error during formatting: {why}"))),
+                    Err(Unprinted::Error(why)) => {
+                        return Ok(Val::error(format!("error during formatting: {why}")));
+                    }
                     Err(Unprinted::Beyond(reason)) => return Err(reason),
                 }
             }
@@ -213,10 +264,16 @@ fn one(clause: Clause, value: &Val, minor: Minor) -> Printing {
         (Clause::Binary, Val::Bool(b)) => u8::from(*b).to_string(),
         (Clause::Octal, Val::Int(n)) => signed(*n, format!("{:o}", n.unsigned_abs())),
         (Clause::Octal, Val::Uint(n)) => format!("{n:o}"),
-        (Clause::Hex { upper }, Val::Int(n)) => cased(signed(*n, format!("{:x}", n.unsigned_abs())), upper),
+        (Clause::Hex { upper }, Val::Int(n)) => {
+            cased(signed(*n, format!("{:x}", n.unsigned_abs())), upper)
+        }
         (Clause::Hex { upper }, Val::Uint(n)) => cased(format!("{n:x}"), upper),
-        (Clause::Hex { upper }, Val::Str(s)) => cased(s.bytes().map(|b| format!("{b:02x}")).collect(), upper),
-        (Clause::Hex { upper }, Val::Bytes(s)) => cased(s.iter().map(|b| format!("{b:02x}")).collect(), upper),
+        (Clause::Hex { upper }, Val::Str(s)) => {
+            cased(s.bytes().map(|b| format!("{b:02x}")).collect(), upper)
+        }
+        (Clause::Hex { upper }, Val::Bytes(s)) => {
+            cased(s.iter().map(|b| format!("{b:02x}")).collect(), upper)
+        }
         (Clause::Fixed(precision), _) => match special_double(value) {
             Some(d) => fixed(d, precision)?,
             None => return unfit(clause, value),
@@ -248,16 +305,30 @@ fn text_of(value: &Val, depth: u32) -> Printing {
     match value {
         _ if depth > MAX_DEPTH => Err(Unprinted::Beyond("%s of what nests deep".to_owned())),
         Val::List(list) => {
-            let items = list.items().iter().map(|item| literal_of(item, depth + 1)).collect::<Result<Vec<_>, _>>()?;
+            let items = list
+                .items()
+                .iter()
+                .map(|item| literal_of(item, depth + 1))
+                .collect::<Result<Vec<_>, _>>()?;
             Ok(format!("[{}]", items.join(", ")))
         }
         Val::Map(map) => map_of(map, depth),
         Val::Null => Ok("null".to_owned()),
         Val::Type(name) => Ok(name.to_string()),
-        Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Str(_) | Val::Bytes(_) | Val::Timestamp(_) | Val::Duration(_) => {
+        Val::Bool(_)
+        | Val::Int(_)
+        | Val::Uint(_)
+        | Val::Double(_)
+        | Val::Str(_)
+        | Val::Bytes(_)
+        | Val::Timestamp(_)
+        | Val::Duration(_) => {
             match convert::convert("string", value).map_err(Unprinted::Beyond)? {
                 Val::Str(text) => Ok(text.to_string()),
-                other => Err(Unprinted::Error(format!("could not convert argument {} to string", quote(&other.to_string())))),
+                other => Err(Unprinted::Error(format!(
+                    "could not convert argument {} to string",
+                    quote(&other.to_string())
+                ))),
             }
         }
         _ => unfit(Clause::Text, value),
@@ -270,16 +341,26 @@ fn map_of(map: &Map, depth: u32) -> Printing {
     for (key, value) in map.entries() {
         let key = match key {
             Val::Str(_) | Val::Bool(_) | Val::Int(_) | Val::Uint(_) => literal_of(key, depth + 1)?,
-            other => return Err(Unprinted::Error(format!("no formatting function for map key of type {}", other.type_name()))),
+            other => {
+                return Err(Unprinted::Error(format!(
+                    "no formatting function for map key of type {}",
+                    other.type_name()
+                )));
+            }
         };
         // Go looks each key up again, by which an escaped name of a claim becomes another.
         if map.is_unescaping() && key.contains("__") {
-            return Err(Unprinted::Beyond("%s of a map with escaped names".to_owned()));
+            return Err(Unprinted::Beyond(
+                "%s of a map with escaped names".to_owned(),
+            ));
         }
         entries.push((key, literal_of(value, depth + 1)?));
     }
     entries.sort_by(|a, b| a.0.cmp(&b.0));
-    let printed: Vec<String> = entries.into_iter().map(|(key, value)| format!("{key}:{value}")).collect();
+    let printed: Vec<String> = entries
+        .into_iter()
+        .map(|(key, value)| format!("{key}:{value}"))
+        .collect();
     Ok(format!("{{{}}}", printed.join(", ")))
 }
 
@@ -290,10 +371,21 @@ fn literal_of(value: &Val, depth: u32) -> Printing {
         Val::Bytes(_) => text_of(value, depth).map(|text| format!("b{}", quote(&text))),
         Val::Double(d) if d.is_finite() => Ok(format!("{d:.6}")),
         Val::Double(d) => Ok(quote(&number::go_verb_v(*d))),
-        Val::Timestamp(_) => text_of(value, depth).map(|text| format!("timestamp({})", quote(&text))),
+        Val::Timestamp(_) => {
+            text_of(value, depth).map(|text| format!("timestamp({})", quote(&text)))
+        }
         Val::Duration(_) => text_of(value, depth).map(|text| format!("duration({})", quote(&text))),
-        Val::Null | Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Type(_) | Val::List(_) | Val::Map(_) => text_of(value, depth),
-        other => Err(Unprinted::Error(format!("no formatting function for {}", other.type_name()))),
+        Val::Null
+        | Val::Bool(_)
+        | Val::Int(_)
+        | Val::Uint(_)
+        | Val::Type(_)
+        | Val::List(_)
+        | Val::Map(_) => text_of(value, depth),
+        other => Err(Unprinted::Error(format!(
+            "no formatting function for {}",
+            other.type_name()
+        ))),
     }
 }
 
@@ -332,10 +424,13 @@ fn fixed(d: f64, precision: Option<u32>) -> Printing {
     Ok(if d < 0.0 { format!("-{out}") } else { out })
 }
 
-/// `%e` in the English way. cel-go gives the precision as a width, so that there are always six digits.
+/// `%e` in the English way. cel-go gives the precision as a width, so that there are always six
+/// digits.
 fn scientific(d: f64, width: Option<u32>, minor: Minor) -> String {
     let printed = no_number(d).map_or_else(|| scientific_digits(d, minor), str::to_owned);
-    let missing = (width.unwrap_or(6) as usize).min(MAX_WIDTH).saturating_sub(printed.chars().count());
+    let missing = (width.unwrap_or(6) as usize)
+        .min(MAX_WIDTH)
+        .saturating_sub(printed.chars().count());
     format!("{}{printed}", " ".repeat(missing))
 }
 
@@ -349,7 +444,9 @@ fn scientific_digits(d: f64, minor: Minor) -> String {
         '3' => '\u{b3}',
         digit => char::from_u32(0x2070 + digit.to_digit(10).unwrap_or_default()).unwrap_or(digit),
     };
-    let (minus, digits) = exponent.strip_prefix('-').map_or(("", exponent), |digits| ("-", digits));
+    let (minus, digits) = exponent
+        .strip_prefix('-')
+        .map_or(("", exponent), |digits| ("-", digits));
     let exponent: String = format!("{minus}{digits:0>2}").chars().map(raised).collect();
     let sign = if d < 0.0 { "-" } else { "" };
     // The library of 1.33 has new rules for English: no space.

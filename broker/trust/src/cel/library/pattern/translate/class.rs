@@ -4,7 +4,11 @@ use super::{Translating, Translator, beyond, refused};
 
 /// A character that stands for itself.
 pub(super) fn literal(c: char) -> String {
-    if c.is_ascii_alphanumeric() { c.to_string() } else { format!("\\x{{{:X}}}", u32::from(c)) }
+    if c.is_ascii_alphanumeric() {
+        c.to_string()
+    } else {
+        format!("\\x{{{:X}}}", u32::from(c))
+    }
 }
 
 /// What is in a Perl class, which is ASCII only.
@@ -43,7 +47,9 @@ fn posix(name: &str) -> Option<&'static str> {
 impl Translator {
     /// The character of an escape, the backslash being read.
     pub(super) fn escaped(&mut self) -> Translating<char> {
-        let Some(c) = self.peek() else { return refused("trailing backslash at end of expression") };
+        let Some(c) = self.peek() else {
+            return refused("trailing backslash at end of expression");
+        };
         self.at += 1;
         let plain = match c {
             'a' => '\u{7}',
@@ -67,7 +73,9 @@ impl Translator {
         }
         let mut value = first.to_digit(8).unwrap_or_default();
         for _ in 0..2 {
-            let Some(digit) = self.peek().and_then(|c| c.to_digit(8)) else { break };
+            let Some(digit) = self.peek().and_then(|c| c.to_digit(8)) else {
+                break;
+            };
             value = value * 8 + digit;
             self.at += 1;
         }
@@ -76,7 +84,12 @@ impl Translator {
 
     fn hexadecimal(&mut self) -> Translating<char> {
         let digits: String = if self.eat("{") {
-            let digits: String = self.chars.iter().skip(self.at).take_while(|c| **c != '}').collect();
+            let digits: String = self
+                .chars
+                .iter()
+                .skip(self.at)
+                .take_while(|c| **c != '}')
+                .collect();
             self.at += digits.chars().count() + 1;
             digits
         } else {
@@ -87,11 +100,16 @@ impl Translator {
             }
             digits
         };
-        let proper = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_hexdigit()) && self.at <= self.chars.len();
+        let proper = !digits.is_empty()
+            && digits.chars().all(|c| c.is_ascii_hexdigit())
+            && self.at <= self.chars.len();
         if !proper {
             return refused("invalid escape sequence");
         }
-        match u32::from_str_radix(&digits, 16).ok().filter(|v| *v <= 0x10_FFFF) {
+        match u32::from_str_radix(&digits, 16)
+            .ok()
+            .filter(|v| *v <= 0x10_FFFF)
+        {
             Some(value) => char::from_u32(value).map_or_else(|| beyond("a surrogate"), Ok),
             None => refused("invalid escape sequence"),
         }
@@ -103,7 +121,9 @@ impl Translator {
         let mut out = String::from(if self.eat("^") { "[^" } else { "[" });
         let mut first = true;
         loop {
-            let Some(c) = self.peek() else { return refused("missing closing ]") };
+            let Some(c) = self.peek() else {
+                return refused("missing closing ]");
+            };
             if c == ']' && !first {
                 self.at += 1;
                 break;
@@ -111,17 +131,35 @@ impl Translator {
             // Go's own syntax, Perl's included, takes a dash anywhere that is no range.
             first = false;
             if self.eat("[:") {
-                let name: String = self.chars.iter().skip(self.at).take_while(|c| **c != ':').collect();
-                let closed = self.chars.iter().skip(self.at + name.chars().count()).take(2).eq([':', ']'].iter());
+                let name: String = self
+                    .chars
+                    .iter()
+                    .skip(self.at)
+                    .take_while(|c| **c != ':')
+                    .collect();
+                let closed = self
+                    .chars
+                    .iter()
+                    .skip(self.at + name.chars().count())
+                    .take(2)
+                    .eq([':', ']'].iter());
                 if closed {
                     self.at += name.chars().count() + 2;
                     let plain = name.strip_prefix('^').unwrap_or(&name);
-                    let Some(members) = posix(plain) else { return refused("invalid character class range") };
+                    let Some(members) = posix(plain) else {
+                        return refused("invalid character class range");
+                    };
                     let caret = if plain.len() < name.len() { "^" } else { "" };
                     out.push_str(&format!("[{caret}{members}]"));
                     continue;
                 }
-                if self.chars.iter().skip(self.at).collect::<String>().contains(":]") {
+                if self
+                    .chars
+                    .iter()
+                    .skip(self.at)
+                    .collect::<String>()
+                    .contains(":]")
+                {
                     return refused("invalid character class range");
                 }
                 self.at -= 2;
@@ -157,13 +195,21 @@ impl Translator {
         Ok(out)
     }
 
-    /// `pL`, `P{Lu}` or `p{^Greek}`, the backslash being read. Go knows many more names, and releases of it differ in some.
+    /// `pL`, `P{Lu}` or `p{^Greek}`, the backslash being read. Go knows many more names, and
+    /// releases of it differ in some.
     pub(super) fn unicode_class(&mut self) -> Translating<String> {
-        const KNOWN: [&str; 14] = ["L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "N", "Nd", "P", "S", "Z", "Greek", "Latin"];
+        const KNOWN: [&str; 14] = [
+            "L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "N", "Nd", "P", "S", "Z", "Greek", "Latin",
+        ];
         let mut negated = self.peek() == Some('P');
         self.at += 1;
         let name: String = if self.eat("{") {
-            let name: String = self.chars.iter().skip(self.at).take_while(|c| **c != '}').collect();
+            let name: String = self
+                .chars
+                .iter()
+                .skip(self.at)
+                .take_while(|c| **c != '}')
+                .collect();
             self.at += name.chars().count() + 1;
             if self.at > self.chars.len() {
                 return refused("invalid character class range");
@@ -181,8 +227,15 @@ impl Translator {
             return Ok(format!("\\{}{{{plain}}}", if negated { 'P' } else { 'p' }));
         }
         // No letter but these names a category.
-        let no_category = plain.len() == 1 && plain.bytes().all(|letter| letter.is_ascii_alphanumeric() && !b"CLMNPSZ".contains(&letter));
-        if no_category { refused("invalid character class range") } else { beyond("a Unicode class") }
+        let no_category = plain.len() == 1
+            && plain
+                .bytes()
+                .all(|letter| letter.is_ascii_alphanumeric() && !b"CLMNPSZ".contains(&letter));
+        if no_category {
+            refused("invalid character class range")
+        } else {
+            beyond("a Unicode class")
+        }
     }
 
     fn member(&mut self) -> Translating<char> {

@@ -7,11 +7,21 @@ impl Translator {
         self.at += 1;
         let mut open = String::from("(?:");
         if self.eat("?P<") || self.eat("?<") {
-            let name: String = self.chars.iter().skip(self.at).take_while(|c| **c != '>').collect();
+            let name: String = self
+                .chars
+                .iter()
+                .skip(self.at)
+                .take_while(|c| **c != '>')
+                .collect();
             let closed = self.chars.get(self.at + name.chars().count()) == Some(&'>');
-            let word = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            let word =
+                !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
             if !closed || !word {
-                return if name.is_ascii() { refused("invalid named capture") } else { beyond("a group's name") };
+                return if name.is_ascii() {
+                    refused("invalid named capture")
+                } else {
+                    beyond("a group's name")
+                };
             }
             // Go takes a name twice. Nothing here asks for a group, so it gets none.
             self.at += name.chars().count() + 1;
@@ -23,7 +33,14 @@ impl Translator {
                         return beyond("a repeat after flags");
                     }
                     self.unit = false;
-                    return Ok((if flags.is_empty() { String::new() } else { format!("(?{flags})") }, 1));
+                    return Ok((
+                        if flags.is_empty() {
+                            String::new()
+                        } else {
+                            format!("(?{flags})")
+                        },
+                        1,
+                    ));
                 }
             }
         }
@@ -39,11 +56,14 @@ impl Translator {
     fn flags(&mut self) -> Translating<(String, bool)> {
         let (mut on, mut off, mut negated, mut any) = (String::new(), String::new(), false, false);
         loop {
-            let Some(c) = self.peek() else { return refused("missing closing )") };
+            let Some(c) = self.peek() else {
+                return refused("missing closing )");
+            };
             self.at += 1;
             match c {
                 'i' | 'm' | 's' | 'U' => {
-                    // A flag given twice is one to Go and a mistake to the crate. The last of two that contradict each other counts.
+                    // A flag given twice is one to Go and a mistake to the crate. The last of two
+                    // that contradict each other counts.
                     let (on, off) = (&mut on, &mut off);
                     let (this, other) = if negated { (off, on) } else { (on, off) };
                     other.retain(|flag| flag != c);
@@ -57,7 +77,11 @@ impl Translator {
                     any = false;
                 }
                 ':' | ')' if !negated || any => {
-                    let off = if off.is_empty() { String::new() } else { format!("-{off}") };
+                    let off = if off.is_empty() {
+                        String::new()
+                    } else {
+                        format!("-{off}")
+                    };
                     return Ok((format!("{on}{off}"), c == ':'));
                 }
                 _ => return refused("invalid or unsupported Perl syntax"),
