@@ -71,12 +71,12 @@ impl AudienceGuard {
         live: Arc<LiveObjects>,
         publisher: Publisher,
         canary: ServiceAccount,
-    ) -> AudienceGuard {
+    ) -> Self {
         let findings = Cache::builder()
             .max_capacity(20_000)
             .time_to_live(FINDING_LIFETIME * 2)
             .build();
-        AudienceGuard {
+        Self {
             hub,
             clock,
             live,

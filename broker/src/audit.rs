@@ -77,21 +77,21 @@ impl AuditLog {
     ///
     /// # Errors
     /// The file cannot be opened.
-    pub fn file(path: &Path) -> std::io::Result<AuditLog> {
-        Ok(AuditLog::to(LogFile::open(path)?))
+    pub fn file(path: &Path) -> std::io::Result<Self> {
+        Ok(Self::to(LogFile::open(path)?))
     }
 
     /// Writes to standard output.
-    pub fn standard_output() -> AuditLog {
-        AuditLog::to(std::io::stdout())
+    pub fn standard_output() -> Self {
+        Self::to(std::io::stdout())
     }
 
     /// Writes to `sink`.
-    pub fn to(sink: impl Write + Send + 'static) -> AuditLog {
+    pub fn to(sink: impl Write + Send + 'static) -> Self {
         let desk = Arc::new(Desk::default());
         let (orders, taken) = std::sync::mpsc::channel();
         std::thread::spawn(move || write_all(sink, &taken));
-        AuditLog {
+        Self {
             desk: Arc::clone(&desk),
             carrier: tokio::spawn(carry(desk, orders)),
         }

@@ -55,7 +55,7 @@ impl Authenticator {
         metrics: Metrics,
         hash_key: [u8; 32],
         callers: CallerSettings,
-    ) -> Authenticator {
+    ) -> Self {
         let new_callers = NewCallers::new(callers.new_callers);
         let reviewer = Arc::new(Reviewer::new(
             hub,
@@ -66,7 +66,7 @@ impl Authenticator {
             new_callers,
         ));
         let hash_key = hmac::Key::new(hmac::HMAC_SHA256, &hash_key);
-        Authenticator {
+        Self {
             reviewer,
             publisher,
             callers,

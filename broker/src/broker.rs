@@ -86,8 +86,8 @@ pub struct Refusal {
 }
 
 impl From<Reason> for Refusal {
-    fn from(reason: Reason) -> Refusal {
-        Refusal {
+    fn from(reason: Reason) -> Self {
+        Self {
             reason,
             detail: None,
             retry_after: None,
@@ -161,13 +161,13 @@ struct Granted {
 
 impl Broker {
     /// A broker of these parts.
-    pub fn new(parts: BrokerParts) -> Broker {
+    pub fn new(parts: BrokerParts) -> Self {
         let rate_limited = RefusalSummary::new(
             Arc::clone(&parts.audit),
             Arc::clone(&parts.clock),
             Arc::clone(&parts.random),
         );
-        Broker {
+        Self {
             parts,
             rate_limited,
         }

@@ -34,8 +34,8 @@ enum Opens {
 impl Circuit {
     /// Opens only when no answer comes. For mints: a hub may answer 500 for one ServiceAccount
     /// alone, and that must not stop the others'.
-    pub fn on_silence() -> Circuit {
-        Circuit {
+    pub fn on_silence() -> Self {
+        Self {
             opens: Opens::OnSilence,
             state: Mutex::default(),
         }
@@ -43,8 +43,8 @@ impl Circuit {
 
     /// Opens also on 429 and 5xx. For reviews, where no single caller can bring such an answer
     /// about.
-    pub fn on_any_failure() -> Circuit {
-        Circuit {
+    pub fn on_any_failure() -> Self {
+        Self {
             opens: Opens::OnAnyFailure,
             state: Mutex::default(),
         }

@@ -22,8 +22,8 @@ impl SystemClock {
         clippy::disallowed_methods,
         reason = "this is the one place that reads the machine's clocks"
     )]
-    pub fn start() -> SystemClock {
-        SystemClock {
+    pub fn start() -> Self {
+        Self {
             start: Instant::now(),
         }
     }

@@ -65,9 +65,9 @@ pub struct Place {
 impl Place {
     /// The host and port of a URL.
     #[must_use]
-    pub fn of_url(url: &url::Url) -> Option<Place> {
+    pub fn of_url(url: &url::Url) -> Option<Self> {
         let host = url.host_str()?.trim_matches(['[', ']']).to_owned();
-        Some(Place {
+        Some(Self {
             server_name: host.clone(),
             host,
             port: url.port_or_known_default()?,
@@ -76,8 +76,8 @@ impl Place {
 
     /// The same place, asked for a certificate of another name.
     #[must_use]
-    pub fn with_server_name(self, name: &str) -> Place {
-        Place {
+    pub fn with_server_name(self, name: &str) -> Self {
+        Self {
             server_name: name.to_owned(),
             ..self
         }
@@ -86,19 +86,19 @@ impl Place {
 
 impl Kind {
     /// The kind, as far as the error's types say it.
-    fn of(error: &(dyn Error + 'static)) -> Kind {
+    fn of(error: &(dyn Error + 'static)) -> Self {
         let mut next = Some(error);
         for _ in 0..MAX_DEPTH {
             let Some(current) = next else { break };
             if let Some(fault) = current.downcast_ref::<rustls::Error>() {
-                return Kind::of_tls(fault);
+                return Self::of_tls(fault);
             }
             let io = current.downcast_ref::<std::io::Error>();
             match io.map(std::io::Error::kind) {
-                Some(std::io::ErrorKind::ConnectionRefused) => return Kind::Refused,
+                Some(std::io::ErrorKind::ConnectionRefused) => return Self::Refused,
                 Some(
                     std::io::ErrorKind::HostUnreachable | std::io::ErrorKind::NetworkUnreachable,
-                ) => return Kind::NoRoute,
+                ) => return Self::NoRoute,
                 _ => {}
             }
             // The source of an I/O error is that of the error within; the error within is only to
@@ -108,31 +108,31 @@ impl Kind {
                 None => current.source(),
             };
         }
-        Kind::Other
+        Self::Other
     }
 
-    fn of_tls(fault: &rustls::Error) -> Kind {
+    fn of_tls(fault: &rustls::Error) -> Self {
         match fault {
             rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-                Kind::UnknownAuthority
+                Self::UnknownAuthority
             }
             rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            ) => Kind::OtherNames,
+            ) => Self::OtherNames,
             rustls::Error::InvalidCertificate(
                 CertificateError::Expired | CertificateError::ExpiredContext { .. },
-            ) => Kind::Certificate("its certificate has expired".to_owned()),
+            ) => Self::Certificate("its certificate has expired".to_owned()),
             rustls::Error::InvalidCertificate(
                 CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
-            ) => Kind::Certificate("its certificate is not valid yet".to_owned()),
-            rustls::Error::InvalidCertificate(other) => Kind::Certificate(
+            ) => Self::Certificate("its certificate is not valid yet".to_owned()),
+            rustls::Error::InvalidCertificate(other) => Self::Certificate(
                 format!("its certificate is not accepted: {other:?}")
                     .chars()
                     .take(300)
                     .collect(),
             ),
-            rustls::Error::InvalidMessage(_) => Kind::NotTls,
-            _ => Kind::Other,
+            rustls::Error::InvalidMessage(_) => Self::NotTls,
+            _ => Self::Other,
         }
     }
 }
@@ -141,10 +141,7 @@ impl ConnectionFault {
     /// Finds the cause. Where the error leaves it open, the name is resolved once more, or the
     /// certificate is looked at in a handshake of its own, over which nothing is sent. Without a
     /// place, as through a proxy, neither is done.
-    pub async fn of(
-        error: &(dyn Error + Send + Sync + 'static),
-        place: Option<&Place>,
-    ) -> ConnectionFault {
+    pub async fn of(error: &(dyn Error + Send + Sync + 'static), place: Option<&Place>) -> Self {
         let kind = Kind::of(error);
         let (kind, names) = match (kind, place) {
             (Kind::Other, Some(place)) if !place.resolves().await => (Kind::HostNotFound, None),
@@ -153,7 +150,7 @@ impl ConnectionFault {
             }
             (kind, _) => (kind, None),
         };
-        ConnectionFault {
+        Self {
             text: text(&kind, place, names.as_ref()),
             kind,
         }

@@ -67,13 +67,13 @@ impl Delegations {
         clock: Arc<dyn Clock>,
         metrics: Metrics,
         max_stale: Duration,
-    ) -> Delegations {
+    ) -> Self {
         let life = max_stale.max(REVIEW_LIFETIME);
         let known = Cache::builder()
             .max_capacity(CAPACITY)
             .time_to_live(life)
             .build_with_hasher(RandomState::default());
-        Delegations {
+        Self {
             hub,
             clock,
             metrics,

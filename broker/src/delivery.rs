@@ -102,10 +102,10 @@ pub enum Next {
 impl Next {
     /// Up to a fifth earlier by `jitter`: accesses that were made together are not all to be looked
     /// at together for ever.
-    fn spread(self, jitter: f64) -> Next {
+    fn spread(self, jitter: f64) -> Self {
         match self {
-            Next::After(pause) if pause == LOOK_AGAIN => {
-                Next::After(pause.mul_f64(1.0 - 0.2 * jitter.clamp(0.0, 1.0)))
+            Self::After(pause) if pause == LOOK_AGAIN => {
+                Self::After(pause.mul_f64(1.0 - 0.2 * jitter.clamp(0.0, 1.0)))
             }
             other => other,
         }
@@ -132,8 +132,8 @@ struct Outcome {
 
 impl Deliveries {
     /// Deliveries by these parts.
-    pub fn new(parts: DeliveryParts) -> Deliveries {
-        Deliveries {
+    pub fn new(parts: DeliveryParts) -> Self {
+        Self {
             parts,
             probes: Probes::default(),
             events: EventBudgets::default(),

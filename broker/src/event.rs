@@ -56,20 +56,20 @@ pub struct Subject {
 
 impl Subject {
     /// A TargetAccess.
-    pub fn access(name: &AccessName, uid: &str) -> Subject {
+    pub fn access(name: &AccessName, uid: &str) -> Self {
         let reference = json!({
             "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetAccess", "name": name.name.as_str(), "namespace": name.namespace.as_str(), "uid": uid,
         });
-        Subject {
+        Self {
             reference,
             namespace: name.namespace.to_string(),
         }
     }
 
     /// A TargetCluster. Events of cluster-scoped objects stand in the namespace `default`.
-    pub fn target(name: &ObjectName, uid: &str) -> Subject {
+    pub fn target(name: &ObjectName, uid: &str) -> Self {
         let reference = json!({ "apiVersion": "keyferry.dev/v1alpha1", "kind": "TargetCluster", "name": name.as_str(), "uid": uid });
-        Subject {
+        Self {
             reference,
             namespace: "default".to_owned(),
         }

@@ -104,8 +104,8 @@ impl Export {
     ///
     /// # Errors
     /// [`ExportError::Open`], [`ExportError::Busy`].
-    pub fn open(path: &Path) -> Result<Export, ExportError> {
-        Ok(Export {
+    pub fn open(path: &Path) -> Result<Self, ExportError> {
+        Ok(Self {
             folder: Folder::open(path)?,
         })
     }

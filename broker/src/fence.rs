@@ -50,23 +50,23 @@ impl FenceReader {
 
 impl FenceWriter {
     /// Of `keyferry-author`, which nobody has looked at.
-    pub fn author() -> FenceWriter {
-        FenceWriter::of(fence::AUTHOR)
+    pub fn author() -> Self {
+        Self::of(fence::AUTHOR)
     }
 
     /// Of `keyferry-pairing`, which nobody has looked at.
-    pub fn pairing() -> FenceWriter {
-        FenceWriter::of(fence::PAIRING)
+    pub fn pairing() -> Self {
+        Self::of(fence::PAIRING)
     }
 
     /// Of `keyferry-labels`, which nobody has looked at.
-    pub fn labels() -> FenceWriter {
-        FenceWriter::of(fence::LABELS)
+    pub fn labels() -> Self {
+        Self::of(fence::LABELS)
     }
 
     /// Of any policy, which nobody has looked at.
-    pub fn of(fence: Fence) -> FenceWriter {
-        FenceWriter(FenceReader(
+    pub fn of(fence: Fence) -> Self {
+        Self(FenceReader(
             fence,
             Arc::new(ArcSwap::from_pointee(Standing::Unknown)),
         ))

@@ -22,16 +22,16 @@ pub struct Lost;
 
 /// A clone joins the same calls.
 impl<K, V> Clone for Flights<K, V> {
-    fn clone(&self) -> Flights<K, V> {
-        Flights {
+    fn clone(&self) -> Self {
+        Self {
             under_way: Arc::clone(&self.under_way),
         }
     }
 }
 
 impl<K, V> Default for Flights<K, V> {
-    fn default() -> Flights<K, V> {
-        Flights {
+    fn default() -> Self {
+        Self {
             under_way: Arc::default(),
         }
     }

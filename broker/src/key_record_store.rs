@@ -59,7 +59,7 @@ impl RecordError {
     /// The stable code.
     pub fn reason(&self) -> Reason {
         match self {
-            RecordError::Hub(HubError::Forbidden(_) | HubError::Unauthenticated(_)) => {
+            Self::Hub(HubError::Forbidden(_) | HubError::Unauthenticated(_)) => {
                 Reason::KeyRecordForbidden
             }
             _ => Reason::KeyRecordUnread,
@@ -93,8 +93,8 @@ pub struct KeyRecordStore {
 
 impl KeyRecordStore {
     /// A store in these Secrets; `random` makes the key of the seal where there is none yet.
-    pub fn new(secrets: Arc<dyn SecretStore>, random: Arc<dyn Random>) -> KeyRecordStore {
-        KeyRecordStore {
+    pub fn new(secrets: Arc<dyn SecretStore>, random: Arc<dyn Random>) -> Self {
+        Self {
             secrets,
             random: Some(random),
             seal: tokio::sync::OnceCell::new(),
@@ -102,8 +102,8 @@ impl KeyRecordStore {
     }
 
     /// A store of what a running Keyferry has made: it makes no key of the seal.
-    pub fn existing(secrets: Arc<dyn SecretStore>) -> KeyRecordStore {
-        KeyRecordStore {
+    pub fn existing(secrets: Arc<dyn SecretStore>) -> Self {
+        Self {
             secrets,
             random: None,
             seal: tokio::sync::OnceCell::new(),

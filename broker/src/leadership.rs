@@ -30,9 +30,9 @@ pub struct LeadershipWriter {
 }
 
 impl Default for LeadershipWriter {
-    fn default() -> LeadershipWriter {
+    fn default() -> Self {
         let (leads, changed) = watch::channel(false);
-        LeadershipWriter {
+        Self {
             reader: LeadershipReader {
                 until: Arc::default(),
                 seen: Arc::default(),

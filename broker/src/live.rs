@@ -31,7 +31,7 @@ pub enum Watched {
 
 impl Watched {
     /// What decisions need in any case.
-    const ALWAYS: [Watched; 2] = [Watched::ServiceAccounts, Watched::Namespaces];
+    const ALWAYS: [Self; 2] = [Self::ServiceAccounts, Self::Namespaces];
 }
 
 /// How well one watch goes.
@@ -57,14 +57,14 @@ pub struct LiveObjects {
 }
 
 impl Default for LiveObjects {
-    fn default() -> LiveObjects {
-        LiveObjects::following(ObjectSource::File)
+    fn default() -> Self {
+        Self::following(ObjectSource::File)
     }
 }
 
 impl LiveObjects {
     /// Nothing seen yet. Where objects stand on the hub, their watches must go well too.
-    pub fn following(source: ObjectSource) -> LiveObjects {
+    pub fn following(source: ObjectSource) -> Self {
         let objects: &[Watched] = match source {
             ObjectSource::File => &[],
             ObjectSource::CustomResources => &[Watched::TargetClusters, Watched::TargetAccesses],
@@ -74,7 +74,7 @@ impl LiveObjects {
             .chain(objects)
             .map(|watched| (*watched, Health::default()))
             .collect();
-        LiveObjects {
+        Self {
             service_accounts: RwLock::default(),
             namespaces: RwLock::default(),
             changes: AtomicU64::default(),

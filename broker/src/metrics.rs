@@ -60,7 +60,7 @@ pub struct Metrics {
 }
 
 impl Default for Metrics {
-    fn default() -> Metrics {
+    fn default() -> Self {
         let mut registry = Registry::with_prefix("keyferry");
         let requests: Family<Labels, Counter<u64, AtomicU64>> = Family::default();
         let granted = requests.get_or_create_owned(&labels(GRANTED));
@@ -168,7 +168,7 @@ impl Default for Metrics {
             .set(1);
         registry.register("build_info", "The version that runs", build);
         let registry = Arc::new(registry);
-        Metrics {
+        Self {
             registry,
             granted,
             requests,

@@ -48,9 +48,9 @@ pub struct MintKey {
 }
 
 impl MintKey {
-    fn of(grant: &Grant, issuer: Issuer, key_set: Option<Arc<str>>) -> MintKey {
+    fn of(grant: &Grant, issuer: Issuer, key_set: Option<Arc<str>>) -> Self {
         let pair = grant.pair();
-        MintKey {
+        Self {
             identity: pair.service_account().clone(),
             audience: pair.audience().clone(),
             lifetime: pair.lifetime(),
@@ -126,12 +126,12 @@ pub struct Mint {
 
 impl Mint {
     /// A mint that holds nothing yet.
-    pub fn new(parts: MintParts) -> Mint {
+    pub fn new(parts: MintParts) -> Self {
         let failures = Cache::builder()
             .max_capacity(10_000)
             .time_to_live(FAILURE_LIFETIME * 2)
             .build();
-        Mint {
+        Self {
             parts: Arc::new(parts),
             held: HeldTokens::default(),
             failures,

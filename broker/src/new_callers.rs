@@ -51,9 +51,9 @@ pub(crate) struct NewCallers {
 }
 
 impl NewCallers {
-    pub(crate) fn new(limits: NewCallerLimits) -> NewCallers {
+    pub(crate) fn new(limits: NewCallerLimits) -> Self {
         let threads = available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1));
-        NewCallers {
+        Self {
             sources: limits.per_address.map(Rates::new),
             networks: limits.per_address.map(|rate| {
                 Rates::new(rate.saturating_mul(NonZeroU32::MIN.saturating_add(NETWORK - 1)))

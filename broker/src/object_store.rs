@@ -56,8 +56,8 @@ pub struct ObjectStore {
 
 impl ObjectStore {
     /// A store that reads objects under the settings of this process.
-    pub fn new(server: ServerConfiguration) -> ObjectStore {
-        ObjectStore {
+    pub fn new(server: ServerConfiguration) -> Self {
+        Self {
             server,
             objects: Mutex::default(),
             written: Mutex::default(),

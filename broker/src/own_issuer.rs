@@ -58,8 +58,8 @@ pub struct OwnIssuer {
 }
 
 impl OwnIssuer {
-    fn new(issuer: Issuer) -> OwnIssuer {
-        OwnIssuer {
+    fn new(issuer: Issuer) -> Self {
+        Self {
             issuer,
             documents: None,
             origin: None,

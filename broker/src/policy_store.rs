@@ -39,9 +39,9 @@ impl PolicyReader {
 
 impl PolicyWriter {
     /// Puts `policy` in force.
-    pub fn new(policy: Policy) -> PolicyWriter {
+    pub fn new(policy: Policy) -> Self {
         let (epoch, changed) = watch::channel(0);
-        PolicyWriter {
+        Self {
             reader: PolicyReader {
                 current: Arc::new(ArcSwap::from_pointee(policy)),
                 changed,

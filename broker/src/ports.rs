@@ -62,32 +62,27 @@ impl HubError {
     /// Whether the failure proves the hub unreachable, so that an earlier answer may stand for a
     /// while.
     pub fn proves_unreachable(&self) -> bool {
-        matches!(self, HubError::Unreachable(_) | HubError::Unwell(_))
+        matches!(self, Self::Unreachable(_) | Self::Unwell(_))
     }
 
     /// The stable code of this failure of a TokenRequest.
     pub fn mint_reason(&self) -> Reason {
         match self {
-            HubError::Unreachable(_) | HubError::Unwell(_) | HubError::Busy => {
-                Reason::HubUnreachable
-            }
-            HubError::Unauthenticated(_) | HubError::Forbidden(_) => Reason::MintForbidden,
-            HubError::NotFound(_) | HubError::Conflict(_) => Reason::ServiceAccountChanged,
-            HubError::Refused(_) | HubError::Unreadable(_) => Reason::MintFailed,
+            Self::Unreachable(_) | Self::Unwell(_) | Self::Busy => Reason::HubUnreachable,
+            Self::Unauthenticated(_) | Self::Forbidden(_) => Reason::MintForbidden,
+            Self::NotFound(_) | Self::Conflict(_) => Reason::ServiceAccountChanged,
+            Self::Refused(_) | Self::Unreadable(_) => Reason::MintFailed,
         }
     }
 
     /// The stable code of this failure of a TokenReview or SubjectAccessReview.
     pub fn review_reason(&self) -> Reason {
         match self {
-            HubError::Unreachable(_) | HubError::Unwell(_) | HubError::Busy => {
-                Reason::HubUnreachable
+            Self::Unreachable(_) | Self::Unwell(_) | Self::Busy => Reason::HubUnreachable,
+            Self::Unauthenticated(_) | Self::Forbidden(_) => Reason::ReviewForbidden,
+            Self::NotFound(_) | Self::Conflict(_) | Self::Refused(_) | Self::Unreadable(_) => {
+                Reason::ReviewFailed
             }
-            HubError::Unauthenticated(_) | HubError::Forbidden(_) => Reason::ReviewForbidden,
-            HubError::NotFound(_)
-            | HubError::Conflict(_)
-            | HubError::Refused(_)
-            | HubError::Unreadable(_) => Reason::ReviewFailed,
         }
     }
 }
@@ -362,21 +357,21 @@ pub struct Recording(Option<oneshot::Receiver<bool>>);
 impl Recording {
     /// Of a record whose writer will say whether it was written; one that says nothing did not
     /// write it.
-    pub fn told_by(writer: oneshot::Receiver<bool>) -> Recording {
-        Recording(Some(writer))
+    pub fn told_by(writer: oneshot::Receiver<bool>) -> Self {
+        Self(Some(writer))
     }
 
     /// Of a record that is written already.
-    pub fn written() -> Recording {
+    pub fn written() -> Self {
         let (writer, told) = oneshot::channel();
         // It is heard by the receiver below.
         let _ = writer.send(true);
-        Recording(Some(told))
+        Self(Some(told))
     }
 
     /// Of a record that nobody will write.
-    pub fn failed() -> Recording {
-        Recording(None)
+    pub fn failed() -> Self {
+        Self(None)
     }
 }
 

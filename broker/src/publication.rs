@@ -75,10 +75,10 @@ pub struct Publisher {
 
 impl Publisher {
     /// A publisher that has read nothing yet.
-    pub fn new(parts: PublisherParts) -> Publisher {
+    pub fn new(parts: PublisherParts) -> Self {
         // Alone, there is nobody else who could lead.
         let leads = !parts.records.is_shared();
-        Publisher {
+        Self {
             parts: Arc::new(parts),
             book: Arc::default(),
             leads: Arc::new(AtomicBool::new(leads)),

@@ -33,8 +33,8 @@ struct Buckets<K> {
 }
 
 impl<K> Default for Buckets<K> {
-    fn default() -> Buckets<K> {
-        Buckets {
+    fn default() -> Self {
+        Self {
             full_at: HashMap::new(),
             others_full_at: Duration::ZERO,
             cleared_at: Duration::ZERO,
@@ -44,10 +44,10 @@ impl<K> Default for Buckets<K> {
 
 impl<K: Eq + Hash> Rates<K> {
     /// Buckets that fill by so many a second.
-    pub(crate) fn new(per_second: NonZeroU32) -> Rates<K> {
+    pub(crate) fn new(per_second: NonZeroU32) -> Self {
         let interval = Duration::from_secs(1) / per_second.get();
         let burst = interval * per_second.get().saturating_mul(BURST_SECONDS);
-        Rates {
+        Self {
             interval,
             burst,
             buckets: Mutex::new(Buckets::default()),

@@ -20,7 +20,7 @@ pub fn channel() -> (ReadAgainOrder, ReadAgain) {
 
 impl ReadAgain {
     /// One that never hears anything.
-    pub fn never() -> ReadAgain {
+    pub fn never() -> Self {
         channel().1
     }
 

@@ -38,8 +38,8 @@ impl RefusalSummary {
         audit: Arc<dyn AuditSink>,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
-    ) -> RefusalSummary {
-        RefusalSummary {
+    ) -> Self {
+        Self {
             audit,
             clock,
             random,

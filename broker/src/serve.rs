@@ -61,7 +61,7 @@ impl Server {
     ///
     /// # Errors
     /// [`ServeError`], before anything has been asked of the hub.
-    pub async fn bind(options: ServeOptions) -> Result<Server, ServeError> {
+    pub async fn bind(options: ServeOptions) -> Result<Self, ServeError> {
         descriptors::raise();
         let configuration = config_file::read(&options.config, options.overrides.clone())?;
         let server = &configuration.server;
@@ -78,7 +78,7 @@ impl Server {
             TlsListener::bind(&server.discovery, Bounds::DOCUMENTS, host, metrics.clone())?;
         let api = TlsListener::bind(&server.api, Bounds::TOKENS, None, metrics.clone())?;
         let health = PlainListener::bind(server.health_address, Bounds::HEALTH, metrics.clone())?;
-        Ok(Server {
+        Ok(Self {
             configuration,
             options,
             discovery,
@@ -114,7 +114,7 @@ impl Server {
         self,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), ServeError> {
-        let Server {
+        let Self {
             configuration,
             options,
             discovery,

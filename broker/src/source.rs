@@ -22,8 +22,8 @@ enum Counted {
 
 impl Source {
     /// A single address. An IPv4 address that is written as an IPv6 address is itself.
-    pub fn of(address: IpAddr) -> Source {
-        Source(Counted::Address(match address.to_canonical() {
+    pub fn of(address: IpAddr) -> Self {
+        Self(Counted::Address(match address.to_canonical() {
             IpAddr::V6(address) if address.to_bits() >> 32 == NAT64 >> 32 => {
                 let [.., a, b, c, d] = address.octets();
                 IpAddr::V4(Ipv4Addr::new(a, b, c, d))
@@ -33,9 +33,9 @@ impl Source {
     }
 
     /// The /64 of an IPv6 address; an IPv4 address is itself.
-    pub fn network(self) -> Source {
+    pub fn network(self) -> Self {
         match self.0 {
-            Counted::Address(IpAddr::V6(address)) => Source(Counted::Network(Ipv6Addr::from_bits(
+            Counted::Address(IpAddr::V6(address)) => Self(Counted::Network(Ipv6Addr::from_bits(
                 address.to_bits() & (u128::MAX << 64),
             ))),
             _ => self,
@@ -45,8 +45,8 @@ impl Source {
 
 impl Default for Source {
     /// A source that is no host's: for what comes from no connection.
-    fn default() -> Source {
-        Source(Counted::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED)))
+    fn default() -> Self {
+        Self(Counted::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED)))
     }
 }
 

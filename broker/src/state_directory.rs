@@ -20,8 +20,8 @@ pub struct StateDirectory {
 
 impl StateDirectory {
     /// Uses `directory`, which must exist.
-    pub fn new(directory: PathBuf) -> StateDirectory {
-        StateDirectory {
+    pub fn new(directory: PathBuf) -> Self {
+        Self {
             directory,
             written: Mutex::default(),
         }

@@ -42,9 +42,9 @@ pub(crate) const ISSUER: &str = "https://hub.example.test";
 pub(crate) struct FakeClock(Mutex<Moment>);
 
 impl FakeClock {
-    pub(crate) fn start() -> Arc<FakeClock> {
+    pub(crate) fn start() -> Arc<Self> {
         let wall = Timestamp::from_second(1_800_000_000).unwrap_or(Timestamp::UNIX_EPOCH);
-        Arc::new(FakeClock(Mutex::new(Moment {
+        Arc::new(Self(Mutex::new(Moment {
             wall,
             mono: Duration::from_secs(1000),
         })))
@@ -111,7 +111,7 @@ spec: {targetClusterRef: {name: prod}, serviceAccountName: deployer}
     reason = "a test world that cannot be built fails its test"
 )]
 impl SmallWorld {
-    pub(crate) async fn start() -> SmallWorld {
+    pub(crate) async fn start() -> Self {
         let clock = FakeClock::start();
         let hub_clock = Arc::clone(&clock);
         let options = HubOptions {
@@ -164,7 +164,7 @@ impl SmallWorld {
         let metrics = Metrics::default();
         let mint = mint(&port, &publisher, &live, &clock, &metrics);
         let policy = config::read(CONFIGURATION).unwrap().policy;
-        SmallWorld {
+        Self {
             hub,
             clock,
             port,

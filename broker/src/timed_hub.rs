@@ -23,8 +23,8 @@ pub struct TimedHub {
 
 impl TimedHub {
     /// Times the TokenRequests of `hub` by the monotonic side of `clock`.
-    pub fn new(hub: Arc<dyn Hub>, clock: Arc<dyn Clock>, metrics: Metrics) -> TimedHub {
-        TimedHub {
+    pub fn new(hub: Arc<dyn Hub>, clock: Arc<dyn Clock>, metrics: Metrics) -> Self {
+        Self {
             hub,
             clock,
             metrics,

@@ -24,8 +24,8 @@ pub struct View {
 impl View {
     /// Of now. Whatever is looked up is looked up after this: a change in between makes the view an
     /// old one.
-    pub fn of(policy: &PolicyReader, live: &LiveObjects) -> View {
-        View {
+    pub fn of(policy: &PolicyReader, live: &LiveObjects) -> Self {
+        Self {
             changes: live.changes(),
             policy: policy.current(),
         }

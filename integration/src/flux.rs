@@ -43,10 +43,10 @@ pub struct FluxSpec {
 
 impl FluxSpec {
     /// With the gate that `configMapRef` needs before Flux 2.10.
-    pub fn with_workload_identity() -> FluxSpec {
-        FluxSpec {
+    pub fn with_workload_identity() -> Self {
+        Self {
             feature_gates: vec!["ObjectLevelWorkloadIdentity"],
-            ..FluxSpec::default()
+            ..Self::default()
         }
     }
 
@@ -103,7 +103,7 @@ impl Flux {
         parts: &Parts,
         folder: &Path,
         spec: &FluxSpec,
-    ) -> Result<Flux, TestError> {
+    ) -> Result<Self, TestError> {
         let folder = folder.join("flux");
         std::fs::create_dir_all(&folder)?;
         installation::apply(hub, parts, &folder).await?;
@@ -134,7 +134,7 @@ impl Flux {
         let kustomize = controller(Part::KustomizeController, spec.flags(), by_kustomize)
             .start()
             .await?;
-        Ok(Flux {
+        Ok(Self {
             kustomize,
             _source: source,
             _kubeconfigs: kubeconfigs,

@@ -83,7 +83,7 @@ impl GitServer {
     ///
     /// # Errors
     /// [`GitError::File`].
-    pub fn start(folder: &Path) -> Result<GitServer, GitError> {
+    pub fn start(folder: &Path) -> Result<Self, GitError> {
         let folder = folder.join("git");
         let failed = |what: &'static str| {
             move |source| GitError::File {
@@ -102,7 +102,7 @@ impl GitServer {
             .map_err(failed("listen for git clients"))?
             .handle(handle.clone());
         tokio::spawn(server.serve(routes.into_make_service()));
-        Ok(GitServer {
+        Ok(Self {
             address,
             folder,
             handle,

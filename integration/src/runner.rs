@@ -35,7 +35,7 @@ pub trait Fixture: Send + Sync + 'static {
 
 impl Fixture for Fleet {
     fn log_tails(&self) -> String {
-        Fleet::log_tails(self)
+        Self::log_tails(self)
     }
 }
 

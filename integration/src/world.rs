@@ -66,7 +66,7 @@ impl World {
     ///
     /// # Errors
     /// [`NotStarted`]: a missing real part, or a failure.
-    pub async fn start() -> Result<World, NotStarted> {
+    pub async fn start() -> Result<Self, NotStarted> {
         let hub = ControlPlaneSpec {
             controller_manager: true,
             audit_log: true,
@@ -81,10 +81,10 @@ impl World {
             control_planes: vec![hub, old_hub],
         })
         .await?;
-        World::build(fleet).await.map_err(NotStarted::failed)
+        Self::build(fleet).await.map_err(NotStarted::failed)
     }
 
-    async fn build(fleet: Fleet) -> Result<World, TestError> {
+    async fn build(fleet: Fleet) -> Result<Self, TestError> {
         let (hub, old_hub) = (fleet.control_plane("hub")?, fleet.control_plane("old-hub")?);
         let folder = fleet.folder().join("keyferry");
         std::fs::create_dir_all(&folder)?;
@@ -139,7 +139,7 @@ impl World {
             .await?;
         until_trusted(&hub, &target_a).await?;
         until_trusted(&hub, &target_b).await?;
-        Ok(World {
+        Ok(Self {
             fleet,
             hub,
             old_hub,

@@ -52,7 +52,7 @@ impl Fixture for Stage {
 }
 
 impl Stage {
-    async fn start() -> Result<Stage, NotStarted> {
+    async fn start() -> Result<Self, NotStarted> {
         let ground = Ground::start().await?;
         // To build one takes longer than a test may.
         for minor in [Minor::V1_36, Minor::V1_33] {
@@ -62,10 +62,10 @@ impl Stage {
                 .await
                 .map_err(FleetError::from)?;
         }
-        Stage::build(ground).await.map_err(NotStarted::failed)
+        Self::build(ground).await.map_err(NotStarted::failed)
     }
 
-    async fn build(ground: Ground) -> Result<Stage, TestError> {
+    async fn build(ground: Ground) -> Result<Self, TestError> {
         let documents = DocumentServer::start(ground.ca()).await?;
         let (signer, files) = (VectorSigner::new()?, auth_configs::all()?);
         for file in &files {
@@ -77,7 +77,7 @@ impl Stage {
                 documents.put(&format!("/{}/{entry}/discovery", file.name), &discovery);
             }
         }
-        Ok(Stage {
+        Ok(Self {
             ground,
             documents,
             signer,

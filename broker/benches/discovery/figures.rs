@@ -68,7 +68,7 @@ impl Subject {
     }
 
     /// This one's figure by that of another, round by round.
-    pub fn ratio(&self, other: &Subject, of: impl Fn(&Sample) -> Option<f64>) -> Option<Spread> {
+    pub fn ratio(&self, other: &Self, of: impl Fn(&Sample) -> Option<f64>) -> Option<Spread> {
         let pairs = self.samples.iter().zip(&other.samples);
         Spread::of(pairs.filter_map(|(own, other)| Some(of(own)? / of(other)?)))
     }

@@ -242,9 +242,9 @@ impl Stage<'_> {
 }
 
 impl Memory {
-    fn of(server: &Server) -> Memory {
+    fn of(server: &Server) -> Self {
         let idle = process::resident_kib(server.id());
-        Memory {
+        Self {
             name: server.name,
             idle,
             warm: None,

@@ -47,8 +47,8 @@ impl Drop for Other {
 
 impl Server {
     /// Keyferry, by the files of the ground.
-    pub async fn keyferry(ground: &Ground, ports: Ports) -> Outcome<Server> {
-        Ok(Server {
+    pub async fn keyferry(ground: &Ground, ports: Ports) -> Outcome<Self> {
+        Ok(Self {
             name: "Keyferry",
             address: SocketAddr::from(([127, 0, 0, 1], ports.discovery)),
             keys: "/openid/v1/jwks",
@@ -58,16 +58,16 @@ impl Server {
     }
 
     /// An empty handler whose answers are as long on the wire as these.
-    pub async fn empty(ground: &Ground, like: Size) -> Outcome<Server> {
-        let short = Server::empty_of(ground, 1).await?;
+    pub async fn empty(ground: &Ground, like: Size) -> Outcome<Self> {
+        let short = Self::empty_of(ground, 1).await?;
         let head = short.probe(ground, short.keys).await?;
         let total = like.head + like.body;
         // The length of the body may itself need some digits more.
         let digits = total.to_string().len() - head.body.to_string().len();
-        Server::empty_of(ground, total - head.head - digits).await
+        Self::empty_of(ground, total - head.head - digits).await
     }
 
-    async fn empty_of(ground: &Ground, bytes: usize) -> Outcome<Server> {
+    async fn empty_of(ground: &Ground, bytes: usize) -> Outcome<Self> {
         let order = Order {
             certificate: ground.file("tls.crt"),
             key: ground.file("tls.key"),
@@ -91,7 +91,7 @@ impl Server {
             .await
             .map_err(|_| "the empty handler did not start")??;
         let address = line.ok_or("the empty handler said nothing")?.parse()?;
-        Ok(Server {
+        Ok(Self {
             name: "empty handler",
             address,
             keys: "/openid/v1/jwks",
@@ -101,14 +101,14 @@ impl Server {
     }
 
     /// SPIRE's provider with the same keys, or why it is not here.
-    pub async fn spire(ground: &Ground, keys: &[u8]) -> Outcome<Result<Server, PartError>> {
+    pub async fn spire(ground: &Ground, keys: &[u8]) -> Outcome<Result<Self, PartError>> {
         let program = match peer::locate().await {
             Ok(program) => program,
             Err(missing @ PartError::Unavailable { .. }) => return Ok(Err(missing)),
             Err(error) => return Err(error.into()),
         };
         let (process, address) = peer::start(&program, ground, keys)?;
-        let server = Server {
+        let server = Self {
             name: peer::NAME,
             address,
             keys: "/keys",
@@ -143,6 +143,6 @@ impl Server {
     pub async fn probe(&self, ground: &Ground, path: &str) -> Outcome<Size> {
         let mut connection =
             TlsConnection::open(self.address, tls_connection::trusting(&ground.ca_pem)?).await?;
-        connection.ask(Server::request(path).as_bytes()).await
+        connection.ask(Self::request(path).as_bytes()).await
     }
 }

@@ -17,7 +17,7 @@ pub struct AnswerTime {
 
 impl AnswerTime {
     /// The percentiles of these, in any order.
-    pub fn of(mut times: Vec<Duration>) -> AnswerTime {
+    pub fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         let at = |share: f64| {
             let last = times.len().saturating_sub(1);
@@ -26,7 +26,7 @@ impl AnswerTime {
                 .get(index)
                 .map_or(0.0, |time| time.as_secs_f64() * 1e6)
         };
-        AnswerTime {
+        Self {
             p50: at(0.5),
             p99: at(0.99),
             most: at(1.0),

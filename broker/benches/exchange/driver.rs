@@ -37,15 +37,15 @@ pub struct Turn {
 
 impl Turns {
     /// Starts them.
-    pub async fn start(order: &Order) -> Outcome<Turns> {
-        Ok(Turns {
+    pub async fn start(order: &Order) -> Outcome<Self> {
+        Ok(Self {
             sender: Sender::start(LOAD, order).await?,
         })
     }
 
     /// One turn of one load.
-    pub async fn once(load: &Load) -> Outcome<Turns> {
-        Turns::start(&Order {
+    pub async fn once(load: &Load) -> Outcome<Self> {
+        Self::start(&Order {
             loads: vec![load.clone()],
             turns: vec![0],
         })
@@ -90,7 +90,7 @@ pub struct Sender {
 
 impl Sender {
     /// Starts it.
-    pub async fn start(argument: &str, order: &impl Serialize) -> Outcome<Sender> {
+    pub async fn start(argument: &str, order: &impl Serialize) -> Outcome<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         let mut child = command
             .arg(argument)
@@ -102,7 +102,7 @@ impl Sender {
         stdin.write_all(&serde_json::to_vec(order)?).await?;
         drop(stdin);
         let lines = BufReader::new(child.stdout.take().ok_or("the child has no output")?).lines();
-        Ok(Sender { child, lines })
+        Ok(Self { child, lines })
     }
 
     /// Waits for this line.

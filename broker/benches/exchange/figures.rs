@@ -45,7 +45,7 @@ impl Subject {
     }
 
     /// Its requests a second by those of its empty handler, round by round.
-    pub fn ratio(&self, all: &[Subject]) -> Option<Spread> {
+    pub fn ratio(&self, all: &[Self]) -> Option<Spread> {
         let empty = all.get(self.empty?)?;
         Spread::of(
             self.samples

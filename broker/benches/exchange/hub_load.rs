@@ -171,7 +171,7 @@ struct World {
 }
 
 impl World {
-    async fn new(ground: Ground, clock: Arc<SimulatedClock>, lifetime: &str) -> Outcome<World> {
+    async fn new(ground: Ground, clock: Arc<SimulatedClock>, lifetime: &str) -> Outcome<Self> {
         let configuration = configuration(&ground, lifetime)?;
         let live = Arc::new(LiveObjects::default());
         fill(&ground, &live)?;
@@ -242,7 +242,7 @@ impl World {
             metrics,
             callers,
         });
-        Ok(World {
+        Ok(Self {
             hub,
             broker,
             mint,

@@ -11,7 +11,7 @@ pub struct Keyferry(Child);
 
 impl Keyferry {
     /// `keyferry serve` by the files of the ground; ready when it comes back.
-    pub async fn start(ground: &Ground, ports: Ports) -> Outcome<Keyferry> {
+    pub async fn start(ground: &Ground, ports: Ports) -> Outcome<Self> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_keyferry"));
         command
             .arg("serve")
@@ -20,7 +20,7 @@ impl Keyferry {
         command
             .arg("--kubeconfig")
             .arg(ground.file("hub.kubeconfig"));
-        let keyferry = Keyferry(
+        let keyferry = Self(
             command
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())

@@ -19,14 +19,14 @@ pub struct Ports {
 
 impl Ports {
     /// Three ports that are free now.
-    pub fn free() -> std::io::Result<Ports> {
+    pub fn free() -> std::io::Result<Self> {
         let listeners = [(); 3].map(|()| std::net::TcpListener::bind(("127.0.0.1", 0)));
         let mut ports = [0; 3];
         for (port, listener) in ports.iter_mut().zip(listeners) {
             *port = listener?.local_addr()?.port();
         }
         let [discovery, api, health] = ports;
-        Ok(Ports {
+        Ok(Self {
             discovery,
             api,
             health,

@@ -32,8 +32,8 @@ impl SimulatedClock {
         clippy::disallowed_methods,
         reason = "simulated time has to begin somewhere"
     )]
-    pub fn start() -> SimulatedClock {
-        SimulatedClock {
+    pub fn start() -> Self {
+        Self {
             begin: Timestamp::now(),
             elapsed: AtomicU64::new(0),
         }
@@ -75,9 +75,9 @@ pub struct CountingHub {
 
 impl CountingHub {
     /// A hub that was asked nothing yet.
-    pub fn new(ground: Ground, clock: Arc<SimulatedClock>) -> CountingHub {
+    pub fn new(ground: Ground, clock: Arc<SimulatedClock>) -> Self {
         let zero = AtomicU64::default;
-        CountingHub {
+        Self {
             ground,
             clock,
             token_requests: zero(),

@@ -13,10 +13,10 @@ pub struct Spread {
 
 impl Spread {
     /// Nothing if there are no numbers.
-    pub fn of(numbers: impl IntoIterator<Item = f64>) -> Option<Spread> {
+    pub fn of(numbers: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = numbers.into_iter().collect();
         sorted.sort_unstable_by(f64::total_cmp);
-        Some(Spread {
+        Some(Self {
             least: *sorted.first()?,
             median: *sorted.get(sorted.len() / 2)?,
             most: *sorted.last()?,

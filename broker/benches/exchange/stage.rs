@@ -50,7 +50,7 @@ pub struct Stage {
 
 impl Ground {
     /// A hub that holds nothing but the canary.
-    pub async fn prepare(options: HubOptions) -> Outcome<Ground> {
+    pub async fn prepare(options: HubOptions) -> Outcome<Self> {
         let folder = tempfile::Builder::new()
             .prefix("keyferry-bench-")
             .tempdir()?;
@@ -58,7 +58,7 @@ impl Ground {
         let serving = authority.server_identity(&["localhost", "127.0.0.1"])?;
         let hub = EmbeddedHub::start(options).await?;
         hub.add_service_account("keyferry-system", "keyferry-canary");
-        let ground = Ground {
+        let ground = Self {
             hub,
             ca_pem: authority.ca_pem().to_owned(),
             folder,
@@ -137,7 +137,7 @@ impl Ground {
 
 impl Stage {
     /// Starts hub and broker.
-    pub async fn start() -> Outcome<Stage> {
+    pub async fn start() -> Outcome<Self> {
         let ground = Ground::prepare(HubOptions::default()).await?;
         ground.hub.add_namespace(TENANT, &[]);
         let mut accounts = vec![SELF.to_owned(), "worker".to_owned(), "crowd".to_owned()];
@@ -172,7 +172,7 @@ impl Stage {
             let _ = stopped.await;
         }));
         ground.until_ready(ports).await?;
-        Ok(Stage {
+        Ok(Self {
             ground,
             ports,
             stop,

@@ -54,11 +54,11 @@ pub struct Sample {
 }
 
 impl Sample {
-    fn of(turns: &[Turn]) -> Option<Sample> {
+    fn of(turns: &[Turn]) -> Option<Self> {
         let answers = turns.iter().map(|turn| turn.answered.count).sum::<u64>() as f64;
         let cpu: Option<Duration> = turns.iter().map(|turn| turn.cpu).sum();
         let middle = |time: fn(&Turn) -> f64| Some(Spread::of(turns.iter().map(time))?.median);
-        Some(Sample {
+        Some(Self {
             rate: answers / (DURATION.as_secs_f64() * turns.len() as f64),
             p50: middle(|turn| turn.answered.time.p50)?,
             p99: middle(|turn| turn.answered.time.p99)?,

@@ -43,11 +43,11 @@ pub fn trusting(ca_pem: &str) -> Outcome<Arc<ClientConfig>> {
 
 impl TlsConnection {
     /// Connects and shakes hands.
-    pub async fn open(address: SocketAddr, config: Arc<ClientConfig>) -> Outcome<TlsConnection> {
+    pub async fn open(address: SocketAddr, config: Arc<ClientConfig>) -> Outcome<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let tls = ClientConnection::new(config, ServerName::IpAddress(address.ip().into()))?;
-        let mut connection = TlsConnection {
+        let mut connection = Self {
             stream,
             tls,
             answer: Vec::with_capacity(16 * 1024),

@@ -29,8 +29,8 @@ pub struct Start {
 
 impl Start {
     /// For so many threads, and the one that measures.
-    pub fn of(threads: usize) -> Start {
-        Start {
+    pub fn of(threads: usize) -> Self {
+        Self {
             connected: Barrier::new(threads + 1),
             window: OnceLock::new(),
         }

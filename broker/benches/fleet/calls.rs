@@ -50,7 +50,7 @@ pub fn so_far(plane: &ControlPlane) -> Outcome<Vec<Call>> {
 }
 
 impl Call {
-    fn of(event: &Value) -> Option<Call> {
+    fn of(event: &Value) -> Option<Self> {
         if event["user"]["username"] != ACCOUNT {
             return None;
         }
@@ -62,7 +62,7 @@ impl Call {
             (None, _) => text(&event["requestURI"]),
         };
         let at: jiff::Timestamp = event["requestReceivedTimestamp"].as_str()?.parse().ok()?;
-        Some(Call {
+        Some(Self {
             verb: text(&event["verb"]),
             resource,
             namespace: text(&object["namespace"]),

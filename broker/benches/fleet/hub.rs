@@ -33,7 +33,7 @@ pub struct Hub {
 
 impl Hub {
     /// Everything but TargetAccesses.
-    pub async fn start() -> Outcome<Hub> {
+    pub async fn start() -> Outcome<Self> {
         let built = std::env::var_os("KEYFERRY_BIN")
             .unwrap_or_else(|| env!("CARGO_BIN_EXE_keyferry").into());
         let binary = KeyferryBinary::at(built);
@@ -65,7 +65,7 @@ impl Hub {
                 BrokerSpec::of_hub("fleet", &plane).with_server_lines("objects: CustomResources\n"),
             )
             .await?;
-        let hub = Hub {
+        let hub = Self {
             plane,
             broker,
             ground,

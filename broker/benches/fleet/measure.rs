@@ -183,8 +183,8 @@ struct Weighed {
 }
 
 impl Weighed {
-    fn start(id: u32) -> Weighed {
-        Weighed {
+    fn start(id: u32) -> Self {
+        Self {
             id,
             at: now(),
             cpu: process::cpu_time_of(id),

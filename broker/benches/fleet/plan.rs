@@ -45,7 +45,7 @@ pub struct Access {
 
 impl Plan {
     /// By the arguments of the command.
-    pub fn of(arguments: &[String]) -> Outcome<Plan> {
+    pub fn of(arguments: &[String]) -> Outcome<Self> {
         let number = |name: &str, usual: u64| -> Outcome<u64> {
             let at = arguments.iter().position(|argument| argument == name);
             let Some(at) = at else { return Ok(usual) };
@@ -62,7 +62,7 @@ impl Plan {
             .into());
         }
         let per_tenant = usize::try_from(accesses / tenants)?;
-        Ok(Plan {
+        Ok(Self {
             per_tenant,
             watched: Duration::from_secs(minutes * 60),
         })

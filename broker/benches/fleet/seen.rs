@@ -44,7 +44,7 @@ pub struct Seen {
 
 impl Seen {
     /// Watches a collection until it is dropped.
-    pub fn watch(plane: &ControlPlane, collection: &str) -> Seen {
+    pub fn watch(plane: &ControlPlane, collection: &str) -> Self {
         let objects: Arc<Mutex<HashMap<String, Sighting>>> = Arc::default();
         let (seen, admin, collection) = (
             Arc::clone(&objects),
@@ -60,7 +60,7 @@ impl Seen {
                 tokio::time::sleep(LOOK).await;
             }
         });
-        Seen { objects, task }
+        Self { objects, task }
     }
 
     /// What was seen of an object.
@@ -81,7 +81,7 @@ impl Seen {
         &self,
         limit: Duration,
         what: &str,
-        holds: impl Fn(&Seen) -> bool,
+        holds: impl Fn(&Self) -> bool,
     ) -> Outcome<()> {
         let end = now() + limit;
         while !holds(self) {

@@ -27,7 +27,7 @@ pub struct Peer {
 
 impl Peer {
     /// Builds it, where that was not done before.
-    pub fn start() -> Result<Peer, String> {
+    pub fn start() -> Result<Self, String> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -38,7 +38,7 @@ impl Peer {
                 OracleRelease::V0_36,
             ))
             .map_err(|error| error.to_string())?;
-        Ok(Peer { runtime, oracle })
+        Ok(Self { runtime, oracle })
     }
 
     /// Evaluations per second of the process: one question at a time, the time without tokens taken

@@ -28,7 +28,7 @@ pub struct File {
 
 impl Work {
     /// Signs all tokens.
-    pub fn read() -> Outcome<Work> {
+    pub fn read() -> Outcome<Self> {
         let signer = VectorSigner::new()?;
         let certificate = rcgen::generate_simple_self_signed(["authority.test".to_owned()])?
             .cert
@@ -53,7 +53,7 @@ impl Work {
             .into_iter()
             .map(file)
             .collect::<Outcome<_>>()?;
-        Ok(Work {
+        Ok(Self {
             files,
             keys: signer.key_set(),
         })

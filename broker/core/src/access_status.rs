@@ -173,10 +173,10 @@ impl AccessReport {
 impl TokenReport {
     /// The token of one report of a status, as [`AccessReport::status`] writes it; nothing where it
     /// reports none.
-    pub fn read(report: &Value) -> Option<TokenReport> {
+    pub fn read(report: &Value) -> Option<Self> {
         let text = |field: &str| report.get(field).and_then(Value::as_str);
         let time = |field: &str| text(field)?.parse::<Timestamp>().ok();
-        Some(TokenReport {
+        Some(Self {
             token_id: text("tokenID")?.to_owned(),
             key_id: text("keyID").map(str::to_owned),
             expires_at: time("expiresAt")?,

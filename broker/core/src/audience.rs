@@ -34,7 +34,7 @@ impl Audience {
     ///
     /// # Errors
     /// [`AudienceError`] says which rule it breaks.
-    pub fn new(text: impl Into<String>) -> Result<Audience, AudienceError> {
+    pub fn new(text: impl Into<String>) -> Result<Self, AudienceError> {
         let text = text.into();
         if text.is_empty() {
             return Err(AudienceError::Empty);
@@ -46,7 +46,7 @@ impl Audience {
             byte.is_ascii_graphic() && !matches!(byte, b',' | b'"' | b'\'' | b'\\' | b'`')
         };
         if text.bytes().all(allowed) {
-            Ok(Audience(text.into()))
+            Ok(Self(text.into()))
         } else {
             Err(AudienceError::Grammar)
         }
@@ -61,13 +61,13 @@ impl Audience {
 impl TryFrom<String> for Audience {
     type Error = AudienceError;
 
-    fn try_from(text: String) -> Result<Audience, AudienceError> {
-        Audience::new(text)
+    fn try_from(text: String) -> Result<Self, AudienceError> {
+        Self::new(text)
     }
 }
 
 impl From<Audience> for String {
-    fn from(audience: Audience) -> String {
+    fn from(audience: Audience) -> Self {
         audience.0.as_ref().to_owned()
     }
 }

@@ -140,8 +140,8 @@ pub struct TokenNote {
 
 impl TokenNote {
     /// Of this one.
-    pub fn of(token: &BoundToken) -> TokenNote {
-        TokenNote {
+    pub fn of(token: &BoundToken) -> Self {
+        Self {
             id: token.shared_id(),
             expires_at: token.deadline().wall(),
         }

@@ -48,15 +48,15 @@ pub enum Requester {
 impl Requester {
     fn identity(&self) -> Option<&ServiceAccountIdentity> {
         match self {
-            Requester::Caller(caller) => Some(caller.identity()),
-            Requester::Operator | Requester::Delivery(_) => None,
+            Self::Caller(caller) => Some(caller.identity()),
+            Self::Operator | Self::Delivery(_) => None,
         }
     }
 
     fn delivery(&self) -> Option<&ObjectName> {
         match self {
-            Requester::Delivery(name) => Some(name),
-            Requester::Caller(_) | Requester::Operator => None,
+            Self::Delivery(name) => Some(name),
+            Self::Caller(_) | Self::Operator => None,
         }
     }
 }

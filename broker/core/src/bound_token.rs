@@ -75,9 +75,9 @@ impl MintFault {
     /// The stable code.
     pub fn reason(self) -> Reason {
         match self {
-            MintFault::Uid => Reason::ServiceAccountChanged,
-            MintFault::Skew => Reason::ClockSkew,
-            MintFault::UnknownKey => Reason::KeyNotPublished,
+            Self::Uid => Reason::ServiceAccountChanged,
+            Self::Skew => Reason::ClockSkew,
+            Self::UnknownKey => Reason::KeyNotPublished,
             _ => Reason::MintMismatch,
         }
     }

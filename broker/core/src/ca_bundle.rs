@@ -37,7 +37,7 @@ impl CaBundle {
     ///
     /// # Errors
     /// [`CaBundleError`] names the certificate, and its `mend` says what to do.
-    pub fn from_pem(bytes: &[u8], now: Timestamp) -> Result<CaBundle, CaBundleError> {
+    pub fn from_pem(bytes: &[u8], now: Timestamp) -> Result<Self, CaBundleError> {
         if bytes.len() > MAX_CA_BUNDLE_BYTES {
             return Err(CaBundleError::TooLarge(bytes.len()));
         }
@@ -53,7 +53,7 @@ impl CaBundle {
                 blocks.certificates.len(),
             ));
         }
-        let mut bundle = CaBundle {
+        let mut bundle = Self {
             certificates: Vec::new(),
             earliest_expiry: Timestamp::MAX,
             ignored_blocks: blocks.ignored,
@@ -73,11 +73,8 @@ impl CaBundle {
     ///
     /// # Errors
     /// [`CaBundleError::Missing`], else as [`CaBundle::from_pem`].
-    pub fn from_secret_entry(
-        entry: Option<&[u8]>,
-        now: Timestamp,
-    ) -> Result<CaBundle, CaBundleError> {
-        CaBundle::from_pem(entry.ok_or(CaBundleError::Missing)?, now)
+    pub fn from_secret_entry(entry: Option<&[u8]>, now: Timestamp) -> Result<Self, CaBundleError> {
+        Self::from_pem(entry.ok_or(CaBundleError::Missing)?, now)
     }
 
     /// The certificates as PEM: LF line ends, 64 characters a line, nothing between them.

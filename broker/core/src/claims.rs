@@ -65,17 +65,15 @@ impl ServiceAccountClaims {
     ///
     /// # Errors
     /// [`ClaimsFormError`] names the first claim that is not as kube-apiserver writes it.
-    pub fn read(jwt: &UnverifiedJwt) -> Result<ServiceAccountClaims, ClaimsFormError> {
-        ServiceAccountClaims::from_members(jwt.claims())
+    pub fn read(jwt: &UnverifiedJwt) -> Result<Self, ClaimsFormError> {
+        Self::from_members(jwt.claims())
     }
 
     /// Reads claims that were taken out of a token with [`crate::json`].
     ///
     /// # Errors
     /// [`ClaimsFormError`] names the first claim that is not as kube-apiserver writes it.
-    pub fn from_members(
-        claims: &Map<String, Value>,
-    ) -> Result<ServiceAccountClaims, ClaimsFormError> {
+    pub fn from_members(claims: &Map<String, Value>) -> Result<Self, ClaimsFormError> {
         let bound = object(claims, "kubernetes.io", "kubernetes.io")?
             .ok_or(ClaimsFormError::Missing("kubernetes.io"))?;
         let identity = identity(bound)?;
@@ -83,7 +81,7 @@ impl ServiceAccountClaims {
         if subject != identity.account.username() {
             return Err(ClaimsFormError::SubjectDisagrees);
         }
-        Ok(ServiceAccountClaims {
+        Ok(Self {
             issuer: required(text(claims, "iss", "iss")?, "iss")?.to_owned(),
             audiences: audiences(claims)?,
             expires_at: required(time(claims, "exp")?, "exp")?,

@@ -34,8 +34,8 @@ pub enum Truth {
 
 impl Finding {
     /// All is well.
-    pub fn well(message: impl Into<String>) -> Finding {
-        Finding {
+    pub fn well(message: impl Into<String>) -> Self {
+        Self {
             status: Truth::True,
             reason: Reason::Ready,
             message: message.into(),
@@ -43,8 +43,8 @@ impl Finding {
     }
 
     /// It is so, by this code: for conditions that are no good news.
-    pub fn so(reason: Reason, message: impl Into<String>) -> Finding {
-        Finding {
+    pub fn so(reason: Reason, message: impl Into<String>) -> Self {
+        Self {
             status: Truth::True,
             reason,
             message: message.into(),
@@ -52,8 +52,8 @@ impl Finding {
     }
 
     /// It is not so.
-    pub fn not(reason: Reason, message: impl Into<String>) -> Finding {
-        Finding {
+    pub fn not(reason: Reason, message: impl Into<String>) -> Self {
+        Self {
             status: Truth::False,
             reason,
             message: message.into(),
@@ -61,8 +61,8 @@ impl Finding {
     }
 
     /// It cannot be told.
-    pub fn unknown(reason: Reason, message: impl Into<String>) -> Finding {
-        Finding {
+    pub fn unknown(reason: Reason, message: impl Into<String>) -> Self {
+        Self {
             status: Truth::Unknown,
             reason,
             message: message.into(),
@@ -78,9 +78,9 @@ impl Finding {
 impl Truth {
     fn as_str(self) -> &'static str {
         match self {
-            Truth::True => "True",
-            Truth::False => "False",
-            Truth::Unknown => "Unknown",
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
         }
     }
 }

@@ -105,24 +105,24 @@ pub struct Generation(u64);
 
 impl Generation {
     /// The generation of `spec`, as parsed and so without its comments and layout.
-    pub(crate) fn of(spec: &serde_json::Value) -> Generation {
-        Generation::hash(&canonical(spec))
+    pub(crate) fn of(spec: &serde_json::Value) -> Self {
+        Self::hash(&canonical(spec))
     }
 
     /// The generation of an object of the hub. An object made anew under the same name is another
     /// one.
-    pub(crate) fn of_object(uid: &Uid, generation: i64) -> Generation {
-        Generation::hash(&format!("{uid} {generation}"))
+    pub(crate) fn of_object(uid: &Uid, generation: i64) -> Self {
+        Self::hash(&format!("{uid} {generation}"))
     }
 
-    fn hash(text: &str) -> Generation {
+    fn hash(text: &str) -> Self {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
         let first = digest
             .as_ref()
             .first_chunk::<8>()
             .copied()
             .unwrap_or_default();
-        Generation(u64::from_be_bytes(first))
+        Self(u64::from_be_bytes(first))
     }
 }
 
@@ -161,8 +161,8 @@ pub struct Overrides {
 impl Overrides {
     /// For whoever only reads a file that a server is to serve: an issuer of its own is no mistake
     /// in it.
-    pub fn of_a_reader() -> Overrides {
-        Overrides {
+    pub fn of_a_reader() -> Self {
+        Self {
             enable_own_issuers: Some(true),
             cluster_resource_namespace: None,
         }

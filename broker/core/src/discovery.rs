@@ -44,10 +44,7 @@ impl ProviderMetadata {
     ///
     /// # Errors
     /// [`DiscoveryError`] says why nothing of it is used.
-    pub fn from_upstream(
-        bytes: &[u8],
-        expected_issuer: &str,
-    ) -> Result<ProviderMetadata, DiscoveryError> {
+    pub fn from_upstream(bytes: &[u8], expected_issuer: &str) -> Result<Self, DiscoveryError> {
         let limits = JsonLimits {
             bytes: MAX_DISCOVERY_BYTES,
             depth: MAX_JSON_DEPTH,
@@ -60,7 +57,7 @@ impl ProviderMetadata {
         if issuer != expected_issuer {
             return Err(DiscoveryError::IssuerMismatch);
         }
-        Ok(ProviderMetadata {
+        Ok(Self {
             issuer: issuer.to_owned(),
             signing_algorithms: signing_algorithms(&document)?,
         })

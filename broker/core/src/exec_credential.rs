@@ -80,8 +80,8 @@ impl ExecVersion {
     /// The `apiVersion`.
     pub fn as_str(self) -> &'static str {
         match self {
-            ExecVersion::V1 => "client.authentication.k8s.io/v1",
-            ExecVersion::V1Beta1 => "client.authentication.k8s.io/v1beta1",
+            Self::V1 => "client.authentication.k8s.io/v1",
+            Self::V1Beta1 => "client.authentication.k8s.io/v1beta1",
         }
     }
 }
@@ -92,9 +92,9 @@ impl ExecInfo {
     ///
     /// # Errors
     /// [`ExecInfoError`]. Members that are not known are ignored: newer clients may say more.
-    pub fn read(text: Option<&[u8]>) -> Result<ExecInfo, ExecInfoError> {
+    pub fn read(text: Option<&[u8]>) -> Result<Self, ExecInfoError> {
         let Some(text) = text else {
-            return Ok(ExecInfo {
+            return Ok(Self {
                 version: ExecVersion::V1Beta1,
                 cluster: None,
                 named: NamedByCluster::Nothing,
@@ -121,7 +121,7 @@ impl ExecInfo {
             }
             Some(_) => return Err(ExecInfoError::Member("spec.cluster")),
         };
-        Ok(ExecInfo {
+        Ok(Self {
             version,
             cluster,
             named,
@@ -131,16 +131,16 @@ impl ExecInfo {
 
 impl NamedByCluster {
     /// A `config` of another form is another plugin's business and no mistake.
-    fn read(cluster: &Map<String, Value>) -> NamedByCluster {
+    fn read(cluster: &Map<String, Value>) -> Self {
         match cluster
             .get("config")
             .and_then(|config| config.get("clusterName"))
         {
-            None | Some(Value::Null) => NamedByCluster::Nothing,
+            None | Some(Value::Null) => Self::Nothing,
             Some(Value::String(name)) => {
-                AccessName::parse(name).map_or(NamedByCluster::Unreadable, NamedByCluster::Access)
+                AccessName::parse(name).map_or(Self::Unreadable, NamedByCluster::Access)
             }
-            Some(_) => NamedByCluster::Unreadable,
+            Some(_) => Self::Unreadable,
         }
     }
 }

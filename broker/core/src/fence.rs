@@ -32,8 +32,8 @@ pub struct Fence {
 
 impl Fence {
     /// A policy with the binding of its name, both in one file.
-    const fn of(name: &'static str, manifest: &'static str, meaning: &'static str) -> Fence {
-        Fence {
+    const fn of(name: &'static str, manifest: &'static str, meaning: &'static str) -> Self {
+        Self {
             name,
             policy_name: name,
             policy: manifest,
@@ -143,8 +143,8 @@ pub struct HubSite {
 
 impl HubSite {
     /// Keyferry as the shipped manifests have it, on a hub of which nothing is known.
-    pub fn shipped() -> HubSite {
-        HubSite {
+    pub fn shipped() -> Self {
+        Self {
             namespace: fill::NAMESPACE.to_owned(),
             canary: fill::CANARY.to_owned(),
             username: fill::USERNAME.to_owned(),

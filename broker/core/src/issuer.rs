@@ -38,7 +38,7 @@ impl Issuer {
     ///
     /// # Errors
     /// [`IssuerError`] says what a target would refuse.
-    pub fn new(text: impl Into<String>) -> Result<Issuer, IssuerError> {
+    pub fn new(text: impl Into<String>) -> Result<Self, IssuerError> {
         let text = text.into();
         if text.len() > 600 {
             return Err(IssuerError::TooLong);
@@ -59,7 +59,7 @@ impl Issuer {
             || host == "kubernetes"
             || host == "kubernetes.default.svc"
             || host.starts_with("kubernetes.default.svc.");
-        Ok(Issuer {
+        Ok(Self {
             text: text.into(),
             cluster_default,
         })
@@ -100,7 +100,7 @@ impl PublicUrl {
     ///
     /// # Errors
     /// [`PublicUrlError`] for anything but an https origin.
-    pub fn new(text: &str) -> Result<PublicUrl, PublicUrlError> {
+    pub fn new(text: &str) -> Result<Self, PublicUrlError> {
         let url = Url::parse(text).map_err(|_| PublicUrlError)?;
         let bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
         let anonymous = url.username().is_empty() && url.password().is_none();
@@ -110,7 +110,7 @@ impl PublicUrl {
             && !text.contains('@')
             && url.host_str().is_some_and(|host| !host.is_empty())
         {
-            Ok(PublicUrl(url.origin().ascii_serialization()))
+            Ok(Self(url.origin().ascii_serialization()))
         } else {
             Err(PublicUrlError)
         }

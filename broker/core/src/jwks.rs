@@ -31,8 +31,8 @@ pub struct KeySetLimits {
 
 impl Default for KeySetLimits {
     /// 1 MiB and 200 keys; a hub has two or three.
-    fn default() -> KeySetLimits {
-        KeySetLimits {
+    fn default() -> Self {
+        Self {
             bytes: 1 << 20,
             keys: 200,
         }
@@ -83,7 +83,7 @@ impl PublicKeySet {
     pub fn from_upstream(
         bytes: &[u8],
         limits: KeySetLimits,
-    ) -> Result<(PublicKeySet, Vec<RejectedKey>), JwksError> {
+    ) -> Result<(Self, Vec<RejectedKey>), JwksError> {
         let document = read_object(
             bytes,
             JsonLimits {
@@ -121,14 +121,14 @@ impl PublicKeySet {
     ///
     /// # Errors
     /// [`JwksError::KidClash`] or [`JwksError::NoUsableKey`].
-    pub fn from_keys(keys: impl IntoIterator<Item = PublicKey>) -> Result<PublicKeySet, JwksError> {
+    pub fn from_keys(keys: impl IntoIterator<Item = PublicKey>) -> Result<Self, JwksError> {
         collect(keys, 0)
     }
 
     /// What is left where every key there was has been revoked by hand: the one way to an empty
     /// set.
-    pub fn revoked_whole() -> PublicKeySet {
-        PublicKeySet {
+    pub fn revoked_whole() -> Self {
+        Self {
             keys: BTreeMap::new(),
         }
     }

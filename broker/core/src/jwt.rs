@@ -98,7 +98,7 @@ impl UnverifiedJwt {
     ///
     /// # Errors
     /// [`JwtError`] names the first rule that it breaks.
-    pub fn parse(compact: &str) -> Result<UnverifiedJwt, JwtError> {
+    pub fn parse(compact: &str) -> Result<Self, JwtError> {
         if compact.len() > MAX_JWT_BYTES {
             return Err(JwtError::TooLong(compact.len()));
         }
@@ -124,7 +124,7 @@ impl UnverifiedJwt {
             return Err(JwtError::SignatureMissing);
         }
         let claims_end = signing_input.len();
-        Ok(UnverifiedJwt {
+        Ok(Self {
             compact: Zeroizing::new(compact.to_owned()),
             claims_end,
             algorithm,

@@ -100,8 +100,8 @@ pub enum Settling {
 impl KeyBook {
     /// A book without keys. `settle` is 30 s and the soak; without a shared record this process is
     /// alone.
-    pub fn new(issuer: Issuer, settle: Duration, shared: bool) -> KeyBook {
-        KeyBook {
+    pub fn new(issuer: Issuer, settle: Duration, shared: bool) -> Self {
+        Self {
             issuer,
             settle,
             shared,

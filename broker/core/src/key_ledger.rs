@@ -64,8 +64,8 @@ pub struct Revocation {
 
 impl KeyLedger {
     /// A record without keys.
-    pub fn empty(issuer: Issuer) -> KeyLedger {
-        KeyLedger {
+    pub fn empty(issuer: Issuer) -> Self {
+        Self {
             issuer,
             sequence: 0,
             keys: BTreeMap::new(),
@@ -76,7 +76,7 @@ impl KeyLedger {
     /// The record with `kid` withdrawn for ever; nothing if neither a key nor a revocation of that
     /// name is there.
     #[must_use]
-    pub fn with_revoked(&self, kid: &str, at: Timestamp) -> Option<KeyLedger> {
+    pub fn with_revoked(&self, kid: &str, at: Timestamp) -> Option<Self> {
         let mut ledger = self.clone();
         if !ledger.revoked.contains_key(kid) {
             let record = ledger.keys.remove(kid)?;

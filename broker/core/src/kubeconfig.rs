@@ -48,8 +48,8 @@ struct EnvVar {
 impl ExecStanza {
     /// One in `client.authentication.k8s.io/v1` that tells the plugin the cluster and never asks a
     /// person.
-    pub fn new(command: String, args: Vec<String>, env: Vec<(String, String)>) -> ExecStanza {
-        ExecStanza {
+    pub fn new(command: String, args: Vec<String>, env: Vec<(String, String)>) -> Self {
+        Self {
             api_version: "client.authentication.k8s.io/v1",
             command,
             args,

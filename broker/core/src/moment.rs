@@ -25,16 +25,16 @@ pub struct Deadline {
 
 impl Deadline {
     /// The deadline at `expires` on the wall clock, seen from `now`.
-    pub fn at(expires: Timestamp, now: Moment) -> Deadline {
-        Deadline {
+    pub fn at(expires: Timestamp, now: Moment) -> Self {
+        Self {
             wall: expires,
             mono: now.mono.saturating_add(from_to(now.wall, expires)),
         }
     }
 
     /// The deadline `span` after `now`.
-    pub fn after(span: Duration, now: Moment) -> Deadline {
-        Deadline {
+    pub fn after(span: Duration, now: Moment) -> Self {
+        Self {
             wall: now.wall.saturating_add(span).unwrap_or(Timestamp::MAX),
             mono: now.mono.saturating_add(span),
         }

@@ -125,9 +125,9 @@ impl AccessName {
     ///
     /// # Errors
     /// [`NameError`] of the part that is wrong.
-    pub fn parse(text: &str) -> Result<AccessName, NameError> {
+    pub fn parse(text: &str) -> Result<Self, NameError> {
         let (namespace, name) = text.split_once('/').ok_or(NameError::Grammar)?;
-        Ok(AccessName {
+        Ok(Self {
             namespace: Namespace::new(namespace)?,
             name: ObjectName::new(name)?,
         })

@@ -21,28 +21,28 @@ pub enum OnPaper {
 
 impl OnPaper {
     /// What `policy` says about `access`, delivered on request.
-    pub fn of(policy: &Policy, access: &TargetAccess) -> OnPaper {
+    pub fn of(policy: &Policy, access: &TargetAccess) -> Self {
         let Some(target) = policy.targets.get(&access.target) else {
-            return OnPaper::NoSuchTarget;
+            return Self::NoSuchTarget;
         };
         if policy.own_namespace.as_ref() == Some(&access.name.namespace) {
-            return OnPaper::NotAllowed;
+            return Self::NotAllowed;
         }
         match fitting_rule(target, access) {
-            Some(_) if target.suspend || access.suspend => OnPaper::Suspended,
+            Some(_) if target.suspend || access.suspend => Self::Suspended,
             Some(verdict) => verdict,
-            None => OnPaper::NotAllowed,
+            None => Self::NotAllowed,
         }
     }
 
     /// How it is printed.
     pub fn as_str(self) -> &'static str {
         match self {
-            OnPaper::Allowed => "yes",
-            OnPaper::ByNamespaceLabels => "by namespace labels",
-            OnPaper::NotAllowed => "no",
-            OnPaper::Suspended => "suspended",
-            OnPaper::NoSuchTarget => "no such target",
+            Self::Allowed => "yes",
+            Self::ByNamespaceLabels => "by namespace labels",
+            Self::NotAllowed => "no",
+            Self::Suspended => "suspended",
+            Self::NoSuchTarget => "no such target",
         }
     }
 }

@@ -84,8 +84,8 @@ pub enum OtherCluster {
 
 impl PublicCluster {
     /// That of a target with its CA certificates as PEM.
-    pub fn of(target: &TargetCluster, ca_pem: Option<&str>) -> PublicCluster {
-        PublicCluster {
+    pub fn of(target: &TargetCluster, ca_pem: Option<&str>) -> Self {
+        Self {
             name: target.name.clone(),
             server: target.address.clone(),
             certificate_authority_data: ca_pem.map(|pem| STANDARD.encode(pem)),
@@ -98,7 +98,7 @@ impl PublicCluster {
     ///
     /// # Errors
     /// [`UnusableCluster`] names the member.
-    pub fn checked(self) -> Result<PublicCluster, UnusableCluster> {
+    pub fn checked(self) -> Result<Self, UnusableCluster> {
         if config::server_address(&self.server).ok().as_ref() != Some(&self.server) {
             return Err(UnusableCluster("server"));
         }

@@ -180,14 +180,14 @@ impl Reason {
     pub fn is_about_caller(self) -> bool {
         matches!(
             self,
-            Reason::CallerAudienceMismatch
-                | Reason::CallerExpired
-                | Reason::CallerIdentityChanged
-                | Reason::CallerIssuerMismatch
-                | Reason::CallerMalformed
-                | Reason::CallerMissing
-                | Reason::CallerNotPodBound
-                | Reason::CallerRejected
+            Self::CallerAudienceMismatch
+                | Self::CallerExpired
+                | Self::CallerIdentityChanged
+                | Self::CallerIssuerMismatch
+                | Self::CallerMalformed
+                | Self::CallerMissing
+                | Self::CallerNotPodBound
+                | Self::CallerRejected
         )
     }
 }

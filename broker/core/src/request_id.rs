@@ -16,18 +16,18 @@ impl RequestId {
 }
 
 impl Default for RequestId {
-    fn default() -> RequestId {
-        RequestId::from(0)
+    fn default() -> Self {
+        Self::from(0)
     }
 }
 
 impl From<u64> for RequestId {
-    fn from(number: u64) -> RequestId {
+    fn from(number: u64) -> Self {
         let mut digits = [0; 16];
         for (place, byte) in digits.chunks_exact_mut(2).zip(number.to_be_bytes()) {
             place.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
         }
-        RequestId(digits)
+        Self(digits)
     }
 }
 

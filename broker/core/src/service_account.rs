@@ -20,12 +20,12 @@ impl ServiceAccount {
     ///
     /// # Errors
     /// [`NameError::Grammar`] for anything else.
-    pub fn from_username(username: &str) -> Result<ServiceAccount, NameError> {
+    pub fn from_username(username: &str) -> Result<Self, NameError> {
         let rest = username
             .strip_prefix("system:serviceaccount:")
             .ok_or(NameError::Grammar)?;
         let (namespace, name) = rest.split_once(':').ok_or(NameError::Grammar)?;
-        Ok(ServiceAccount {
+        Ok(Self {
             namespace: Namespace::new(namespace)?,
             name: ObjectName::new(name)?,
         })
@@ -62,7 +62,7 @@ impl Uid {
     /// # Errors
     /// [`NameError`] when it is empty, too long or holds control characters: an empty UID would
     /// equal another empty one.
-    pub fn new(text: impl AsRef<str>) -> Result<Uid, NameError> {
+    pub fn new(text: impl AsRef<str>) -> Result<Self, NameError> {
         let text = text.as_ref();
         if text.is_empty() {
             return Err(NameError::Empty);
@@ -71,7 +71,7 @@ impl Uid {
             return Err(NameError::TooLong(128));
         }
         if text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            Ok(Uid(text.into()))
+            Ok(Self(text.into()))
         } else {
             Err(NameError::Grammar)
         }

@@ -13,10 +13,10 @@ pub(super) struct LogFile {
 }
 
 impl LogFile {
-    pub(super) fn open(path: &Path) -> std::io::Result<LogFile> {
+    pub(super) fn open(path: &Path) -> std::io::Result<Self> {
         let mut options = OpenOptions::new();
         options.create(true).append(true).mode(0o600);
-        Ok(LogFile {
+        Ok(Self {
             path: path.to_owned(),
             file: options.open(path)?,
         })
@@ -35,7 +35,7 @@ impl LogFile {
 impl Write for LogFile {
     fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
         if !self.is_in_place() {
-            *self = LogFile::open(&self.path)?;
+            *self = Self::open(&self.path)?;
         }
         self.file.write(text)
     }

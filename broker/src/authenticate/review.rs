@@ -74,7 +74,7 @@ impl Reviewer {
         metrics: Metrics,
         max_stale: Duration,
         new_callers: NewCallers,
-    ) -> Reviewer {
+    ) -> Self {
         let life = max_stale.max(REVIEW_LIFETIME) + REJECTION_LIFETIME;
         let known = Cache::builder()
             .max_capacity(CAPACITY)
@@ -84,7 +84,7 @@ impl Reviewer {
             .max_capacity(CAPACITY)
             .time_to_live(FAILURE_LIFETIME * 2)
             .build();
-        Reviewer {
+        Self {
             hub,
             publisher,
             clock,

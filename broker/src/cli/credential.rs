@@ -43,8 +43,8 @@ struct Failure {
 }
 
 impl From<UsageError> for Failure {
-    fn from(usage: UsageError) -> Failure {
-        Failure {
+    fn from(usage: UsageError) -> Self {
+        Self {
             problem: usage.problem,
             hint: Some(usage.hint),
         }
@@ -52,8 +52,8 @@ impl From<UsageError> for Failure {
 }
 
 impl From<ClientError> for Failure {
-    fn from(error: ClientError) -> Failure {
-        Failure {
+    fn from(error: ClientError) -> Self {
+        Self {
             problem: error.to_string(),
             hint: hint(&error),
         }

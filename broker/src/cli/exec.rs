@@ -75,9 +75,9 @@ struct Signals {
 }
 
 impl Signals {
-    fn listen() -> std::io::Result<Signals> {
+    fn listen() -> std::io::Result<Self> {
         let interrupt = signal(SignalKind::interrupt())?;
-        Ok(Signals {
+        Ok(Self {
             interrupt,
             terminate: signal(SignalKind::terminate())?,
             hang_up: signal(SignalKind::hangup())?,

@@ -83,7 +83,7 @@ struct Exporter {
 }
 
 impl Exporter {
-    async fn of(args: &ExportArgs) -> Result<Exporter, String> {
+    async fn of(args: &ExportArgs) -> Result<Self, String> {
         let server = config_file::read(&args.config, Overrides::of_a_reader())
             .map_err(|error| error.to_string())?
             .server;
@@ -117,7 +117,7 @@ impl Exporter {
             clock: Arc::new(SystemClock::start()),
             metrics: Metrics::default(),
         });
-        Ok(Exporter {
+        Ok(Self {
             export,
             publisher,
             public_url,

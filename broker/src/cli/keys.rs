@@ -95,9 +95,9 @@ enum Signs {
 impl Signs {
     fn as_str(self) -> &'static str {
         match self {
-            Signs::LastSeen => "last seen",
-            Signs::Before => "before",
-            Signs::NotSeen => "not seen",
+            Self::LastSeen => "last seen",
+            Self::Before => "before",
+            Self::NotSeen => "not seen",
         }
     }
 }

@@ -48,7 +48,7 @@ const STARTS: &str = "write targetaccess/NAME, targetcluster/NAME, secret/NAME, 
 impl FromStr for StartArg {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<StartArg, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || STARTS.to_owned();
         let (kind, name) = text.split_once('/').ok_or_else(wrong)?;
         // As kubectl: singular, plural, short name, in any case, and with the group.
@@ -63,7 +63,7 @@ impl FromStr for StartArg {
             _ => return Err(wrong()),
         };
         ObjectName::new(name).map_err(|error| format!("the name {error}"))?;
-        Ok(StartArg {
+        Ok(Self {
             kind,
             name: name.to_owned(),
         })

@@ -118,7 +118,7 @@ impl AdmissionPolicies {
         mut site: HubSite,
         canary: ServiceAccount,
         now: Timestamp,
-    ) -> Result<AdmissionPolicies, PoliciesError> {
+    ) -> Result<Self, PoliciesError> {
         let config = hub.config().await?;
         let mut impersonating = config.clone();
         impersonating.auth_info.impersonate = Some(site.username.clone());
@@ -135,7 +135,7 @@ impl AdmissionPolicies {
                 .insert(discovery.map_err(PoliciesError::Issuer)?.issuer);
             site.hub_audiences.extend(asked.audiences);
         }
-        Ok(AdmissionPolicies {
+        Ok(Self {
             client,
             as_keyferry,
             canary,

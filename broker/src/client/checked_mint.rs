@@ -41,10 +41,10 @@ impl CheckedMintError {
     /// The stable code.
     pub fn reason(&self) -> Reason {
         match self {
-            CheckedMintError::AudienceIsHubs(_) => Reason::AudienceIsHubs,
-            CheckedMintError::OtherAudiences(_) => Reason::MintMismatch,
-            CheckedMintError::Hub(error) => error.mint_reason(),
-            CheckedMintError::Client(_) => Reason::HubUnreachable,
+            Self::AudienceIsHubs(_) => Reason::AudienceIsHubs,
+            Self::OtherAudiences(_) => Reason::MintMismatch,
+            Self::Hub(error) => error.mint_reason(),
+            Self::Client(_) => Reason::HubUnreachable,
         }
     }
 }

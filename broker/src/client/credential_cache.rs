@@ -45,7 +45,7 @@ pub struct CacheKey(String);
 
 impl CacheKey {
     /// A key of parts, each of which may be absent. No two lists of parts are one key.
-    pub fn of(parts: &[Option<&[u8]>]) -> CacheKey {
+    pub fn of(parts: &[Option<&[u8]>]) -> Self {
         let mut context = digest::Context::new(&digest::SHA256);
         context.update(b"keyferry credential 1");
         context.update(&(parts.len() as u64).to_be_bytes());
@@ -55,7 +55,7 @@ impl CacheKey {
             context.update(&(part.len() as u64).to_be_bytes());
             context.update(part);
         }
-        CacheKey(
+        Self(
             context
                 .finish()
                 .as_ref()
@@ -82,7 +82,7 @@ impl CredentialCache {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn open(path: &Path) -> Result<CredentialCache, String> {
+    pub fn open(path: &Path) -> Result<Self, String> {
         let wrong = |problem: &dyn std::fmt::Display| {
             format!("the cache {} is not used: {problem}", path.display())
         };
@@ -105,7 +105,7 @@ impl CredentialCache {
         if metadata.mode() & 0o077 != 0 {
             return Err(wrong(&"others may enter it; chmod 700"));
         }
-        Ok(CredentialCache {
+        Ok(Self {
             folder: folder.into(),
             path: path.to_owned(),
         })

@@ -49,14 +49,11 @@ impl KeyRecordsClient {
     ///
     /// # Errors
     /// [`KeysError::Hub`].
-    pub async fn connect(
-        hub: &HubAccess,
-        namespace: Namespace,
-    ) -> Result<KeyRecordsClient, KeysError> {
+    pub async fn connect(hub: &HubAccess, namespace: Namespace) -> Result<Self, KeysError> {
         let client = HubClient::new(hub.config().await?)?;
         let secrets = Arc::new(KubeSecretStore::new(client, namespace.clone()));
         let store = KeyRecordStore::existing(secrets);
-        Ok(KeyRecordsClient { store, namespace })
+        Ok(Self { store, namespace })
     }
 
     /// The record.

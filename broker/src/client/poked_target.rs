@@ -18,8 +18,8 @@ pub struct PokedTarget(ProbedTarget);
 
 impl PokedTarget {
     /// The target at that address.
-    pub fn new(target: ProbedTarget) -> PokedTarget {
-        PokedTarget(target)
+    pub fn new(target: ProbedTarget) -> Self {
+        Self(target)
     }
 
     /// Whether the target takes this token.

@@ -62,11 +62,7 @@ impl TokenDirectory {
     /// # Errors
     /// [`TokenDirectoryError`]: it is a link, belongs to somebody else, or is written by another
     /// agent.
-    pub fn open(
-        path: &Path,
-        below: &[&str],
-        rights: Rights,
-    ) -> Result<TokenDirectory, TokenDirectoryError> {
+    pub fn open(path: &Path, below: &[&str], rights: Rights) -> Result<Self, TokenDirectoryError> {
         let mut path = path.to_owned();
         let wrong = |path: &Path, problem: &dyn std::fmt::Display| TokenDirectoryError {
             path: path.to_owned(),
@@ -102,7 +98,7 @@ impl TokenDirectory {
             ));
         }
         match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(TokenDirectory {
+            Ok(()) => Ok(Self {
                 folder,
                 path,
                 rights,

@@ -60,14 +60,14 @@ pub struct OtherFences {
 }
 
 impl Default for OtherFences {
-    fn default() -> OtherFences {
+    fn default() -> Self {
         let known = [fence::AUTHOR, fence::PAIRING, fence::LABELS];
         let fences = fence::ALL
             .into_iter()
             .filter(|fence| !known.contains(fence))
             .map(FenceWriter::of)
             .collect();
-        OtherFences {
+        Self {
             fences,
             spared: FenceWriter::pairing(),
             due: Duration::ZERO,

@@ -47,9 +47,9 @@ struct Term {
 }
 
 impl Term {
-    fn new(leadership: LeadershipWriter, metrics: Metrics, now: Moment) -> Term {
+    fn new(leadership: LeadershipWriter, metrics: Metrics, now: Moment) -> Self {
         leadership.set_seen(now.mono);
-        Term {
+        Self {
             leadership,
             metrics,
             led_from: None,

@@ -121,8 +121,8 @@ struct Pairing {
 }
 
 impl Pairing {
-    fn new(parts: PairingParts) -> Pairing {
-        Pairing {
+    fn new(parts: PairingParts) -> Self {
+        Self {
             parts,
             written: None,
             read_at: Duration::ZERO,

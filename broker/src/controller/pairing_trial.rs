@@ -43,8 +43,8 @@ enum Tried {
 
 impl PairingTrial {
     /// Nothing tried yet.
-    pub fn new(hub: Arc<dyn Hub>, live: Arc<LiveObjects>, canary: ServiceAccount) -> PairingTrial {
-        PairingTrial {
+    pub fn new(hub: Arc<dyn Hub>, live: Arc<LiveObjects>, canary: ServiceAccount) -> Self {
+        Self {
             hub,
             live,
             canary,

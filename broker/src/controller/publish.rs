@@ -75,7 +75,7 @@ struct Told {
 impl Told {
     /// Counts what is published, names its keys when they change, and warns once when it comes near
     /// the number that clouds read.
-    fn then(self, publisher: &Publisher, metrics: &Metrics, at: i64) -> Told {
+    fn then(self, publisher: &Publisher, metrics: &Metrics, at: i64) -> Self {
         let Some(published) = publisher.reader().current() else {
             return self;
         };
@@ -92,7 +92,7 @@ impl Told {
                  last ones"
             );
         }
-        Told {
+        Self {
             etag: published.jwks.etag.clone(),
             crowded,
         }

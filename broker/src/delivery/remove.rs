@@ -26,15 +26,15 @@ pub(super) enum Removal {
 
 impl Removal {
     /// Keyferry has no right to look.
-    pub(super) fn unreadable() -> Removal {
-        Removal::Stays("Keyferry may not read it".to_owned())
+    pub(super) fn unreadable() -> Self {
+        Self::Stays("Keyferry may not read it".to_owned())
     }
 
     /// When the token expires that was in the deleted object.
     pub(super) fn exposed(&self) -> Option<Timestamp> {
         match self {
-            Removal::Gone(exposed) => *exposed,
-            Removal::Stays(_) => None,
+            Self::Gone(exposed) => *exposed,
+            Self::Stays(_) => None,
         }
     }
 }

@@ -62,8 +62,8 @@ pub(super) struct Hindrance {
 }
 
 impl Hindrance {
-    pub(super) fn new(reason: Reason, message: impl Into<String>) -> Hindrance {
-        Hindrance {
+    pub(super) fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self {
             reason,
             message: message.into(),
             retry_after: None,

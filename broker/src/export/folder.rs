@@ -23,7 +23,7 @@ const MAX_BYTES: u64 = 4 * 1024 * 1024;
 pub(super) struct Folder(OwnedFd);
 
 impl Folder {
-    pub(super) fn open(path: &Path) -> Result<Folder, ExportError> {
+    pub(super) fn open(path: &Path) -> Result<Self, ExportError> {
         let wrong = |source: std::io::Error| ExportError::Open {
             path: path.to_owned(),
             source,
@@ -31,7 +31,7 @@ impl Folder {
         std::fs::create_dir_all(path).map_err(wrong)?;
         let folder: OwnedFd = File::open(path).map_err(wrong)?.into();
         match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Folder(folder)),
+            Ok(()) => Ok(Self(folder)),
             Err(Errno::WOULDBLOCK) => Err(ExportError::Busy(path.to_owned())),
             Err(error) => Err(wrong(error.into())),
         }

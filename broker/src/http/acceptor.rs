@@ -33,8 +33,8 @@ pub(super) struct BoundedAcceptor<A> {
 }
 
 impl<A> BoundedAcceptor<A> {
-    pub(super) fn new(inner: A, gate: Arc<Gate>, bounds: Bounds) -> BoundedAcceptor<A> {
-        BoundedAcceptor {
+    pub(super) fn new(inner: A, gate: Arc<Gate>, bounds: Bounds) -> Self {
+        Self {
             inner,
             gate,
             bounds,

@@ -30,8 +30,8 @@ struct Waiting {
 }
 
 impl Answers {
-    pub(super) fn new() -> Arc<Answers> {
-        Arc::new(Answers {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self {
             begun: Instant::now(),
             asked: AtomicBool::new(false),
             last: AtomicU64::new(0),
@@ -77,7 +77,7 @@ impl Answers {
     /// A client may open no window for a stream and keep the connection busy otherwise: then
     /// nothing shows at the socket, and the body lies in the library's buffer. So each of its bytes
     /// carries a note that is dropped when they have left, or when the stream is reset.
-    pub(super) fn follow(self: &Arc<Answers>, response: Response<Body>) -> Response<Body> {
+    pub(super) fn follow(self: &Arc<Self>, response: Response<Body>) -> Response<Body> {
         if response.body().is_end_stream() {
             return response;
         }

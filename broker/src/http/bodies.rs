@@ -35,14 +35,14 @@ pub(super) struct Full;
 
 impl Bodies {
     /// Room for everybody. Where all clients come from one address, sources are not counted.
-    pub(super) fn new(counts_sources: bool) -> Arc<Bodies> {
+    pub(super) fn new(counts_sources: bool) -> Arc<Self> {
         let sources = Sources::new(counts_sources.then(|| Limits::of(OF_SOURCE, ALL, FEW)));
         let pool = Pool::of(ALL, &sources);
-        Arc::new(Bodies(Mutex::new(Room { sources, pool })))
+        Arc::new(Self(Mutex::new(Room { sources, pool })))
     }
 
     /// A share that holds nothing yet.
-    pub(super) fn share(self: &Arc<Bodies>, source: Source) -> Share {
+    pub(super) fn share(self: &Arc<Self>, source: Source) -> Share {
         Share {
             bodies: Arc::clone(self),
             source,

@@ -39,7 +39,7 @@ pub(super) struct Times {
 
 impl Times {
     /// Those of every listener.
-    pub(super) const USUAL: Times = Times {
+    pub(super) const USUAL: Self = Self {
         handshake: Duration::from_secs(3),
         first_byte: Duration::from_secs(10),
         head: Duration::from_secs(30),
@@ -76,12 +76,7 @@ struct Blocked {
 }
 
 impl<T> BoundedStream<T> {
-    pub(super) fn new(
-        inner: T,
-        times: Times,
-        answers: Arc<Answers>,
-        place: Place,
-    ) -> BoundedStream<T> {
+    pub(super) fn new(inner: T, times: Times, answers: Arc<Answers>, place: Place) -> Self {
         let opened = Instant::now();
         let first = times
             .first_byte
@@ -89,7 +84,7 @@ impl<T> BoundedStream<T> {
             .min(times.idle)
             .min(times.progress / 2);
         let timer = Box::pin(sleep_until(opened + first));
-        BoundedStream {
+        Self {
             inner,
             times,
             opened,

@@ -163,8 +163,8 @@ enum Unreadable {
 }
 
 impl From<Full> for Unreadable {
-    fn from(_: Full) -> Unreadable {
-        Unreadable::NoRoom
+    fn from(_: Full) -> Self {
+        Self::NoRoom
     }
 }
 

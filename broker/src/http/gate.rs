@@ -27,10 +27,10 @@ impl Refused {
     /// The value of the metric's label.
     fn as_str(self) -> &'static str {
         match self {
-            Refused::Source => "address_limit",
-            Refused::Handshakes => "handshakes_full",
-            Refused::Connections => "connections_full",
-            Refused::Handshake => "handshake_failed",
+            Self::Source => "address_limit",
+            Self::Handshakes => "handshakes_full",
+            Self::Connections => "connections_full",
+            Self::Handshake => "handshake_failed",
         }
     }
 }
@@ -77,7 +77,7 @@ struct Admitted {
 }
 
 impl Gate {
-    pub(super) fn new(listener: &'static str, room: Room, metrics: Metrics) -> Arc<Gate> {
+    pub(super) fn new(listener: &'static str, room: Room, metrics: Metrics) -> Arc<Self> {
         let sources = Sources::new(
             room.per_source
                 .map(|most| Limits::of(most.get(), room.connections, FEW)),
@@ -86,7 +86,7 @@ impl Gate {
             Pool::of(room.connections, &sources),
             Pool::of(room.handshakes, &sources),
         );
-        Arc::new(Gate {
+        Arc::new(Self {
             listener,
             metrics,
             places: Mutex::new(Places {
@@ -98,7 +98,7 @@ impl Gate {
     }
 
     /// Lets a connection begin its handshake.
-    pub(super) fn enter(self: &Arc<Gate>, source: Source) -> Result<Handshake, Refused> {
+    pub(super) fn enter(self: &Arc<Self>, source: Source) -> Result<Handshake, Refused> {
         let taken = self
             .places()
             .enter(source)
@@ -158,7 +158,7 @@ impl Places {
 impl Handshake {
     /// Makes the connection an open one, after its handshake.
     pub(super) fn done(self) -> Result<Place, Refused> {
-        let Handshake(mut admitted) = self;
+        let Self(mut admitted) = self;
         let gate = Arc::clone(&admitted.gate);
         let taken = gate.places().open(admitted.source, admitted.taken);
         let taken = taken.ok_or_else(|| gate.refuse(Refused::Connections))?;

@@ -70,7 +70,7 @@ pub struct Bounds {
 impl Bounds {
     /// For the token API: a head holds a token and what a client says beside it. Its clients are
     /// ours or new, so that they speak TLS 1.3.
-    pub const TOKENS: Bounds = Bounds {
+    pub const TOKENS: Self = Self {
         name: "api",
         connections: 4096,
         handshakes: 1024,
@@ -84,7 +84,7 @@ impl Bounds {
     };
     /// For the published documents, which anybody may read: a head says little, and all connections
     /// together cost some 80 MiB. Old verifiers may know nothing newer than TLS 1.2.
-    pub const DOCUMENTS: Bounds = Bounds {
+    pub const DOCUMENTS: Self = Self {
         name: "discovery",
         connections: 2048,
         handshakes: 1024,
@@ -97,7 +97,7 @@ impl Bounds {
         times: Times::USUAL,
     };
     /// For health and metrics, which nobody but the kubelet and a scraper reaches.
-    pub const HEALTH: Bounds = Bounds {
+    pub const HEALTH: Self = Self {
         name: "health",
         connections: 256,
         handshakes: 256,
@@ -175,13 +175,13 @@ impl PlainListener {
         address: SocketAddr,
         bounds: Bounds,
         metrics: Metrics,
-    ) -> Result<PlainListener, ListenError> {
+    ) -> Result<Self, ListenError> {
         let room = Room {
             connections: bounds.connections,
             handshakes: bounds.handshakes,
             per_source: bounds.per_source,
         };
-        PlainListener::with_room(address, bounds, room, metrics)
+        Self::with_room(address, bounds, room, metrics)
     }
 
     fn with_room(
@@ -189,11 +189,11 @@ impl PlainListener {
         bounds: Bounds,
         room: Room,
         metrics: Metrics,
-    ) -> Result<PlainListener, ListenError> {
+    ) -> Result<Self, ListenError> {
         let wrong = |source| ListenError::Bind { address, source };
         let socket = TcpListener::bind(address).map_err(wrong)?;
         socket.set_nonblocking(true).map_err(wrong)?;
-        Ok(PlainListener {
+        Ok(Self {
             socket,
             bounds,
             gate: Gate::new(bounds.name, room, metrics),
@@ -223,7 +223,7 @@ impl PlainListener {
             + Sync
             + 'static,
     {
-        let PlainListener {
+        let Self {
             socket,
             bounds,
             gate,
@@ -262,7 +262,7 @@ impl TlsListener {
         bounds: Bounds,
         host: Option<&str>,
         metrics: Metrics,
-    ) -> Result<TlsListener, ListenError> {
+    ) -> Result<Self, ListenError> {
         let certificate = read(listener, bounds, host)?;
         let room = Room {
             connections: bounds.connections,
@@ -276,7 +276,7 @@ impl TlsListener {
             listener.tls.clone(),
             requirements(bounds, host),
         );
-        Ok(TlsListener {
+        Ok(Self {
             plain,
             tls,
             files,
@@ -290,7 +290,7 @@ impl TlsListener {
     ///
     /// # Errors
     /// What the system says.
-    pub fn try_clone(&self) -> std::io::Result<TlsListener> {
+    pub fn try_clone(&self) -> std::io::Result<Self> {
         let PlainListener {
             socket,
             bounds,
@@ -308,7 +308,7 @@ impl TlsListener {
             self.files.clone(),
             self.requirements.clone(),
         );
-        Ok(TlsListener {
+        Ok(Self {
             plain,
             tls,
             files,
@@ -340,7 +340,7 @@ impl TlsListener {
         service: impl HttpService<Incoming>,
         read_again: ReadAgain,
     ) -> std::io::Result<()> {
-        let TlsListener {
+        let Self {
             plain,
             tls,
             files,

@@ -57,8 +57,8 @@ pub(super) struct ServingCertificate {
 
 impl Files {
     /// Reads both.
-    pub(super) fn read(files: &TlsFiles) -> Result<Files, ServingCertificateError> {
-        Ok(Files {
+    pub(super) fn read(files: &TlsFiles) -> Result<Self, ServingCertificateError> {
+        Ok(Self {
             certificate: bytes(&files.certificate)?,
             key: bytes(&files.key)?,
         })
@@ -72,7 +72,7 @@ impl ServingCertificate {
         files: &TlsFiles,
         requirements: &Requirements,
         now: Timestamp,
-    ) -> Result<ServingCertificate, ServingCertificateError> {
+    ) -> Result<Self, ServingCertificateError> {
         let in_certificate = |problem: &str, fix: &str| wrong(&files.certificate, problem, fix);
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read.certificate).collect();
         let chain = chain.map_err(|_| {
@@ -125,7 +125,7 @@ impl ServingCertificate {
         // handshake takes a tenth less CPU time, too.
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        Ok(ServingCertificate {
+        Ok(Self {
             config: Arc::new(config),
             not_after,
         })

@@ -25,12 +25,12 @@ pub(super) struct Limits {
 
 impl Limits {
     /// `per_source` of `all`: a /64 gets eight times that, but at most half of all.
-    pub(super) fn of(per_source: u32, all: u32, few: u32) -> Limits {
+    pub(super) fn of(per_source: u32, all: u32, few: u32) -> Self {
         let per_network = per_source
             .saturating_mul(NETWORK)
             .min(all / 2)
             .max(per_source);
-        Limits {
+        Self {
             per_source,
             per_network,
             few,
@@ -53,8 +53,8 @@ struct Held {
 }
 
 impl Sources {
-    pub(super) fn new(limits: Option<Limits>) -> Sources {
-        Sources {
+    pub(super) fn new(limits: Option<Limits>) -> Self {
+        Self {
             limits,
             held: HashMap::new(),
         }
@@ -122,8 +122,8 @@ struct Part {
 }
 
 impl Part {
-    fn of(size: u32) -> Part {
-        Part { size, taken: 0 }
+    fn of(size: u32) -> Self {
+        Self { size, taken: 0 }
     }
 
     fn has_room(&self, amount: u32) -> bool {
@@ -145,8 +145,8 @@ impl Taken {
     }
 
     /// This and what was taken later.
-    pub(super) fn and(self, later: Taken) -> Taken {
-        Taken {
+    pub(super) fn and(self, later: Self) -> Self {
+        Self {
             shared: self.shared + later.shared,
             kept: self.kept + later.kept,
         }
@@ -155,9 +155,9 @@ impl Taken {
 
 impl Pool {
     /// A pool for these sources. Where they are not counted, nothing is kept.
-    pub(super) fn of(size: u32, sources: &Sources) -> Pool {
+    pub(super) fn of(size: u32, sources: &Sources) -> Self {
         let kept = sources.limits.map_or(0, |_| size / KEPT);
-        Pool {
+        Self {
             shared: Part::of(size - kept),
             kept: Part::of(kept),
         }

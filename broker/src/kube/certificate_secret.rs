@@ -20,8 +20,8 @@ pub struct KubeCertificateSecrets {
 
 impl KubeCertificateSecrets {
     /// The Secrets of `namespace`.
-    pub fn new(client: HubClient, namespace: Namespace) -> KubeCertificateSecrets {
-        KubeCertificateSecrets { client, namespace }
+    pub fn new(client: HubClient, namespace: Namespace) -> Self {
+        Self { client, namespace }
     }
 }
 

@@ -151,10 +151,10 @@ impl HubAccess {
     ///
     /// # Errors
     /// [`ClientError`]: several files would have to be merged.
-    pub fn pinned(&self) -> Result<HubAccess, ClientError> {
+    pub fn pinned(&self) -> Result<Self, ClientError> {
         let files = self.files()?;
         match (&self.kubeconfig, files.as_slice()) {
-            (Some(_), _) | (None, []) => Ok(HubAccess {
+            (Some(_), _) | (None, []) => Ok(Self {
                 search: Vec::new(),
                 ..self.clone()
             }),
@@ -162,7 +162,7 @@ impl HubAccess {
                 let current = self
                     .kubeconfig()?
                     .and_then(|(_, kubeconfig)| kubeconfig.current_context);
-                Ok(HubAccess {
+                Ok(Self {
                     kubeconfig: Some(file.clone()),
                     context: self.context.clone().or(current),
                     search: Vec::new(),
@@ -231,7 +231,7 @@ impl HubClient {
     ///
     /// # Errors
     /// [`ClientError::Credentials`].
-    pub fn new(mut config: kube::Config) -> Result<HubClient, ClientError> {
+    pub fn new(mut config: kube::Config) -> Result<Self, ClientError> {
         config.read_timeout = Some(SILENCE);
         config.write_timeout = Some(CALL_DEADLINE);
         let place = url::Url::parse(&config.cluster_url.to_string())
@@ -245,7 +245,7 @@ impl HubClient {
             }
         });
         let client = kube::Client::try_from(config).map_err(|_| ClientError::Credentials)?;
-        Ok(HubClient { client, place })
+        Ok(Self { client, place })
     }
 
     /// GET, for the bytes of the answer.

@@ -40,8 +40,8 @@ struct Gate {
 }
 
 impl Gate {
-    fn new(circuit: Circuit) -> Gate {
-        Gate {
+    fn new(circuit: Circuit) -> Self {
+        Self {
             circuit,
             in_flight: Semaphore::new(IN_FLIGHT),
         }
@@ -50,8 +50,8 @@ impl Gate {
 
 impl KubeHub {
     /// The hub that `client` speaks to.
-    pub fn new(client: HubClient, clock: Arc<dyn Clock>) -> KubeHub {
-        KubeHub {
+    pub fn new(client: HubClient, clock: Arc<dyn Clock>) -> Self {
+        Self {
             client,
             clock,
             mints: Gate::new(Circuit::on_silence()),

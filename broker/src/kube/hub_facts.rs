@@ -33,8 +33,8 @@ struct UserInfo {
 
 impl KubeHubFacts {
     /// By way of this client, and with tokens of this rightless ServiceAccount.
-    pub fn new(client: HubClient, canary: ServiceAccount) -> KubeHubFacts {
-        KubeHubFacts { client, canary }
+    pub fn new(client: HubClient, canary: ServiceAccount) -> Self {
+        Self { client, canary }
     }
 }
 

@@ -18,8 +18,8 @@ pub struct KubeIssuerDocuments {
 impl KubeIssuerDocuments {
     /// The documents of the hub that `access` leads to, at these endpoints; without any, at those
     /// that the hub itself lists where we run in it, else at the client's own address.
-    pub fn new(access: HubAccess, endpoints: Vec<HubEndpoint>) -> KubeIssuerDocuments {
-        KubeIssuerDocuments { access, endpoints }
+    pub fn new(access: HubAccess, endpoints: Vec<HubEndpoint>) -> Self {
+        Self { access, endpoints }
     }
 
     async fn read_all(&self) -> Vec<EndpointAnswer> {

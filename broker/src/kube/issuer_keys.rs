@@ -29,8 +29,8 @@ pub struct KubeIssuerKeys {
 
 impl KubeIssuerKeys {
     /// Those of `namespace`.
-    pub fn new(client: HubClient, namespace: Namespace) -> KubeIssuerKeys {
-        KubeIssuerKeys { client, namespace }
+    pub fn new(client: HubClient, namespace: Namespace) -> Self {
+        Self { client, namespace }
     }
 
     /// Asks for a rotation of a target's key, whoever carries it out.

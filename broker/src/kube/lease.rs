@@ -73,8 +73,8 @@ pub enum Leader {
 
 impl Lease {
     /// The Lease in `namespace`, for the replica of this name.
-    pub fn new(client: HubClient, namespace: Namespace, holder: String) -> Lease {
-        Lease {
+    pub fn new(client: HubClient, namespace: Namespace, holder: String) -> Self {
+        Self {
             client,
             namespace,
             holder,

@@ -19,8 +19,8 @@ pub struct KubeObjects {
 
 impl KubeObjects {
     /// By way of this client.
-    pub fn new(client: HubClient) -> KubeObjects {
-        KubeObjects { client }
+    pub fn new(client: HubClient) -> Self {
+        Self { client }
     }
 }
 

@@ -22,8 +22,8 @@ pub struct KubeSecretStore {
 
 impl KubeSecretStore {
     /// The Secrets of `namespace`.
-    pub fn new(client: HubClient, namespace: Namespace) -> KubeSecretStore {
-        KubeSecretStore { client, namespace }
+    pub fn new(client: HubClient, namespace: Namespace) -> Self {
+        Self { client, namespace }
     }
 
     fn collection(&self) -> String {

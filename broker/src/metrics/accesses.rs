@@ -26,8 +26,8 @@ pub(super) struct Accesses {
 }
 
 impl Accesses {
-    pub(super) fn register(registry: &mut Registry) -> Accesses {
-        let this = Accesses::default();
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let this = Self::default();
         registry.register(
             "access_ready_status",
             "Whether a TargetAccess is ready: 1 for the condition that it is in, 0 for the other",

@@ -20,7 +20,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    pub(super) fn register(registry: &mut Registry) -> Connections {
+    pub(super) fn register(registry: &mut Registry) -> Self {
         let open = Family::default();
         registry.register(
             "connections_open",
@@ -51,7 +51,7 @@ impl Connections {
             "When the serving certificate in use expires, by listener",
             not_after.clone(),
         );
-        Connections {
+        Self {
             open,
             refused,
             ended,

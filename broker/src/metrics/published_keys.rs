@@ -36,8 +36,8 @@ struct State {
 }
 
 impl PublishedKeys {
-    pub(super) fn register(registry: &mut Registry) -> PublishedKeys {
-        let this = PublishedKeys::default();
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let this = Self::default();
         registry.register(
             "published_keys",
             "Keys in the published set",

@@ -42,12 +42,12 @@ impl Held {
         settle: Duration,
         jitter: f64,
         now: Moment,
-    ) -> Held {
+    ) -> Self {
         let (refresh_after, seconds) = (
             lifetime::refresh_after(token.lifetime(), settle, jitter),
             now.mono.as_secs(),
         );
-        Held {
+        Self {
             token,
             grant,
             refresh_after,
@@ -67,7 +67,7 @@ pub(super) struct HeldTokens {
 }
 
 impl Default for HeldTokens {
-    fn default() -> HeldTokens {
+    fn default() -> Self {
         let per_namespace: Arc<Mutex<HashMap<Namespace, usize>>> = Arc::default();
         let counts = Arc::clone(&per_namespace);
         let listener = move |key: Arc<MintKey>, _: Arc<Held>, cause: RemovalCause| {
@@ -80,7 +80,7 @@ impl Default for HeldTokens {
             .time_to_live(lifetime::MAX)
             .eviction_listener(listener);
         let tokens = tokens.build_with_hasher(RandomState::default());
-        HeldTokens {
+        Self {
             tokens,
             waiting: Arc::default(),
             per_namespace,

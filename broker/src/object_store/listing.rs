@@ -26,8 +26,8 @@ pub(super) enum Seen<T> {
 
 impl Listing {
     /// None of a collection.
-    pub fn of(collection: Collection) -> Listing {
-        Listing(match collection {
+    pub fn of(collection: Collection) -> Self {
+        Self(match collection {
             Collection::TargetClusters => Listed::Targets(BTreeMap::new()),
             Collection::TargetAccesses => Listed::Accesses(BTreeMap::new()),
         })
@@ -35,11 +35,11 @@ impl Listing {
 }
 
 impl<T: PartialEq> Seen<T> {
-    pub(super) fn beside(known: Option<&T>, read: T) -> Seen<T> {
+    pub(super) fn beside(known: Option<&T>, read: T) -> Self {
         if known == Some(&read) {
-            Seen::AsKnown
+            Self::AsKnown
         } else {
-            Seen::New(Box::new(read))
+            Self::New(Box::new(read))
         }
     }
 }

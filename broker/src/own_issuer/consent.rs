@@ -36,12 +36,12 @@ impl HubsConsent {
         publisher: &Publisher,
         clock: &dyn Clock,
         grant: &Grant,
-    ) -> Result<HubsConsent, Reason> {
+    ) -> Result<Self, Reason> {
         let audience = inert_audience().map_err(|_| Reason::MintFailed)?;
         let token =
             bound_request::send(hub, publisher, clock, Order::Inert(grant, &audience)).await?;
         let identity = grant.pair().service_account().clone();
-        Ok(HubsConsent {
+        Ok(Self {
             identity,
             until: Deadline::after(GOOD_FOR, clock.now()),
             skew_seconds: token.skew_seconds(),

@@ -72,10 +72,10 @@ enum KeepError {
 impl KeepError {
     fn reason(&self) -> Reason {
         match self {
-            KeepError::Hub(HubError::Forbidden(_) | HubError::Unauthenticated(_)) => {
+            Self::Hub(HubError::Forbidden(_) | HubError::Unauthenticated(_)) => {
                 Reason::IssuerKeysForbidden
             }
-            KeepError::Hub(HubError::Unreachable(_) | HubError::Unwell(_) | HubError::Busy) => {
+            Self::Hub(HubError::Unreachable(_) | HubError::Unwell(_) | HubError::Busy) => {
                 Reason::HubUnreachable
             }
             _ => Reason::IssuerKeysInvalid,
@@ -92,8 +92,8 @@ enum Next {
 
 impl Keeper {
     /// A keeper that has read nothing yet.
-    pub fn new(parts: KeeperParts) -> Keeper {
-        Keeper {
+    pub fn new(parts: KeeperParts) -> Self {
+        Self {
             parts,
             rings: BTreeMap::new(),
         }

@@ -24,9 +24,9 @@ pub(super) struct SigningKey {
 }
 
 impl SigningKey {
-    fn new(binding: &Binding, key: &PrivateKey) -> Option<SigningKey> {
+    fn new(binding: &Binding, key: &PrivateKey) -> Option<Self> {
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, key.pkcs8()).ok()?;
-        Some(SigningKey {
+        Some(Self {
             binding: binding.clone(),
             kid: key.kid().to_owned(),
             pair,
@@ -78,9 +78,9 @@ pub(super) struct Keyring {
 }
 
 impl Keyring {
-    pub(super) fn new(binding: Binding) -> Keyring {
+    pub(super) fn new(binding: Binding) -> Self {
         let face = OwnIssuer::new(binding.issuer.clone());
-        Keyring {
+        Self {
             binding,
             seen: Sightings::default(),
             face,

@@ -23,16 +23,16 @@ pub struct OwnMint {
 
 impl OwnMint {
     /// A mint of these issuers.
-    pub fn new(issuers: OwnIssuers, signer: Arc<dyn Signer>) -> OwnMint {
-        OwnMint {
+    pub fn new(issuers: OwnIssuers, signer: Arc<dyn Signer>) -> Self {
+        Self {
             issuers,
             signer: Some(signer),
         }
     }
 
     /// Where own issuers are not enabled.
-    pub fn none() -> OwnMint {
-        OwnMint {
+    pub fn none() -> Self {
+        Self {
             issuers: OwnIssuers::default(),
             signer: None,
         }

@@ -26,8 +26,8 @@ pub struct LocalSigner {
 
 impl LocalSigner {
     /// A signer for these issuers.
-    pub fn new(issuers: OwnIssuers, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> LocalSigner {
-        LocalSigner {
+    pub fn new(issuers: OwnIssuers, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
+        Self {
             issuers,
             clock,
             random,

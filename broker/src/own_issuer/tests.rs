@@ -160,7 +160,7 @@ struct Replica {
 }
 
 impl Replica {
-    fn new(store: &Arc<FakeStore>, clock: Arc<dyn Clock>) -> Replica {
+    fn new(store: &Arc<FakeStore>, clock: Arc<dyn Clock>) -> Self {
         let (issuers, may_write) = (OwnIssuers::default(), Arc::new(AtomicBool::new(true)));
         let keeper = Keeper::new(KeeperParts {
             store: Arc::<FakeStore>::clone(store),
@@ -174,7 +174,7 @@ impl Replica {
             },
             may_write: Arc::clone(&may_write),
         });
-        Replica {
+        Self {
             keeper,
             issuers,
             may_write,

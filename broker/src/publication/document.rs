@@ -18,7 +18,7 @@ pub struct Document {
 
 impl Document {
     /// Takes a body.
-    pub fn new(bytes: Vec<u8>) -> Document {
+    pub fn new(bytes: Vec<u8>) -> Self {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &bytes);
         let etag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(digest.as_ref()));
         let hex: String = digest
@@ -26,7 +26,7 @@ impl Document {
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        Document {
+        Self {
             bytes: bytes.into(),
             etag,
             sha256: format!("sha256:{hex}"),

@@ -33,11 +33,12 @@ impl PublishError {
     /// The stable code.
     pub fn reason(&self) -> Reason {
         match self {
-            PublishError::Hub(HubError::Forbidden(_) | HubError::Unauthenticated(_)) => {
+            Self::Hub(HubError::Forbidden(_) | HubError::Unauthenticated(_)) => {
                 Reason::HubDiscoveryForbidden
             }
-            PublishError::Hub(HubError::Unreachable(_) | HubError::Unwell(_))
-            | PublishError::Lost => Reason::HubUnreachable,
+            Self::Hub(HubError::Unreachable(_) | HubError::Unwell(_)) | Self::Lost => {
+                Reason::HubUnreachable
+            }
             _ => Reason::HubDiscoveryInvalid,
         }
     }

@@ -19,14 +19,14 @@ pub struct KeyRecords {
 
 impl KeyRecords {
     /// Nothing outlives this process.
-    pub fn none() -> KeyRecords {
-        KeyRecords::default()
+    pub fn none() -> Self {
+        Self::default()
     }
 
     /// A record that replicas share.
     #[must_use]
-    pub fn shared(store: KeyRecordStore) -> KeyRecords {
-        KeyRecords {
+    pub fn shared(store: KeyRecordStore) -> Self {
+        Self {
             shared: Some(store),
             state: None,
         }
@@ -34,7 +34,7 @@ impl KeyRecords {
 
     /// Also a directory of this process's own.
     #[must_use]
-    pub fn with_state(mut self, directory: Option<PathBuf>) -> KeyRecords {
+    pub fn with_state(mut self, directory: Option<PathBuf>) -> Self {
         self.state = directory.map(StateDirectory::new);
         self
     }

@@ -49,14 +49,14 @@ struct World {
 }
 
 impl World {
-    async fn start() -> World {
+    async fn start() -> Self {
         let hub = EmbeddedHub::start(HubOptions {
             issuer: Some(ISSUER.to_owned()),
             ..HubOptions::default()
         })
         .await
         .unwrap();
-        let world = World {
+        let world = Self {
             hub,
             documents: Arc::default(),
             secrets: Arc::default(),

@@ -84,7 +84,7 @@ impl Shared {
         policy: Policy,
         options: &ServeOptions,
         metrics: Metrics,
-    ) -> Result<Shared, ServeError> {
+    ) -> Result<Self, ServeError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
         let live = Arc::new(LiveObjects::following(server.objects));
         let policy = PolicyWriter::new(policy);
@@ -243,7 +243,7 @@ impl Shared {
             publisher.clone(),
             canary,
         );
-        Ok(Shared {
+        Ok(Self {
             guard,
             leadership: leadership_reader,
             objects,

@@ -108,7 +108,7 @@ async fn exchange(State(shelf): State<Shelf>, body: Bytes) -> Response {
 }
 
 impl Setup {
-    pub(crate) async fn start() -> Setup {
+    pub(crate) async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let ca = TestCa::create("keyferry", folder.path()).unwrap();
         let shelf = Shelf::default();
@@ -122,7 +122,7 @@ impl Setup {
             &json!({ "iss": "https://hub", "aud": ["keyferry.dev"], "sub": "system:serviceaccount:tenant-a:reconciler" }),
         );
         std::fs::write(folder.path().join("caller"), caller).unwrap();
-        Setup {
+        Self {
             ca: ca.cert_path().to_owned(),
             folder,
             server,

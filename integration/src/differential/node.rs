@@ -11,9 +11,9 @@ pub(crate) enum Node {
     /// A string, quoted.
     Text(String),
     /// A list.
-    List(Vec<Node>),
+    List(Vec<Self>),
     /// Keys in order, duplicates included.
-    Map(Vec<(String, Node)>),
+    Map(Vec<(String, Self)>),
 }
 
 impl Node {
@@ -29,7 +29,7 @@ impl Node {
         Self::List(texts.iter().map(|text| Self::text(text.as_ref())).collect())
     }
 
-    pub(crate) fn map<const N: usize>(entries: [(&str, Node); N]) -> Self {
+    pub(crate) fn map<const N: usize>(entries: [(&str, Self); N]) -> Self {
         Self::Map(
             entries
                 .into_iter()
@@ -39,14 +39,14 @@ impl Node {
     }
 
     /// Adds an entry at the end of a map.
-    pub(crate) fn push(&mut self, key: &str, value: Node) {
+    pub(crate) fn push(&mut self, key: &str, value: Self) {
         if let Self::Map(entries) = self {
             entries.push((key.to_owned(), value));
         }
     }
 
     /// The first value of the key.
-    pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
+    pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Self> {
         match self {
             Self::Map(entries) => entries
                 .iter_mut()
@@ -57,7 +57,7 @@ impl Node {
     }
 
     /// Replaces the first value of the key, or adds it.
-    pub(crate) fn set(&mut self, key: &str, value: Node) {
+    pub(crate) fn set(&mut self, key: &str, value: Self) {
         match self.get_mut(key) {
             Some(place) => *place = value,
             None => self.push(key, value),
@@ -81,12 +81,12 @@ impl Node {
     }
 
     /// The node at a place in reading order, where 0 is this one.
-    pub(crate) fn at_mut(&mut self, place: usize) -> Option<&mut Node> {
+    pub(crate) fn at_mut(&mut self, place: usize) -> Option<&mut Self> {
         let mut left = place;
         self.find(&mut left)
     }
 
-    fn find(&mut self, left: &mut usize) -> Option<&mut Node> {
+    fn find(&mut self, left: &mut usize) -> Option<&mut Self> {
         if *left == 0 {
             return Some(self);
         }

@@ -46,7 +46,7 @@ pub(crate) enum Verdict {
         why: String,
     },
     /// The authenticator's own order is random: any of these.
-    OneOf(Vec<Verdict>),
+    OneOf(Vec<Self>),
 }
 
 /// Whom a token is for.

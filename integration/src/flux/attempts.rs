@@ -35,11 +35,7 @@ impl Attempts {
     ///
     /// # Errors
     /// The hub does not give a watch.
-    pub async fn watch(
-        hub: &ControlPlane,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Attempts, TestError> {
+    pub async fn watch(hub: &ControlPlane, namespace: &str, name: &str) -> Result<Self, TestError> {
         let path = format!(
             "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{namespace}/kustomizations\
              ?watch=true&fieldSelector=metadata.name%3D{name}&timeoutSeconds=900"
@@ -67,7 +63,7 @@ impl Attempts {
             };
             held(&writes).ended = Some(why);
         });
-        Ok(Attempts { seen, watching })
+        Ok(Self { seen, watching })
     }
 
     /// How many reconciles there have been, all of which succeeded.

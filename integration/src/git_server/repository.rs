@@ -16,18 +16,14 @@ pub struct Repository {
 }
 
 impl Repository {
-    pub(super) async fn create(
-        folder: &Path,
-        name: &str,
-        url: String,
-    ) -> Result<Repository, GitError> {
+    pub(super) async fn create(folder: &Path, name: &str, url: String) -> Result<Self, GitError> {
         let bare = folder.join(format!("{name}.git"));
         let tree = folder.join(format!("{name}.tree"));
         std::fs::create_dir_all(&tree).map_err(|source| GitError::File {
             what: format!("make {}", tree.display()),
             source,
         })?;
-        let repository = Repository { bare, tree, url };
+        let repository = Self { bare, tree, url };
         let bare = repository.bare.display().to_string();
         repository
             .run(&["init", "--quiet", "--bare", "--initial-branch=main", &bare])

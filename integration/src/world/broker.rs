@@ -55,8 +55,8 @@ const NO_LIMITS: &str =
 
 impl BrokerSpec {
     /// A Keyferry for a hub, without targets. The name is that of its folder and its log.
-    pub fn of_hub(name: &str, hub: &ControlPlane) -> BrokerSpec {
-        BrokerSpec {
+    pub fn of_hub(name: &str, hub: &ControlPlane) -> Self {
+        Self {
             name: name.to_owned(),
             namespace: SHARED_NAMESPACE.to_owned(),
             hub_url: hub.url(),
@@ -106,21 +106,21 @@ impl BrokerSpec {
 
     /// By way of a proxy.
     #[must_use]
-    pub fn through(mut self, url: &str) -> BrokerSpec {
+    pub fn through(mut self, url: &str) -> Self {
         url.clone_into(&mut self.hub_url);
         self
     }
 
     /// An installation of its own on the hub, which shares no record of keys with the others.
     #[must_use]
-    pub fn alone(mut self) -> BrokerSpec {
+    pub fn alone(mut self) -> Self {
         self.namespace = format!("keyferry-{}", self.name);
         self
     }
 
     /// A further replica of an installation that is there.
     #[must_use]
-    pub fn replica_in(mut self, namespace: &str) -> BrokerSpec {
+    pub fn replica_in(mut self, namespace: &str) -> Self {
         namespace.clone_into(&mut self.namespace);
         self
     }
@@ -132,28 +132,28 @@ impl BrokerSpec {
 
     /// With one more TargetCluster.
     #[must_use]
-    pub fn with_target(mut self, target: Target) -> BrokerSpec {
+    pub fn with_target(mut self, target: Target) -> Self {
         self.targets.push(target);
         self
     }
 
     /// With one more TargetAccess.
     #[must_use]
-    pub fn with_access(mut self, access: Access) -> BrokerSpec {
+    pub fn with_access(mut self, access: Access) -> Self {
         self.accesses.push(access);
         self
     }
 
     /// With other times.
     #[must_use]
-    pub fn with_times(mut self, times: BrokerTimes) -> BrokerSpec {
+    pub fn with_times(mut self, times: BrokerTimes) -> Self {
         self.times = times;
         self
     }
 
     /// With further lines of the ServerConfiguration.
     #[must_use]
-    pub fn with_server_lines(mut self, lines: &str) -> BrokerSpec {
+    pub fn with_server_lines(mut self, lines: &str) -> Self {
         self.further.push_str(lines);
         self
     }
@@ -189,28 +189,28 @@ impl BrokerSpec {
 
     /// With another `publicURL` than the address of its own listener.
     #[must_use]
-    pub fn published_at(mut self, url: &str) -> BrokerSpec {
+    pub fn published_at(mut self, url: &str) -> Self {
         self.public_url = Some(url.to_owned());
         self
     }
 
     /// With its audit log elsewhere.
     #[must_use]
-    pub fn audited_to(mut self, file: &Path) -> BrokerSpec {
+    pub fn audited_to(mut self, file: &Path) -> Self {
         self.audit_file = Some(file.to_owned());
         self
     }
 
     /// With a state directory.
     #[must_use]
-    pub fn with_state_in(mut self, directory: &Path) -> BrokerSpec {
+    pub fn with_state_in(mut self, directory: &Path) -> Self {
         self.state_dir = Some(directory.to_owned());
         self
     }
 
     /// Counted as started once it lives, ready or not.
     #[must_use]
-    pub fn not_ready_yet(mut self) -> BrokerSpec {
+    pub fn not_ready_yet(mut self) -> Self {
         self.ready_when = "/livez";
         self
     }
@@ -218,14 +218,14 @@ impl BrokerSpec {
     /// With the limits per address as they are where nothing is written. All of a test's clients
     /// have one address.
     #[must_use]
-    pub fn with_usual_limits(mut self) -> BrokerSpec {
+    pub fn with_usual_limits(mut self) -> Self {
         self.limits = [""; 2];
         self
     }
 
     /// With limits of the listeners' own: the `limits` of discovery and of the token API.
     #[must_use]
-    pub fn with_limits(mut self, limits: [&'static str; 2]) -> BrokerSpec {
+    pub fn with_limits(mut self, limits: [&'static str; 2]) -> Self {
         self.limits = limits;
         self
     }
@@ -292,7 +292,7 @@ impl Broker {
         folder: &Path,
         ca: &TestCa,
         spec: BrokerSpec,
-    ) -> Result<Broker, TestError> {
+    ) -> Result<Self, TestError> {
         let Files {
             config,
             certificate,
@@ -316,7 +316,7 @@ impl Broker {
         let process = binary.serve(&serve).await?;
         let http = trusting(ca.cert_pem())?;
         let ca_path = ca.cert_path().to_owned();
-        Ok(Broker {
+        Ok(Self {
             spec: Mutex::new(spec),
             folder: folder.to_owned(),
             config,
@@ -355,20 +355,20 @@ impl Broker {
     ///
     /// # Errors
     /// It did not become ready.
-    pub async fn restarted(self, binary: &KeyferryBinary) -> Result<Broker, TestError> {
+    pub async fn restarted(self, binary: &KeyferryBinary) -> Result<Self, TestError> {
         self.process.stop().await?;
         let process = binary.serve(&self.serve).await?;
-        Ok(Broker { process, ..self })
+        Ok(Self { process, ..self })
     }
 
     /// Kills the process (SIGKILL) and starts another one with the same files.
     ///
     /// # Errors
     /// It did not become ready.
-    pub async fn killed_and_started(self, binary: &KeyferryBinary) -> Result<Broker, TestError> {
+    pub async fn killed_and_started(self, binary: &KeyferryBinary) -> Result<Self, TestError> {
         self.process.kill().await?;
         let process = binary.serve(&self.serve).await?;
-        Ok(Broker { process, ..self })
+        Ok(Self { process, ..self })
     }
 
     /// A client that trusts its certificate.

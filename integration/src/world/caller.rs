@@ -25,7 +25,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    async fn of(response: reqwest::Response) -> Result<Answer, TestError> {
+    async fn of(response: reqwest::Response) -> Result<Self, TestError> {
         let status = response.status().as_u16();
         let headers = response.headers().clone();
         let id = headers
@@ -33,7 +33,7 @@ impl Answer {
             .and_then(|value| value.to_str().ok())
             .unwrap_or_default()
             .to_owned();
-        Ok(Answer {
+        Ok(Self {
             status,
             request_id: id,
             headers,

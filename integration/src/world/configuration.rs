@@ -25,8 +25,8 @@ pub struct Target {
 
 impl Target {
     /// A target for a control plane that nobody may use yet.
-    pub fn of(plane: &ControlPlane, audience: &str) -> Target {
-        Target {
+    pub fn of(plane: &ControlPlane, audience: &str) -> Self {
+        Self {
             name: plane.name().to_owned(),
             address: plane.url(),
             ca_secret: None,
@@ -39,14 +39,14 @@ impl Target {
 
     /// The same under another name.
     #[must_use]
-    pub fn named(mut self, name: &str) -> Target {
+    pub fn named(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self
     }
 
     /// With one more entry of `allow[]`.
     #[must_use]
-    pub fn allowing(mut self, namespace: &str, accounts: &[&str]) -> Target {
+    pub fn allowing(mut self, namespace: &str, accounts: &[&str]) -> Self {
         self.allow.push((
             namespace.to_owned(),
             accounts
@@ -58,7 +58,7 @@ impl Target {
     }
 
     fn write(&self, text: &mut String) {
-        let Target {
+        let Self {
             name,
             address,
             audience,
@@ -112,9 +112,9 @@ pub struct Access {
 
 impl Access {
     /// An access without further callers.
-    pub fn of(namespace: &str, name: &str, target: &str, account: &str) -> Access {
+    pub fn of(namespace: &str, name: &str, target: &str, account: &str) -> Self {
         let own = str::to_owned;
-        Access {
+        Self {
             namespace: own(namespace),
             name: own(name),
             target: own(target),
@@ -125,13 +125,13 @@ impl Access {
 
     /// With further callers.
     #[must_use]
-    pub fn for_callers(mut self, callers: &[&str]) -> Access {
+    pub fn for_callers(mut self, callers: &[&str]) -> Self {
         self.callers = callers.iter().map(|caller| (*caller).to_owned()).collect();
         self
     }
 
     fn write(&self, text: &mut String) {
-        let Access {
+        let Self {
             namespace,
             name,
             target,

@@ -29,32 +29,32 @@ impl Ground {
     ///
     /// # Errors
     /// [`NotStarted`]: a missing real part, or a failure.
-    pub async fn start() -> Result<Ground, NotStarted> {
+    pub async fn start() -> Result<Self, NotStarted> {
         let fleet = Fleet::start(FleetSpec {
             control_planes: Vec::new(),
         })
         .await?;
         let binary = KeyferryBinary::build().await.map_err(NotStarted::failed)?;
-        Ground::build(fleet, binary).map_err(NotStarted::failed)
+        Self::build(fleet, binary).map_err(NotStarted::failed)
     }
 
     /// Starts the etcd for a Keyferry that is built already.
     ///
     /// # Errors
     /// As [`Ground::start`].
-    pub async fn start_with(binary: KeyferryBinary) -> Result<Ground, NotStarted> {
+    pub async fn start_with(binary: KeyferryBinary) -> Result<Self, NotStarted> {
         let fleet = Fleet::start(FleetSpec {
             control_planes: Vec::new(),
         })
         .await?;
-        Ground::build(fleet, binary).map_err(NotStarted::failed)
+        Self::build(fleet, binary).map_err(NotStarted::failed)
     }
 
-    fn build(fleet: Fleet, binary: KeyferryBinary) -> Result<Ground, TestError> {
+    fn build(fleet: Fleet, binary: KeyferryBinary) -> Result<Self, TestError> {
         let folder = fleet.folder().join("keyferry");
         std::fs::create_dir_all(&folder)?;
         let ca = TestCa::create("keyferry", &folder)?;
-        Ok(Ground { fleet, ca, binary })
+        Ok(Self { fleet, ca, binary })
     }
 
     /// A control plane.

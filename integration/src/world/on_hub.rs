@@ -45,17 +45,17 @@ impl OnHub {
     ///
     /// # Errors
     /// [`NotStarted`]: a missing real part, or a failure.
-    pub async fn start() -> Result<OnHub, NotStarted> {
+    pub async fn start() -> Result<Self, NotStarted> {
         let ground = Ground::start().await?;
-        OnHub::build(ground).await.map_err(NotStarted::failed)
+        Self::build(ground).await.map_err(NotStarted::failed)
     }
 
     /// The same on a ground that is there.
     ///
     /// # Errors
     /// Something does not start.
-    pub async fn build(ground: Ground) -> Result<OnHub, TestError> {
-        OnHub::build_with(ground, 60).await
+    pub async fn build(ground: Ground) -> Result<Self, TestError> {
+        Self::build_with(ground, 60).await
     }
 
     /// The same with a `discovery.maxAge` of so many seconds: what waits for keys takes longer than
@@ -63,7 +63,7 @@ impl OnHub {
     ///
     /// # Errors
     /// Something does not start.
-    pub async fn build_with(ground: Ground, max_age: u64) -> Result<OnHub, TestError> {
+    pub async fn build_with(ground: Ground, max_age: u64) -> Result<Self, TestError> {
         let spec = ControlPlaneSpec {
             controller_manager: true,
             audit_log: true,
@@ -98,7 +98,7 @@ impl OnHub {
             target("target-b", Minor::V1_33, "tenant-b")
         )?;
         tokio::try_join!(until_trusted(&hub, &a), until_trusted(&hub, &b))?;
-        Ok(OnHub {
+        Ok(Self {
             hub,
             broker,
             targets: [a, b],

@@ -60,7 +60,7 @@ struct Chain {
 }
 
 impl Chain {
-    fn create() -> Result<Chain, TestError> {
+    fn create() -> Result<Self, TestError> {
         let authority = |name: &str| {
             let mut params = CertificateParams::default();
             params.distinguished_name = DistinguishedName::new();
@@ -79,7 +79,7 @@ impl Chain {
         let mut leaf = CertificateParams::default();
         leaf.subject_alt_names = vec![SanType::IpAddress(std::net::Ipv4Addr::LOCALHOST.into())];
         let leaf_pem = leaf.signed_by(&leaf_key, &intermediate)?.pem();
-        Ok(Chain {
+        Ok(Self {
             root_pem,
             intermediate_pem,
             leaf_pem,

@@ -32,7 +32,7 @@ impl Fixture for Stage {
 }
 
 impl Stage {
-    pub(crate) async fn start() -> Result<Stage, NotStarted> {
+    pub(crate) async fn start() -> Result<Self, NotStarted> {
         let ground = Ground::start().await?;
         for part in [Part::ArgoCd, Part::ClusterInventory] {
             ground
@@ -41,10 +41,10 @@ impl Stage {
                 .await
                 .map_err(FleetError::from)?;
         }
-        Stage::build(ground).await.map_err(NotStarted::failed)
+        Self::build(ground).await.map_err(NotStarted::failed)
     }
 
-    async fn build(ground: Ground) -> Result<Stage, TestError> {
+    async fn build(ground: Ground) -> Result<Self, TestError> {
         let hub = ground.hub(ControlPlaneSpec::named("hub")).await?;
         let spec = BrokerSpec::of_hub("main", &hub);
         let discovery_url = spec.discovery_url()?;
@@ -65,7 +65,7 @@ impl Stage {
         });
         configured.await?;
         until_trusted(&hub, &target).await?;
-        Ok(Stage {
+        Ok(Self {
             hub,
             target,
             broker,

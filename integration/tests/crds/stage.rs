@@ -33,7 +33,7 @@ impl Fixture for Stage {
 }
 
 impl Stage {
-    pub(super) async fn start() -> Result<Stage, NotStarted> {
+    pub(super) async fn start() -> Result<Self, NotStarted> {
         let old = ControlPlaneSpec {
             minor: Minor::V1_33,
             ..ControlPlaneSpec::named("old")
@@ -42,10 +42,10 @@ impl Stage {
             control_planes: vec![ControlPlaneSpec::named("new"), old],
         })
         .await?;
-        Stage::build(fleet).await.map_err(NotStarted::failed)
+        Self::build(fleet).await.map_err(NotStarted::failed)
     }
 
-    async fn build(fleet: Fleet) -> Result<Stage, TestError> {
+    async fn build(fleet: Fleet) -> Result<Self, TestError> {
         let planes: Vec<Arc<ControlPlane>> = fleet.control_planes().cloned().collect();
         for plane in &planes {
             let files = PLURALS.map(|plural| shipped("broker/crds").join(format!("{plural}.yaml")));
@@ -57,7 +57,7 @@ impl Stage {
         }
         let folder = fleet.folder().join("crds");
         std::fs::create_dir_all(&folder)?;
-        Ok(Stage {
+        Ok(Self {
             planes,
             binary: KeyferryBinary::build().await?,
             folder,

@@ -51,16 +51,16 @@ impl Fixture for D2 {
 }
 
 impl D2 {
-    pub(crate) async fn start() -> Result<D2, NotStarted> {
+    pub(crate) async fn start() -> Result<Self, NotStarted> {
         let ground = Ground::start().await?;
         GitServer::prepare().await.map_err(FleetError::from)?;
         Flux::prepare(ground.parts())
             .await
             .map_err(FleetError::from)?;
-        D2::build(ground).await.map_err(NotStarted::failed)
+        Self::build(ground).await.map_err(NotStarted::failed)
     }
 
-    async fn build(ground: Ground) -> Result<D2, TestError> {
+    async fn build(ground: Ground) -> Result<Self, TestError> {
         let spec = ControlPlaneSpec {
             controller_manager: true,
             audit_log: true,
@@ -134,7 +134,7 @@ impl D2 {
         for name in ["flux-system", "policies", "targets", "tenants"] {
             until_ready(&hub, &kustomization("flux-system", name)).await?;
         }
-        Ok(D2 {
+        Ok(Self {
             hub,
             targets,
             git,

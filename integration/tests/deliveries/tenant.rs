@@ -30,9 +30,9 @@ impl Tenant {
         world: &Arc<OnHub>,
         name: &str,
         shapes: &[&str],
-    ) -> Result<Tenant, TestError> {
+    ) -> Result<Self, TestError> {
         tenant_with_minter(&world.hub, name, &[RECONCILER]).await?;
-        let tenant = Tenant {
+        let tenant = Self {
             world: Arc::clone(world),
             name: name.to_owned(),
         };

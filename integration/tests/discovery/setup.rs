@@ -29,7 +29,7 @@ pub(super) struct Document {
 }
 
 impl Behind {
-    pub(super) async fn start(world: &World, name: &str) -> Result<Behind, TestError> {
+    pub(super) async fn start(world: &World, name: &str) -> Result<Self, TestError> {
         let proxy = ChaosProxy::in_front_of(world.hub()).await?;
         let broker = world
             .start_broker(
@@ -39,7 +39,7 @@ impl Behind {
                     .through(&proxy.url()),
             )
             .await?;
-        let behind = Behind { proxy, broker };
+        let behind = Self { proxy, broker };
         // It is ready a moment before its first reading is counted.
         let limit = Instant::now() + Duration::from_secs(13);
         while behind
@@ -108,7 +108,7 @@ pub(super) async fn document(broker: &Broker, path: &str) -> Result<Document, Te
 }
 
 impl Document {
-    pub(super) async fn of(answer: reqwest::Response) -> Result<Document, TestError> {
+    pub(super) async fn of(answer: reqwest::Response) -> Result<Self, TestError> {
         assert_eq!(answer.status(), 200);
         let header = |name: &str| {
             answer
@@ -123,7 +123,7 @@ impl Document {
             header("content-type"),
             header("cache-control"),
         );
-        Ok(Document {
+        Ok(Self {
             bytes: answer.bytes().await?.to_vec(),
             etag,
             content_type,

@@ -35,12 +35,12 @@ impl Fixture for Federation {
 }
 
 impl Federation {
-    pub(super) async fn start() -> Result<Federation, NotStarted> {
+    pub(super) async fn start() -> Result<Self, NotStarted> {
         let ground = Ground::start().await?;
-        Federation::build(ground).await.map_err(NotStarted::failed)
+        Self::build(ground).await.map_err(NotStarted::failed)
     }
 
-    async fn build(ground: Ground) -> Result<Federation, TestError> {
+    async fn build(ground: Ground) -> Result<Self, TestError> {
         let hub = ground
             .hub(ControlPlaneSpec {
                 audit_log: true,
@@ -76,7 +76,7 @@ impl Federation {
         target
             .bind_user_to_cluster_role("hub:system:serviceaccount:tenant-a:reconciler", "reader")
             .await?;
-        let federation = Federation {
+        let federation = Self {
             ground,
             hub,
             documents,

@@ -26,7 +26,7 @@ struct Running {
 }
 
 impl Running {
-    fn start(command: &mut Command) -> Result<Running, TestError> {
+    fn start(command: &mut Command) -> Result<Self, TestError> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -35,7 +35,7 @@ impl Running {
             child.stdin.take().ok_or("stdin")?,
             child.stdout.take().ok_or("stdout")?,
         );
-        Ok(Running {
+        Ok(Self {
             _child: child,
             orders,
             lines: BufReader::new(out).lines(),

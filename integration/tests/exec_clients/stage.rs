@@ -23,7 +23,7 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    pub(crate) async fn new(world: &World) -> Result<Home, TestError> {
+    pub(crate) async fn new(world: &World) -> Result<Self, TestError> {
         let folder = tempfile::tempdir()?;
         let caller = folder.path().join("caller");
         std::fs::write(&caller, caller_token(world.hub(), TENANT, ACCOUNT).await?)?;
@@ -42,7 +42,7 @@ impl Home {
         ]
         .map(str::to_owned)
         .to_vec();
-        Ok(Home { folder, flags })
+        Ok(Self { folder, flags })
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -33,15 +33,15 @@ impl Fixture for ExportingHub {
 }
 
 impl ExportingHub {
-    pub(super) async fn start() -> Result<ExportingHub, NotStarted> {
+    pub(super) async fn start() -> Result<Self, NotStarted> {
         let fleet = Fleet::start(FleetSpec {
             control_planes: vec![ControlPlaneSpec::named("hub")],
         })
         .await?;
-        ExportingHub::build(fleet).await.map_err(NotStarted::failed)
+        Self::build(fleet).await.map_err(NotStarted::failed)
     }
 
-    async fn build(fleet: Fleet) -> Result<ExportingHub, TestError> {
+    async fn build(fleet: Fleet) -> Result<Self, TestError> {
         let hub = fleet.control_plane("hub")?;
         // By default every ServiceAccount may read them.
         hub.admin()
@@ -59,7 +59,7 @@ impl ExportingHub {
         let folder = fleet.folder().join("export");
         std::fs::create_dir_all(&folder)?;
         let ca = TestCa::create("static server", &folder)?;
-        Ok(ExportingHub {
+        Ok(Self {
             hub,
             binary: KeyferryBinary::build().await?,
             ca,

@@ -47,7 +47,7 @@ impl Fixture for Stage {
 }
 
 impl Stage {
-    pub(super) async fn start() -> Result<Stage, NotStarted> {
+    pub(super) async fn start() -> Result<Self, NotStarted> {
         // As hubs run: the Node authoriser and NodeRestriction bound what a kubelet may ask for.
         let extra_args = vec![
             "--authorization-mode=Node".to_owned(),
@@ -67,13 +67,13 @@ impl Stage {
             control_planes: vec![new, old],
         })
         .await?;
-        Stage::build(fleet).await.map_err(NotStarted::failed)
+        Self::build(fleet).await.map_err(NotStarted::failed)
     }
 
-    async fn build(fleet: Fleet) -> Result<Stage, TestError> {
+    async fn build(fleet: Fleet) -> Result<Self, TestError> {
         let hubs: Vec<Arc<ControlPlane>> = fleet.control_planes().cloned().collect();
         futures::future::try_join_all(hubs.iter().map(|hub| prepare(hub))).await?;
-        Ok(Stage {
+        Ok(Self {
             hubs,
             binary: KeyferryBinary::build().await?,
             fleet,

@@ -143,7 +143,7 @@ impl Way {
         stage: &Stage,
         namespace: &'static str,
         kube_config: KubeConfigRef<'static>,
-    ) -> Result<Way, TestError> {
+    ) -> Result<Self, TestError> {
         let (name, delivery) = match kube_config {
             KubeConfigRef::Secret(name) => (name, "KubeConfigSecret"),
             KubeConfigRef::ConfigMap(name) => (name, "FluxConfigMap"),
@@ -169,7 +169,7 @@ impl Way {
         spec.apply(hub.admin()).await?;
         until_applied(hub, &spec, &commit).await?;
         let attempts = Attempts::watch(hub, namespace, name).await?;
-        Ok(Way {
+        Ok(Self {
             spec,
             repository,
             attempts,

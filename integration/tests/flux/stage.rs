@@ -34,16 +34,16 @@ impl Fixture for Stage {
 }
 
 impl Stage {
-    pub(crate) async fn start() -> Result<Stage, NotStarted> {
+    pub(crate) async fn start() -> Result<Self, NotStarted> {
         let ground = Ground::start().await?;
         GitServer::prepare().await.map_err(FleetError::from)?;
         Flux::prepare(ground.parts())
             .await
             .map_err(FleetError::from)?;
-        Stage::build(ground).await.map_err(NotStarted::failed)
+        Self::build(ground).await.map_err(NotStarted::failed)
     }
 
-    async fn build(ground: Ground) -> Result<Stage, TestError> {
+    async fn build(ground: Ground) -> Result<Self, TestError> {
         let OnHub {
             hub,
             broker,
@@ -65,7 +65,7 @@ impl Stage {
             &FluxSpec::with_workload_identity(),
         )
         .await?;
-        Ok(Stage {
+        Ok(Self {
             hub,
             targets,
             git,

@@ -116,8 +116,8 @@ async fn all(behind: &Behind, callers: &[Caller], gate: &Gate) -> Result<Vec<Str
 }
 
 impl Gate {
-    fn closed() -> Gate {
-        Gate {
+    fn closed() -> Self {
+        Self {
             open: watch::Sender::new(false),
             waiting: Arc::default(),
         }

@@ -37,12 +37,12 @@ impl Behind {
         name: &str,
         max_stale: u64,
         targets: &[&str],
-    ) -> Result<Behind, TestError> {
+    ) -> Result<Self, TestError> {
         let proxy = ChaosProxy::in_front_of(hub).await?;
         make_tenant(hub, name, &[ACCOUNT]).await?;
         let spec = spec(world, hub, name, max_stale, targets).through(&proxy.url());
         let broker = world.start_broker(hub, spec).await?;
-        Ok(Behind {
+        Ok(Self {
             proxy,
             broker,
             hub: Arc::clone(hub),

@@ -39,7 +39,7 @@ impl Fixture for Stage {
 }
 
 impl Stage {
-    pub(crate) async fn start() -> Result<Stage, NotStarted> {
+    pub(crate) async fn start() -> Result<Self, NotStarted> {
         let world = World::start().await?;
         let spec = ControlPlaneSpec {
             issuers: vec![CLUSTER_DEFAULT.to_owned()],
@@ -49,7 +49,7 @@ impl Stage {
         };
         let plain_hub = Arc::new(world.fleet().start_control_plane(spec).await?);
         prepare_hub(&plain_hub).await.map_err(NotStarted::failed)?;
-        Ok(Stage { plain_hub, world })
+        Ok(Self { plain_hub, world })
     }
 }
 

@@ -26,14 +26,14 @@ struct SlowMint {
 impl SlowMint {
     const PATH: &str = "/serviceaccounts/owner/token";
 
-    async fn begin(stage: &Stage, namespace: &str) -> Result<SlowMint, TestError> {
+    async fn begin(stage: &Stage, namespace: &str) -> Result<Self, TestError> {
         let hub = stage.hub();
         owner_and_deployer(hub, namespace).await?;
         let proxy = ChaosProxy::in_front_of(hub).await?;
         let spec = two_targets(stage, namespace, hub, namespace).through(&proxy.url());
         let broker = Arc::new(stage.start_broker(hub, spec).await?);
         let (let_go, held) = watch::channel(false);
-        proxy.add(Rule::on(Method::POST, SlowMint::PATH, Fault::Hold(held)));
+        proxy.add(Rule::on(Method::POST, Self::PATH, Fault::Hold(held)));
         let mut tokens = vec![
             caller_token(hub, namespace, "deployer").await?,
             caller_token(hub, namespace, "deployer").await?,
@@ -49,10 +49,10 @@ impl SlowMint {
             }));
         }
         until(Duration::from_secs(10), || async {
-            Ok(proxy.count(&Method::POST, SlowMint::PATH) == 1)
+            Ok(proxy.count(&Method::POST, Self::PATH) == 1)
         })
         .await?;
-        Ok(SlowMint {
+        Ok(Self {
             proxy,
             let_go,
             broker,

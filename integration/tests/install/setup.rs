@@ -34,7 +34,7 @@ impl Fixture for Hubs {
 }
 
 impl Hubs {
-    pub(crate) async fn start() -> Result<Hubs, NotStarted> {
+    pub(crate) async fn start() -> Result<Self, NotStarted> {
         let plane = |name: &str| ControlPlaneSpec {
             controller_manager: true,
             audit_log: true,
@@ -48,11 +48,11 @@ impl Hubs {
         for part in [Part::Helm, Part::PrometheusRules] {
             fleet.parts().locate(part).await.map_err(FleetError::from)?;
         }
-        Hubs::build(fleet).await.map_err(NotStarted::failed)
+        Self::build(fleet).await.map_err(NotStarted::failed)
     }
 
-    async fn build(fleet: Fleet) -> Result<Hubs, TestError> {
-        let hubs = Hubs {
+    async fn build(fleet: Fleet) -> Result<Self, TestError> {
+        let hubs = Self {
             base: fleet.control_plane("base")?,
             chart: fleet.control_plane("chart")?,
             fleet,

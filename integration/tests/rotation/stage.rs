@@ -34,11 +34,11 @@ impl Stage {
         max_age: u64,
         accounts: &[String],
         change: impl FnOnce(BrokerSpec) -> BrokerSpec,
-    ) -> Result<Stage, TestError> {
+    ) -> Result<Self, TestError> {
         let hub = ground
             .hub(ControlPlaneSpec::named(&format!("{name}-hub")))
             .await?;
-        Stage::on(ground, hub, name, max_age, accounts, change).await
+        Self::on(ground, hub, name, max_age, accounts, change).await
     }
 
     /// The same on a hub that is there already.
@@ -49,7 +49,7 @@ impl Stage {
         max_age: u64,
         accounts: &[String],
         change: impl FnOnce(BrokerSpec) -> BrokerSpec,
-    ) -> Result<Stage, TestError> {
+    ) -> Result<Self, TestError> {
         for account in accounts.iter().filter(|account| *account != "reconciler") {
             hub.create_service_account(TENANT, account).await?;
         }
@@ -119,7 +119,7 @@ impl Stage {
                 }
             })
             .await?;
-        Ok(Stage {
+        Ok(Self {
             hub,
             broker,
             targets,
@@ -214,12 +214,12 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    pub(super) fn of(target: &ControlPlane) -> Result<Judge, TestError> {
+    pub(super) fn of(target: &ControlPlane) -> Result<Self, TestError> {
         let url = format!(
             "{}/apis/authentication.k8s.io/v1/selfsubjectreviews",
             target.url()
         );
-        Ok(Judge {
+        Ok(Self {
             client: trusting(target.ca_pem())?,
             url,
         })

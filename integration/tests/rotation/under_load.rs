@@ -179,14 +179,14 @@ struct Keys {
 }
 
 impl Keys {
-    async fn create(stage: &Stage) -> Result<Keys, TestError> {
+    async fn create(stage: &Stage) -> Result<Self, TestError> {
         let TokenSigning {
             issuers,
             signing_key: first,
             ..
         } = stage.hub.signing().await;
         let fresh = |name| stage.hub.create_signing_key(SigningKeyKind::Rsa2048, name);
-        Ok(Keys {
+        Ok(Self {
             issuers,
             first,
             second: fresh("second")?,

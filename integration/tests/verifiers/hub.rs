@@ -42,7 +42,7 @@ impl Fixture for PublishedHub {
 }
 
 impl PublishedHub {
-    pub(super) async fn start() -> Result<PublishedHub, NotStarted> {
+    pub(super) async fn start() -> Result<Self, NotStarted> {
         let fleet = Fleet::start(FleetSpec {
             control_planes: vec![ControlPlaneSpec::named("hub")],
         })
@@ -59,10 +59,10 @@ impl PublishedHub {
         ] {
             let _ = fleet.parts().install(client).await;
         }
-        PublishedHub::build(fleet).await.map_err(NotStarted::failed)
+        Self::build(fleet).await.map_err(NotStarted::failed)
     }
 
-    async fn build(fleet: Fleet) -> Result<PublishedHub, TestError> {
+    async fn build(fleet: Fleet) -> Result<Self, TestError> {
         let hub = fleet.control_plane("hub")?;
         prepare_hub(&hub).await?;
         let (good, bad) = tokens(&hub).await?;
@@ -118,7 +118,7 @@ impl PublishedHub {
             .first()
             .cloned()
             .unwrap_or_default();
-        Ok(PublishedHub {
+        Ok(Self {
             broker,
             ca,
             sound,

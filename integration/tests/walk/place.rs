@@ -34,17 +34,17 @@ impl Fixture for Place {
 }
 
 impl Place {
-    pub(crate) async fn start() -> Result<Place, NotStarted> {
+    pub(crate) async fn start() -> Result<Self, NotStarted> {
         let ground = Ground::start().await?;
         ground
             .parts()
             .locate(Part::Kubectl)
             .await
             .map_err(FleetError::from)?;
-        Place::build(ground).await.map_err(NotStarted::failed)
+        Self::build(ground).await.map_err(NotStarted::failed)
     }
 
-    async fn build(ground: Ground) -> Result<Place, TestError> {
+    async fn build(ground: Ground) -> Result<Self, TestError> {
         let world = OnHub::build(ground).await?;
         let target = &world.targets[0];
         put_secret(&world.hub, "prod-ca", &[("ca.crt", target.ca_pem())]).await?;
@@ -97,7 +97,7 @@ impl Place {
                 spec.with_access(Access::of("tenant-b", "prod", "prod", RECONCILER)),
             )
             .await?;
-        Ok(Place { world, by_file })
+        Ok(Self { world, by_file })
     }
 
     /// A shell of a user, in a folder of its own, with what the documents assume to be there.
@@ -225,7 +225,7 @@ pub(crate) struct Shell {
 
 impl Shell {
     /// With a variable more.
-    pub(crate) fn with(mut self, name: &'static str, value: &'static str) -> Shell {
+    pub(crate) fn with(mut self, name: &'static str, value: &'static str) -> Self {
         self.env.push((name, value));
         self
     }

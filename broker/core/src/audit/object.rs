@@ -28,10 +28,10 @@ pub(super) struct Object(Vec<u8>);
 
 impl Object {
     /// An object with the `time` that each has.
-    pub(super) fn at(time: Timestamp) -> Object {
+    pub(super) fn at(time: Timestamp) -> Self {
         let mut line = Vec::with_capacity(BYTES);
         line.extend_from_slice(b"{\"time\":");
-        let mut object = Object(line);
+        let mut object = Self(line);
         object.timestamp(&time);
         object
     }

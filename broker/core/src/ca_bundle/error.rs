@@ -109,50 +109,44 @@ impl CaBundleError {
     /// What to do about it, one sentence without a full stop.
     pub fn mend(&self) -> &'static str {
         match self {
-            CaBundleError::Missing => {
+            Self::Missing => {
                 "put the target's CA certificate as PEM into the Secret's entry `ca.crt`"
             }
-            CaBundleError::Empty => {
+            Self::Empty => {
                 "fill `ca.crt` with the target's CA certificate as PEM, or leave certSecretRef out \
                  to use the system's roots"
             }
-            CaBundleError::TooLarge(_)
-            | CaBundleError::TooManyMarkers
-            | CaBundleError::TooManyCertificates(_) => {
+            Self::TooLarge(_) | Self::TooManyMarkers | Self::TooManyCertificates(_) => {
                 "keep only the CA certificates that signed the target's serving certificate"
             }
-            CaBundleError::Der => {
-                "convert it with `openssl x509 -inform der -in ca.der -out ca.crt`"
-            }
-            CaBundleError::NotPem => {
+            Self::Der => "convert it with `openssl x509 -inform der -in ca.der -out ca.crt`",
+            Self::NotPem => {
                 "write the certificate with its BEGIN CERTIFICATE and END CERTIFICATE lines, and \
                  check that it is not base64-encoded twice"
             }
-            CaBundleError::BrokenMarker(_) => {
+            Self::BrokenMarker(_) => {
                 "let each BEGIN and END line stand on a line of its own, in pairs with the same \
                  label"
             }
-            CaBundleError::NoCertificate(_) => {
+            Self::NoCertificate(_) => {
                 "put the CA's certificate there; a private key or a request is not read"
             }
-            CaBundleError::NotBase64(_) | CaBundleError::NotX509(_) => {
+            Self::NotBase64(_) | Self::NotX509(_) => {
                 "copy that certificate again, complete and unchanged"
             }
-            CaBundleError::NotAuthority { .. } => {
+            Self::NotAuthority { .. } => {
                 "give the CA that signed the target's serving certificate, not the serving or \
                  client certificate itself"
             }
-            CaBundleError::Expired { .. } => {
-                "remove that certificate, and add the one that replaces it"
-            }
-            CaBundleError::NotYetValid { .. } => {
+            Self::Expired { .. } => "remove that certificate, and add the one that replaces it",
+            Self::NotYetValid { .. } => {
                 "check the clock here, or add that certificate once it is valid"
             }
-            CaBundleError::WeakKey { .. } | CaBundleError::UnsupportedKey { .. } => {
+            Self::WeakKey { .. } | Self::UnsupportedKey { .. } => {
                 "issue a CA with RSA of 2048 bits or more, or ECDSA on P-256, and serve the target \
                  with it"
             }
-            CaBundleError::WeakSignature { .. } => {
+            Self::WeakSignature { .. } => {
                 "have that CA certificate issued again with SHA-256 or better"
             }
         }

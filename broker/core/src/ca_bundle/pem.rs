@@ -97,7 +97,7 @@ enum Kind {
 struct BrokenMarker;
 
 impl<'a> Marker<'a> {
-    fn read(line: &'a [u8]) -> Result<Option<Marker<'a>>, BrokenMarker> {
+    fn read(line: &'a [u8]) -> Result<Option<Self>, BrokenMarker> {
         let (kind, rest) = if let Some(rest) = line.strip_prefix(b"-----BEGIN ") {
             (Kind::Begin, rest)
         } else if let Some(rest) = line.strip_prefix(b"-----END ") {

@@ -13,7 +13,7 @@ pub struct PresentedToken<'a>(Cow<'a, str>);
 impl<'a> PresentedToken<'a> {
     /// A token as it was read from a request; one that had to be decoded is a copy, and is wiped
     /// when it goes.
-    pub fn new(text: impl Into<Cow<'a, str>>) -> PresentedToken<'a> {
+    pub fn new(text: impl Into<Cow<'a, str>>) -> Self {
         PresentedToken(text.into())
     }
 

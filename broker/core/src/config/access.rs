@@ -37,39 +37,35 @@ pub enum DeliveryType {
 
 impl DeliveryType {
     /// What an allow rule allows when it says nothing: shapes that leave no bearer token at rest.
-    pub const DEFAULT: &'static [DeliveryType] = &[
-        DeliveryType::HTTP,
-        DeliveryType::Exec,
-        DeliveryType::FluxConfigMap,
-    ];
+    pub const DEFAULT: &'static [Self] = &[Self::HTTP, Self::Exec, Self::FluxConfigMap];
 
     /// Every shape and its name.
-    pub const ALL: &'static [(&'static str, DeliveryType)] = &[
-        ("ArgoCDSecret", DeliveryType::ArgoCDSecret),
-        ("ClusterAPISecret", DeliveryType::ClusterAPISecret),
-        ("ClusterProfile", DeliveryType::ClusterProfile),
-        ("Exec", DeliveryType::Exec),
-        ("FluxConfigMap", DeliveryType::FluxConfigMap),
-        ("HTTP", DeliveryType::HTTP),
-        ("KubeConfigSecret", DeliveryType::KubeConfigSecret),
+    pub const ALL: &'static [(&'static str, Self)] = &[
+        ("ArgoCDSecret", Self::ArgoCDSecret),
+        ("ClusterAPISecret", Self::ClusterAPISecret),
+        ("ClusterProfile", Self::ClusterProfile),
+        ("Exec", Self::Exec),
+        ("FluxConfigMap", Self::FluxConfigMap),
+        ("HTTP", Self::HTTP),
+        ("KubeConfigSecret", Self::KubeConfigSecret),
     ];
 
     /// The shape's name, as objects spell it.
     pub fn as_str(self) -> &'static str {
-        DeliveryType::ALL
+        Self::ALL
             .iter()
             .find(|(_, shape)| *shape == self)
             .map(|(name, _)| *name)
             .unwrap_or_default()
     }
 
-    pub(super) fn parse(text: &str) -> Result<DeliveryType, String> {
-        DeliveryType::ALL
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        Self::ALL
             .iter()
             .find(|(name, _)| *name == text)
             .map(|(_, delivery)| *delivery)
             .ok_or_else(|| {
-                let names: Vec<&str> = DeliveryType::ALL.iter().map(|(name, _)| *name).collect();
+                let names: Vec<&str> = Self::ALL.iter().map(|(name, _)| *name).collect();
                 format!("is no delivery; there are {}", names.join(", "))
             })
     }
@@ -138,14 +134,11 @@ pub enum DeletionPolicy {
 }
 
 impl DeletionPolicy {
-    pub(super) fn read(text: Option<&str>, check: &mut Check<'_>) -> DeletionPolicy {
+    pub(super) fn read(text: Option<&str>, check: &mut Check<'_>) -> Self {
         choice(
             text,
             "spec.deletionPolicy",
-            &[
-                ("Drain", DeletionPolicy::Drain),
-                ("Immediate", DeletionPolicy::Immediate),
-            ],
+            &[("Drain", Self::Drain), ("Immediate", Self::Immediate)],
             check,
         )
     }

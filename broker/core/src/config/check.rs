@@ -17,7 +17,7 @@ pub(super) struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    pub(super) fn new(document: &'a Document, mistakes: &'a mut Vec<Mistake>) -> Check<'a> {
+    pub(super) fn new(document: &'a Document, mistakes: &'a mut Vec<Mistake>) -> Self {
         let before = mistakes.len();
         Check {
             document,

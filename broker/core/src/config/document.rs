@@ -113,11 +113,11 @@ pub(super) fn documents(text: &str) -> Result<Vec<Document>, ConfigError> {
 }
 
 impl Document {
-    fn new(node: Spanned<Node>) -> Document {
+    fn new(node: Spanned<Node>) -> Self {
         let mut lines = BTreeMap::new();
         lines.insert(String::new(), node.referenced.line());
         let value = node.value.flatten("", &mut lines);
-        Document {
+        Self {
             value,
             lines,
             origin: Origin::File,
@@ -126,7 +126,7 @@ impl Document {
 
     /// An object as the hub's API gives it. What the API adds to what was written is no part of the
     /// document.
-    pub(super) fn of_hub(object: Value, hub: HubObject) -> Document {
+    pub(super) fn of_hub(object: Value, hub: HubObject) -> Self {
         let mut value = object;
         if let Some(members) = value.as_object_mut() {
             members.remove("status");
@@ -134,7 +134,7 @@ impl Document {
                 metadata.retain(|field, _| matches!(field.as_str(), "name" | "namespace"));
             }
         }
-        Document {
+        Self {
             value,
             lines: BTreeMap::new(),
             origin: Origin::Hub(hub),

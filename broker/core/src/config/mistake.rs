@@ -18,8 +18,8 @@ pub struct Mistake {
 }
 
 impl Mistake {
-    pub(super) fn whole_file(problem: impl Into<String>, mend: impl Into<String>) -> Mistake {
-        Mistake {
+    pub(super) fn whole_file(problem: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self {
             object: String::new(),
             path: String::new(),
             line: 0,

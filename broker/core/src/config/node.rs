@@ -11,8 +11,8 @@ use serde_saphyr::Spanned;
 /// A YAML node whose children know their lines.
 #[derive(Debug)]
 pub(super) enum Node {
-    Map(Vec<(Spanned<String>, Spanned<Node>)>),
-    Sequence(Vec<Spanned<Node>>),
+    Map(Vec<(Spanned<String>, Spanned<Self>)>),
+    Sequence(Vec<Spanned<Self>>),
     Scalar(Value),
 }
 
@@ -21,8 +21,8 @@ impl Node {
     /// a field's is that of its key.
     pub(super) fn flatten(self, path: &str, lines: &mut BTreeMap<String, u64>) -> Value {
         match self {
-            Node::Scalar(value) => value,
-            Node::Sequence(items) => Value::Array(
+            Self::Scalar(value) => value,
+            Self::Sequence(items) => Value::Array(
                 items
                     .into_iter()
                     .enumerate()
@@ -33,7 +33,7 @@ impl Node {
                     })
                     .collect(),
             ),
-            Node::Map(members) => Value::Object(
+            Self::Map(members) => Value::Object(
                 members
                     .into_iter()
                     .map(|(key, member)| {
@@ -52,7 +52,7 @@ impl Node {
 }
 
 impl<'de> Deserialize<'de> for Node {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Node, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(NodeVisitor)
     }
 }

@@ -78,11 +78,7 @@ impl NamespaceSelector {
         self.terms.iter().any(key)
     }
 
-    pub(super) fn read(
-        selector: LabelSelector,
-        path: &str,
-        check: &mut Check<'_>,
-    ) -> Option<NamespaceSelector> {
+    pub(super) fn read(selector: LabelSelector, path: &str, check: &mut Check<'_>) -> Option<Self> {
         let written = selector.match_labels.len() + selector.match_expressions.len();
         let mut terms = Vec::new();
         for (key, value) in selector.match_labels {
@@ -109,7 +105,7 @@ impl NamespaceSelector {
                 "add a term with In, or with Exists on a guarded label",
             );
         }
-        complete.then_some(NamespaceSelector { terms })
+        complete.then_some(Self { terms })
     }
 }
 
@@ -118,9 +114,9 @@ impl Term {
     /// does the label that all of them have.
     fn narrows(&self) -> bool {
         match self {
-            Term::In(..) => true,
-            Term::Exists(key) => key != NAME_LABEL,
-            Term::NotIn(..) | Term::DoesNotExist(..) => false,
+            Self::In(..) => true,
+            Self::Exists(key) => key != NAME_LABEL,
+            Self::NotIn(..) | Self::DoesNotExist(..) => false,
         }
     }
 }

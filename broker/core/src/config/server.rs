@@ -94,7 +94,7 @@ impl HubEndpoint {
     ///
     /// # Errors
     /// [`PublicUrlError`] for anything else.
-    pub fn new(text: &str) -> Result<HubEndpoint, PublicUrlError> {
+    pub fn new(text: &str) -> Result<Self, PublicUrlError> {
         PublicUrl::new(text).map(HubEndpoint)
     }
 

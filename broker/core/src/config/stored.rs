@@ -103,15 +103,15 @@ impl Record {
     /// Whether another reading of the object means the same for the policy. Annotations and
     /// finalizers do not count: their writers may be many and quick, and the policy is made anew
     /// for everybody.
-    pub fn means_the_same_as(&self, other: &Record) -> bool {
+    pub fn means_the_same_as(&self, other: &Self) -> bool {
         (&self.uid, self.generation, self.deleting)
             == (&other.uid, other.generation, other.deleting)
     }
 
-    fn of(object: &Value) -> Option<Record> {
+    fn of(object: &Value) -> Option<Self> {
         let metadata = object.get("metadata")?;
         let text = |field: &str| metadata.get(field).and_then(Value::as_str);
-        Some(Record {
+        Some(Self {
             uid: Uid::new(text("uid")?).ok()?,
             generation: metadata
                 .get("generation")
@@ -145,14 +145,14 @@ impl Record {
 }
 
 impl Finalizers {
-    fn of(metadata: &Value) -> Finalizers {
+    fn of(metadata: &Value) -> Self {
         let listed = metadata
             .get("finalizers")
             .and_then(Value::as_array)
             .into_iter()
             .flatten()
             .filter_map(Value::as_str);
-        let (mut found, mut hasher) = (Finalizers::default(), DefaultHasher::new());
+        let (mut found, mut hasher) = (Self::default(), DefaultHasher::new());
         for finalizer in listed {
             if finalizer == FINALIZER {
                 found.ours = true;
@@ -168,10 +168,7 @@ impl Finalizers {
 
 impl StoredTarget {
     /// Reads an object under the settings of this process; nothing if it is no object of the API.
-    pub fn read(
-        object: &Value,
-        server: &ServerConfiguration,
-    ) -> Option<(ObjectName, StoredTarget)> {
+    pub fn read(object: &Value, server: &ServerConfiguration) -> Option<(ObjectName, Self)> {
         let record = Record::of(object)?;
         let documents = [record.document(object)];
         let [document] = &documents;
@@ -191,7 +188,7 @@ impl StoredTarget {
             .ok_or(mistakes);
         Some((
             name,
-            StoredTarget {
+            Self {
                 record,
                 audience,
                 read,
@@ -257,7 +254,7 @@ impl StoredTarget {
 
 impl StoredAccess {
     /// Reads an object; nothing if it is no object of the API.
-    pub fn read(object: &Value) -> Option<(AccessName, StoredAccess)> {
+    pub fn read(object: &Value) -> Option<(AccessName, Self)> {
         let record = Record::of(object)?;
         let document = record.document(object);
         let namespace = Namespace::new(document.text("/metadata/namespace")).ok()?;
@@ -274,7 +271,7 @@ impl StoredAccess {
             .ok_or(mistakes);
         Some((
             name,
-            StoredAccess {
+            Self {
                 record,
                 read,
                 before: None,
@@ -285,7 +282,7 @@ impl StoredAccess {
     /// The same, after what was known of the object: what it meant before a mistake is still what
     /// its objects were written by.
     #[must_use]
-    pub fn after(mut self, known: Option<&StoredAccess>) -> StoredAccess {
+    pub fn after(mut self, known: Option<&Self>) -> Self {
         let known = known.filter(|known| self.read.is_err() && known.record.uid == self.record.uid);
         self.before = known.and_then(|known| {
             known.meant().map(|access| {

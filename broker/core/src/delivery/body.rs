@@ -28,7 +28,7 @@ impl ObjectBody {
     /// preconditions, and with the labels, annotations, finalizers and further owners that others
     /// have put on it.
     #[must_use]
-    pub fn replacing(mut self, uid: &str, version: &str, held: &Value) -> ObjectBody {
+    pub fn replacing(mut self, uid: &str, version: &str, held: &Value) -> Self {
         for field in ["labels", "annotations"] {
             let Some(theirs) = held
                 .pointer(&format!("/metadata/{field}"))
@@ -79,7 +79,7 @@ impl ObjectBody {
     /// An object that was read, with the same metadata and no data: for one that stays after its
     /// deletion because others hold it.
     #[must_use]
-    pub fn emptied(held: &Held<'_>) -> ObjectBody {
+    pub fn emptied(held: &Held<'_>) -> Self {
         let mut value = held.object().clone();
         wipe(&mut value);
         for field in ["data", "stringData"] {
@@ -87,7 +87,7 @@ impl ObjectBody {
                 *data = json!({});
             }
         }
-        ObjectBody {
+        Self {
             value,
             form: Form::default(),
         }
@@ -118,8 +118,8 @@ pub struct ReadObject(Value);
 
 impl ReadObject {
     /// Takes an object.
-    pub fn new(object: Value) -> ReadObject {
-        ReadObject(object)
+    pub fn new(object: Value) -> Self {
+        Self(object)
     }
 
     /// The object.

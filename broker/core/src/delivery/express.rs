@@ -29,29 +29,29 @@ pub enum Field {
 
 impl Field {
     /// Every field, for the table of the documentation.
-    pub const ALL: &'static [Field] = &[
-        Field::AddressPath,
-        Field::Issuer,
-        Field::ProxyUrl,
-        Field::TlsServerName,
+    pub const ALL: &'static [Self] = &[
+        Self::AddressPath,
+        Self::Issuer,
+        Self::ProxyUrl,
+        Self::TlsServerName,
     ];
 
     /// The field as it stands in the object.
     pub fn as_str(self) -> &'static str {
         match self {
-            Field::AddressPath => "a path in spec.address",
-            Field::Issuer => "spec.issuer: Keyferry",
-            Field::ProxyUrl => "spec.proxyURL",
-            Field::TlsServerName => "spec.tlsServerName",
+            Self::AddressPath => "a path in spec.address",
+            Self::Issuer => "spec.issuer: Keyferry",
+            Self::ProxyUrl => "spec.proxyURL",
+            Self::TlsServerName => "spec.tlsServerName",
         }
     }
 
     fn is_set(self, target: &TargetCluster) -> bool {
         match self {
-            Field::AddressPath => target.address.trim_start_matches("https://").contains('/'),
-            Field::Issuer => target.issuer == TokenIssuer::Keyferry,
-            Field::ProxyUrl => target.proxy_url.is_some(),
-            Field::TlsServerName => target.tls_server_name.is_some(),
+            Self::AddressPath => target.address.trim_start_matches("https://").contains('/'),
+            Self::Issuer => target.issuer == TokenIssuer::Keyferry,
+            Self::ProxyUrl => target.proxy_url.is_some(),
+            Self::TlsServerName => target.tls_server_name.is_some(),
         }
     }
 
@@ -61,7 +61,7 @@ impl Field {
             // Flux mints for itself, keeps host and port of the address, and has no other fields.
             DeliveryType::FluxConfigMap => false,
             // The library of its consumers drops the server name.
-            DeliveryType::ClusterProfile => self != Field::TlsServerName,
+            DeliveryType::ClusterProfile => self != Self::TlsServerName,
             DeliveryType::ArgoCDSecret
             | DeliveryType::ClusterAPISecret
             | DeliveryType::Exec

@@ -19,7 +19,7 @@ pub struct Form {
 impl Form {
     /// The form of an object without annotations. The data of one that holds a token count only by
     /// [`Form::digest_with`].
-    pub(super) fn of(object: &Value, delivery: &Delivery, snapshot: &Snapshot<'_>) -> Form {
+    pub(super) fn of(object: &Value, delivery: &Delivery, snapshot: &Snapshot<'_>) -> Self {
         let target = snapshot.target;
         let mut inputs = json!({
             "metadata": object["metadata"], "kind": object["kind"], "type": object["type"], "spec": object["spec"],
@@ -39,7 +39,7 @@ impl Form {
             .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
         let mut labels: Vec<_> = labels.collect();
         labels.sort();
-        Form {
+        Self {
             inputs: canonical(&inputs),
             labels,
         }

@@ -18,13 +18,13 @@ pub enum ObjectKind {
 
 impl ObjectKind {
     /// The kind of the object that a delivery of this shape writes.
-    pub fn of(delivery_type: DeliveryType) -> Option<ObjectKind> {
+    pub fn of(delivery_type: DeliveryType) -> Option<Self> {
         match delivery_type {
             DeliveryType::ArgoCDSecret
             | DeliveryType::ClusterAPISecret
-            | DeliveryType::KubeConfigSecret => Some(ObjectKind::Secret),
-            DeliveryType::ClusterProfile => Some(ObjectKind::ClusterProfile),
-            DeliveryType::FluxConfigMap => Some(ObjectKind::ConfigMap),
+            | DeliveryType::KubeConfigSecret => Some(Self::Secret),
+            DeliveryType::ClusterProfile => Some(Self::ClusterProfile),
+            DeliveryType::FluxConfigMap => Some(Self::ConfigMap),
             DeliveryType::Exec | DeliveryType::HTTP => None,
         }
     }
@@ -32,17 +32,17 @@ impl ObjectKind {
     /// `apiVersion`.
     pub fn api_version(self) -> &'static str {
         match self {
-            ObjectKind::ClusterProfile => "multicluster.x-k8s.io/v1alpha1",
-            ObjectKind::ConfigMap | ObjectKind::Secret => "v1",
+            Self::ClusterProfile => "multicluster.x-k8s.io/v1alpha1",
+            Self::ConfigMap | Self::Secret => "v1",
         }
     }
 
     /// `kind`.
     pub fn as_str(self) -> &'static str {
         match self {
-            ObjectKind::ClusterProfile => "ClusterProfile",
-            ObjectKind::ConfigMap => "ConfigMap",
-            ObjectKind::Secret => "Secret",
+            Self::ClusterProfile => "ClusterProfile",
+            Self::ConfigMap => "ConfigMap",
+            Self::Secret => "Secret",
         }
     }
 }
@@ -60,9 +60,9 @@ pub struct ObjectPlace {
 
 impl ObjectPlace {
     /// Where a delivery writes; nothing for a shape that answers requests.
-    pub fn of(access: &TargetAccess, delivery: &Delivery) -> Option<ObjectPlace> {
+    pub fn of(access: &TargetAccess, delivery: &Delivery) -> Option<Self> {
         let kind = ObjectKind::of(delivery.delivery_type)?;
-        Some(ObjectPlace {
+        Some(Self {
             kind,
             namespace: access.name.namespace.clone(),
             name: delivery.object_name.clone()?,

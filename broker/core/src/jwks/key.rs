@@ -52,7 +52,7 @@ pub enum Curve {
 
 impl PublicKey {
     /// Reads one entry of `keys` that holds no private member.
-    pub(super) fn from_entry(entry: &Value) -> Result<PublicKey, RejectReason> {
+    pub(super) fn from_entry(entry: &Value) -> Result<Self, RejectReason> {
         let members = entry.as_object().ok_or(RejectReason::NotAnObject)?;
         let kid = members
             .get("kid")
@@ -68,7 +68,7 @@ impl PublicKey {
         check_purpose(members)?;
         let material = read(members)?;
         let algorithm = algorithm(members, &material)?;
-        Ok(PublicKey {
+        Ok(Self {
             kid,
             algorithm,
             material,
@@ -76,11 +76,11 @@ impl PublicKey {
     }
 
     /// Reads one key that was printed by [`PublicKey::to_value`], as strictly as an upstream's.
-    pub(crate) fn from_value(value: &Value) -> Result<PublicKey, RejectReason> {
+    pub(crate) fn from_value(value: &Value) -> Result<Self, RejectReason> {
         if super::holds_private_member(value) {
             return Err(RejectReason::NotAnObject);
         }
-        PublicKey::from_entry(value)
+        Self::from_entry(value)
     }
 
     /// The key as a JSON value.
@@ -91,7 +91,7 @@ impl PublicKey {
     /// The ES256 key of an uncompressed point of P-256 (SEC 1 section 2.3.3), under the `kid` that
     /// kube-apiserver would give it: base64url of the SHA-256 of its SubjectPublicKeyInfo. Nothing
     /// if that is no point of the curve.
-    pub fn es256(point: &[u8]) -> Option<PublicKey> {
+    pub fn es256(point: &[u8]) -> Option<Self> {
         ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).ok()?;
         let (x, y) = point
             .strip_prefix(&[4])?
@@ -102,7 +102,7 @@ impl PublicKey {
             x: x.to_vec(),
             y: y.to_vec(),
         };
-        Some(PublicKey {
+        Some(Self {
             kid,
             algorithm: SigningAlgorithm::Es256,
             material,
@@ -197,34 +197,34 @@ impl Curve {
     /// Its name in `crv`.
     pub fn as_str(self) -> &'static str {
         match self {
-            Curve::P256 => "P-256",
-            Curve::P384 => "P-384",
-            Curve::P521 => "P-521",
+            Self::P256 => "P-256",
+            Self::P384 => "P-384",
+            Self::P521 => "P-521",
         }
     }
 
     /// The algorithm that RFC 7518 section 3.4 pairs with it.
     pub fn algorithm(self) -> SigningAlgorithm {
         match self {
-            Curve::P256 => SigningAlgorithm::Es256,
-            Curve::P384 => SigningAlgorithm::Es384,
-            Curve::P521 => SigningAlgorithm::Es512,
+            Self::P256 => SigningAlgorithm::Es256,
+            Self::P384 => SigningAlgorithm::Es384,
+            Self::P521 => SigningAlgorithm::Es512,
         }
     }
 
     fn coordinate_bytes(self) -> usize {
         match self {
-            Curve::P256 => 32,
-            Curve::P384 => 48,
-            Curve::P521 => 66,
+            Self::P256 => 32,
+            Self::P384 => 48,
+            Self::P521 => 66,
         }
     }
 
     fn verifier(self) -> &'static EcdsaVerificationAlgorithm {
         match self {
-            Curve::P256 => &ECDSA_P256_SHA256_FIXED,
-            Curve::P384 => &ECDSA_P384_SHA384_FIXED,
-            Curve::P521 => &ECDSA_P521_SHA512_FIXED,
+            Self::P256 => &ECDSA_P256_SHA256_FIXED,
+            Self::P384 => &ECDSA_P384_SHA384_FIXED,
+            Self::P521 => &ECDSA_P521_SHA512_FIXED,
         }
     }
 }

@@ -16,9 +16,9 @@ pub struct RejectedKey {
 }
 
 impl RejectedKey {
-    pub(super) fn new(entry: &Value, why: RejectReason) -> RejectedKey {
+    pub(super) fn new(entry: &Value, why: RejectReason) -> Self {
         let kid = entry.get("kid").and_then(Value::as_str);
-        RejectedKey {
+        Self {
             kid: kid
                 .filter(|kid| (1..=MAX_KID_BYTES).contains(&kid.len()))
                 .map(str::to_owned),
@@ -71,17 +71,17 @@ impl RejectReason {
     /// A fixed word for a metric's label.
     pub fn code(self) -> &'static str {
         match self {
-            RejectReason::NotAnObject => "not_an_object",
-            RejectReason::KeyType => "kty",
-            RejectReason::Kid => "kid",
-            RejectReason::Use => "use",
-            RejectReason::Operations => "key_ops",
-            RejectReason::Curve => "crv",
-            RejectReason::Algorithm => "alg",
-            RejectReason::Member(_) => "member",
-            RejectReason::Encoding(_) => "encoding",
-            RejectReason::Rsa(_) => "rsa",
-            RejectReason::Point => "point",
+            Self::NotAnObject => "not_an_object",
+            Self::KeyType => "kty",
+            Self::Kid => "kid",
+            Self::Use => "use",
+            Self::Operations => "key_ops",
+            Self::Curve => "crv",
+            Self::Algorithm => "alg",
+            Self::Member(_) => "member",
+            Self::Encoding(_) => "encoding",
+            Self::Rsa(_) => "rsa",
+            Self::Point => "point",
         }
     }
 }

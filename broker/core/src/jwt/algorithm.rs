@@ -27,21 +27,21 @@ pub enum SigningAlgorithm {
 
 impl SigningAlgorithm {
     /// Every algorithm, in the order of their names.
-    pub const ALL: [SigningAlgorithm; 9] = [
-        SigningAlgorithm::Es256,
-        SigningAlgorithm::Es384,
-        SigningAlgorithm::Es512,
-        SigningAlgorithm::Ps256,
-        SigningAlgorithm::Ps384,
-        SigningAlgorithm::Ps512,
-        SigningAlgorithm::Rs256,
-        SigningAlgorithm::Rs384,
-        SigningAlgorithm::Rs512,
+    pub const ALL: [Self; 9] = [
+        Self::Es256,
+        Self::Es384,
+        Self::Es512,
+        Self::Ps256,
+        Self::Ps384,
+        Self::Ps512,
+        Self::Rs256,
+        Self::Rs384,
+        Self::Rs512,
     ];
 
     /// The algorithm of that exact name; names are case-sensitive (RFC 7515 section 4.1.1).
-    pub fn from_name(name: &str) -> Option<SigningAlgorithm> {
-        SigningAlgorithm::ALL
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL
             .into_iter()
             .find(|algorithm| algorithm.as_str() == name)
     }
@@ -49,15 +49,15 @@ impl SigningAlgorithm {
     /// Its registered name.
     pub fn as_str(self) -> &'static str {
         match self {
-            SigningAlgorithm::Es256 => "ES256",
-            SigningAlgorithm::Es384 => "ES384",
-            SigningAlgorithm::Es512 => "ES512",
-            SigningAlgorithm::Ps256 => "PS256",
-            SigningAlgorithm::Ps384 => "PS384",
-            SigningAlgorithm::Ps512 => "PS512",
-            SigningAlgorithm::Rs256 => "RS256",
-            SigningAlgorithm::Rs384 => "RS384",
-            SigningAlgorithm::Rs512 => "RS512",
+            Self::Es256 => "ES256",
+            Self::Es384 => "ES384",
+            Self::Es512 => "ES512",
+            Self::Ps256 => "PS256",
+            Self::Ps384 => "PS384",
+            Self::Ps512 => "PS512",
+            Self::Rs256 => "RS256",
+            Self::Rs384 => "RS384",
+            Self::Rs512 => "RS512",
         }
     }
 }

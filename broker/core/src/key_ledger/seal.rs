@@ -22,9 +22,9 @@ impl SealKey {
     ///
     /// # Errors
     /// [`SealKeyError`] for any other number of bytes.
-    pub fn new(bytes: &Zeroizing<Vec<u8>>) -> Result<SealKey, SealKeyError> {
+    pub fn new(bytes: &Zeroizing<Vec<u8>>) -> Result<Self, SealKeyError> {
         if bytes.len() == 32 {
-            Ok(SealKey(hmac::Key::new(hmac::HMAC_SHA256, bytes)))
+            Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, bytes)))
         } else {
             Err(SealKeyError)
         }

@@ -108,7 +108,7 @@ impl KeyLedger {
     ///
     /// # Errors
     /// [`LedgerError`] says why it is used for nothing.
-    pub fn from_bytes(bytes: &[u8]) -> Result<KeyLedger, LedgerError> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, LedgerError> {
         let object = json::read_object(
             bytes,
             JsonLimits {
@@ -155,7 +155,7 @@ impl KeyLedger {
         if twice || entries > MAX_ENTRIES {
             return Err(LedgerError::Entries);
         }
-        Ok(KeyLedger {
+        Ok(Self {
             issuer,
             sequence: stored.sequence,
             keys,

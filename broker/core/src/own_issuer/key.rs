@@ -23,11 +23,11 @@ impl PrivateKey {
     ///
     /// # Errors
     /// [`KeyFault`] for anything but a key on P-256.
-    pub fn from_pkcs8(pkcs8: Zeroizing<Vec<u8>>) -> Result<PrivateKey, KeyFault> {
+    pub fn from_pkcs8(pkcs8: Zeroizing<Vec<u8>>) -> Result<Self, KeyFault> {
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &pkcs8)
             .map_err(|_| KeyFault)?;
         let public = PublicKey::es256(pair.public_key().as_ref()).ok_or(KeyFault)?;
-        Ok(PrivateKey { pkcs8, public })
+        Ok(Self { pkcs8, public })
     }
 
     /// The public half.

@@ -74,9 +74,9 @@ impl KeySet {
     /// A target's first set. Nothing was signed before it, but it is not used before it has
     /// settled: a set made in the place of one that was deleted looks the same, and verifiers may
     /// hold a copy of that one.
-    pub fn first(binding: Binding, current: PrivateKey, next: PrivateKey, now: Moment) -> KeySet {
+    pub fn first(binding: Binding, current: PrivateKey, next: PrivateKey, now: Moment) -> Self {
         let published_at = whole_seconds(now.wall);
-        KeySet {
+        Self {
             binding,
             current: CurrentKey {
                 key: current,
@@ -106,8 +106,8 @@ impl KeySet {
 
     /// The set after a change: what `seen` says is missing comes back, what it says is over goes,
     /// and a promotion moves each key on by one place, the freshly made one coming in as the next.
-    pub fn changed(self, change: ReadyChange, seen: &Sightings, now: Moment) -> KeySet {
-        let KeySet {
+    pub fn changed(self, change: ReadyChange, seen: &Sightings, now: Moment) -> Self {
+        let Self {
             binding,
             current,
             next,
@@ -128,7 +128,7 @@ impl KeySet {
                     key: current.key.public().clone(),
                     published_until,
                 });
-                KeySet {
+                Self {
                     binding,
                     current: CurrentKey {
                         key: next.key,
@@ -143,7 +143,7 @@ impl KeySet {
                     handled_rotation: asked_for.or(handled_rotation),
                 }
             }
-            ReadyChange::Tidy => KeySet {
+            ReadyChange::Tidy => Self {
                 binding,
                 current,
                 next,
@@ -172,8 +172,8 @@ impl ReadyChange {
     /// Which change it is.
     pub fn kind(&self) -> Change {
         match self {
-            ReadyChange::Promote { .. } => Change::Promote,
-            ReadyChange::Tidy => Change::Tidy,
+            Self::Promote { .. } => Change::Promote,
+            Self::Tidy => Change::Tidy,
         }
     }
 }

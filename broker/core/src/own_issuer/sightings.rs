@@ -51,8 +51,8 @@ struct End {
 
 impl End {
     /// The end at a stored time, seen from `earliest`, where `now` is the same moment.
-    fn at(wall: Timestamp, earliest: Timestamp, now: Moment) -> End {
-        End {
+    fn at(wall: Timestamp, earliest: Timestamp, now: Moment) -> Self {
+        Self {
             wall,
             mono: now.mono.saturating_add(span(earliest, wall)),
         }

@@ -121,9 +121,9 @@ impl Members {
         }
     }
 
-    fn object(&mut self, member: &'static str) -> Result<Members, StoredFault> {
+    fn object(&mut self, member: &'static str) -> Result<Self, StoredFault> {
         match self.0.remove(member) {
-            Some(Value::Object(members)) => Ok(Members(members)),
+            Some(Value::Object(members)) => Ok(Self(members)),
             _ => Err(StoredFault::Member(member)),
         }
     }
@@ -171,7 +171,7 @@ impl Members {
             let Value::Object(members) = item else {
                 return Err(StoredFault::Member("previous"));
             };
-            let mut members = Members(members);
+            let mut members = Self(members);
             let kid = members.text("kid")?;
             let key = PublicKey::es256(&members.bytes("publicKey")?)
                 .ok_or(StoredFault::Member("publicKey"))?;

@@ -11,8 +11,8 @@ pub(super) struct Screen {
 
 impl Screen {
     /// With colour or without.
-    pub(super) fn new(colour: bool) -> Screen {
-        Screen { colour }
+    pub(super) fn new(colour: bool) -> Self {
+        Self { colour }
     }
 
     /// The first line.

@@ -46,7 +46,7 @@ struct Ports {
 }
 
 impl Stage {
-    pub(super) async fn start() -> Result<Stage, DemoError> {
+    pub(super) async fn start() -> Result<Self, DemoError> {
         let folder = tempfile::Builder::new()
             .prefix("keyferry-demo-")
             .tempdir()?;
@@ -99,7 +99,7 @@ impl Stage {
                 _ => DemoError::Unexpected("the server ended before it was ready"),
             }),
         }
-        Ok(Stage {
+        Ok(Self {
             hub,
             target,
             caller,

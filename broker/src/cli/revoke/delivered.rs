@@ -47,10 +47,10 @@ pub(super) struct Delivered {
 }
 
 impl Delivered {
-    pub(super) fn of(kid: &str) -> Delivered {
-        Delivered {
+    pub(super) fn of(kid: &str) -> Self {
+        Self {
             kid: kid.to_owned(),
-            ..Delivered::default()
+            ..Self::default()
         }
     }
 
@@ -200,7 +200,7 @@ impl Delivered {
 
 impl Token {
     fn is_stale(&self) -> bool {
-        !matches!(self, Token::Replaced { .. })
+        !matches!(self, Self::Replaced { .. })
     }
 }
 

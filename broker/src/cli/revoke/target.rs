@@ -30,7 +30,7 @@ impl Witness {
     ///
     /// # Errors
     /// A line: it is no JWT of that key.
-    pub(super) fn read(path: &Path, kid: &str) -> Result<Witness, String> {
+    pub(super) fn read(path: &Path, kid: &str) -> Result<Self, String> {
         let bytes = crate::cli::local_file::read(path, "the witness", MAX_JWT_BYTES)?;
         let wrong = |problem: &str| {
             format!(
@@ -47,7 +47,7 @@ impl Witness {
         }
         let audiences = jwt.claims().get("aud").cloned().unwrap_or_default();
         let expires = jwt.claims().get("exp").and_then(Value::as_i64);
-        Ok(Witness {
+        Ok(Self {
             path: path.to_owned(),
             token,
             audiences,
@@ -108,8 +108,8 @@ impl TargetCase {
         name: String,
         audience: Option<Audience>,
         target: Result<PokedTarget, Obstacle>,
-    ) -> TargetCase {
-        TargetCase {
+    ) -> Self {
+        Self {
             name,
             audience,
             target,
@@ -243,7 +243,7 @@ mod tests {
     }
 
     impl World {
-        async fn start() -> World {
+        async fn start() -> Self {
             let ca = Authority::new("a CA of a test").unwrap();
             let hub = EmbeddedHub::start(HubOptions {
                 discovery_ca: Some(ca.clone()),
@@ -258,7 +258,7 @@ mod tests {
                 ..TargetOptions::new(hub.issuer(), AUDIENCE, "hub:", ca.ca_pem())
             };
             let target = EmbeddedTarget::start(options).await.unwrap();
-            World {
+            Self {
                 hub,
                 target,
                 folder: tempfile::tempdir().unwrap(),

@@ -15,8 +15,8 @@ struct Part {
 }
 
 impl Part {
-    fn new<const N: usize>(about: [&str; N], text: impl Into<String>) -> Part {
-        Part {
+    fn new<const N: usize>(about: [&str; N], text: impl Into<String>) -> Self {
+        Self {
             about: about.map(str::to_owned).to_vec(),
             text: text.into(),
         }

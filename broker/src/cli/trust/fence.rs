@@ -36,7 +36,7 @@ impl Fence {
 
     /// The entry, as an item of a block list without indentation.
     pub(super) fn entry(&self) -> String {
-        let Fence { prefix, .. } = self;
+        let Self { prefix, .. } = self;
         let seconds = self.max_lifetime.as_secs();
         // The namespace is taken from the subject, which the first rule holds, and not from a claim
         // that a stolen key could choose freely.

@@ -63,7 +63,7 @@ struct Place {
 }
 
 impl Place {
-    fn find(text: &str) -> Result<Place, &'static str> {
+    fn find(text: &str) -> Result<Self, &'static str> {
         if text.trim_start().starts_with('{') {
             return Err("it is JSON; write it as YAML with a plain block list");
         }
@@ -116,13 +116,13 @@ impl Place {
             content = offset;
         }
         match list {
-            Some(Some(indent)) => Ok(Place {
+            Some(Some(indent)) => Ok(Self {
                 offsets: [end, next.unwrap_or(text.len())],
                 indent,
                 new_list: false,
             }),
             Some(None) => Err(UNFIT),
-            None => Ok(Place {
+            None => Ok(Self {
                 offsets: [content, next.unwrap_or(text.len())],
                 indent: 0,
                 new_list: true,

@@ -22,11 +22,7 @@ impl Subject {
     /// # Errors
     /// A line: there is none, its file cannot be read, or the file leaves open whose token it would
     /// be.
-    pub(super) fn of(
-        args: &VerifyArgs,
-        loaded: &Loaded,
-        now: Timestamp,
-    ) -> Result<Subject, String> {
+    pub(super) fn of(args: &VerifyArgs, loaded: &Loaded, now: Timestamp) -> Result<Self, String> {
         if let Some(account) = &args.service_account {
             return Self::imagined(account, args, loaded, now);
         }
@@ -60,7 +56,7 @@ impl Subject {
         } else {
             path.display().to_string()
         };
-        Ok(Subject {
+        Ok(Self {
             token: Token::read(bytes.trim_ascii()),
             assumed: Vec::new(),
             told: format!("a token from {from}"),
@@ -72,7 +68,7 @@ impl Subject {
         args: &VerifyArgs,
         loaded: &Loaded,
         now: Timestamp,
-    ) -> Result<Subject, String> {
+    ) -> Result<Self, String> {
         let issuers = || {
             loaded
                 .configuration
@@ -117,7 +113,7 @@ impl Subject {
             issued_at: now.as_second(),
             lifetime: i64::try_from(args.lifetime.as_secs()).unwrap_or(i64::MAX),
         };
-        Ok(Subject {
+        Ok(Self {
             token: Ok(Token::imagine(&token)),
             assumed: token.assumed(),
             told,

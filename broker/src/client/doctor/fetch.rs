@@ -21,12 +21,12 @@ impl Fetcher {
     ///
     /// # Errors
     /// [`DoctorError::Authority`], [`DoctorError::Client`].
-    pub fn new(ca_pem: Option<&[u8]>) -> Result<Fetcher, DoctorError> {
+    pub fn new(ca_pem: Option<&[u8]>) -> Result<Self, DoctorError> {
         let mut builder = reqwest::Client::builder().no_proxy().timeout(DEADLINE);
         if let Some(pem) = ca_pem {
             builder = builder.tls_certs_only(authorities(pem, "the discovery document")?);
         }
-        Ok(Fetcher {
+        Ok(Self {
             client: builder.build().map_err(|_| DoctorError::Client)?,
         })
     }

@@ -25,8 +25,8 @@ pub enum Kind {
 impl Kind {
     fn path(self, namespace: &Namespace, name: &str) -> String {
         let (group, plural) = match self {
-            Kind::Kustomization => ("kustomize.toolkit.fluxcd.io/v1", "kustomizations"),
-            Kind::HelmRelease => ("helm.toolkit.fluxcd.io/v2", "helmreleases"),
+            Self::Kustomization => ("kustomize.toolkit.fluxcd.io/v1", "kustomizations"),
+            Self::HelmRelease => ("helm.toolkit.fluxcd.io/v2", "helmreleases"),
         };
         format!("/apis/{group}/namespaces/{namespace}/{plural}/{name}")
     }
@@ -235,7 +235,7 @@ struct Identity {
 }
 
 impl Identity {
-    fn read(data: &Value) -> Result<Identity, String> {
+    fn read(data: &Value) -> Result<Self, String> {
         let text = |key: &str| {
             data.get(key)
                 .and_then(Value::as_str)
@@ -303,7 +303,7 @@ impl Identity {
         };
         let account = text("serviceAccountName").map(ObjectName::new).transpose();
         let account = account.map_err(|error| format!("its serviceAccountName {error}"))?;
-        Ok(Identity {
+        Ok(Self {
             url: url.origin().ascii_serialization(),
             ca_pem: text("ca.crt").map(|pem| pem.as_bytes().to_vec()),
             audience,

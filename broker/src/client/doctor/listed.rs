@@ -45,7 +45,7 @@ impl ListedTargets {
     ///
     /// # Errors
     /// What could not be read.
-    pub async fn read(config: Option<&Path>, hub: &HubAccess) -> Result<ListedTargets, String> {
+    pub async fn read(config: Option<&Path>, hub: &HubAccess) -> Result<Self, String> {
         let configuration = config
             .map(|path| config_file::read(path, Overrides::of_a_reader()))
             .transpose();
@@ -70,7 +70,7 @@ impl ListedTargets {
             ),
             _ => (of_hub(hub).await?, "the hub".to_owned()),
         };
-        Ok(ListedTargets {
+        Ok(Self {
             targets,
             place,
             hub: hub.clone(),

@@ -101,10 +101,10 @@ pub struct Permission {
 
 impl Plan {
     /// One that starts from something, with nothing found yet.
-    pub fn named(start: impl Into<String>) -> Plan {
-        Plan {
+    pub fn named(start: impl Into<String>) -> Self {
+        Self {
             start: start.into(),
-            ..Plan::default()
+            ..Self::default()
         }
     }
 
@@ -468,7 +468,7 @@ impl Plan {
         config: Option<&Path>,
         hub: &HubAccess,
         permission: Permission,
-    ) -> Plan {
+    ) -> Self {
         if !self.target_is_tenants && self.to_issue.is_none() {
             return self;
         }

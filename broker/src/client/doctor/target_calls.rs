@@ -45,7 +45,7 @@ impl TargetCalls {
     pub async fn new(
         address: &TargetAddress,
         token: Option<SecretString>,
-    ) -> Result<TargetCalls, DoctorError> {
+    ) -> Result<Self, DoctorError> {
         let wrong = || DoctorError::Address(address.url.clone());
         let mut url = url::Url::parse(&address.url).map_err(|_| wrong())?;
         let mut builder = reqwest::Client::builder()
@@ -78,7 +78,7 @@ impl TargetCalls {
             url.set_host(Some(name)).map_err(|_| wrong())?;
         }
         let client = builder.build().map_err(|_| DoctorError::Client)?;
-        Ok(TargetCalls {
+        Ok(Self {
             client,
             base: url.as_str().trim_end_matches('/').to_owned(),
             token,

@@ -77,8 +77,8 @@ impl Hub for OneAnswer {
 struct Facts(Mutex<Result<Vec<String>, HubError>>);
 
 impl Default for Facts {
-    fn default() -> Facts {
-        Facts(Mutex::new(Ok(vec![
+    fn default() -> Self {
+        Self(Mutex::new(Ok(vec![
             "https://kubernetes.default.svc".to_owned(),
         ])))
     }
@@ -108,7 +108,7 @@ struct Bench {
 
 impl Bench {
     /// A hub with `keyferry-pairing` as shipped, its object as Keyferry writes it, and a leader.
-    fn start() -> Bench {
+    fn start() -> Self {
         let (objects, clock, leadership) = (
             Arc::<FakeObjects>::default(),
             FakeClock::start(),
@@ -189,7 +189,7 @@ impl Bench {
             clock: Arc::<FakeClock>::clone(&clock),
             metrics: metrics.clone(),
         };
-        Bench {
+        Self {
             hub,
             objects,
             clock,

@@ -50,7 +50,7 @@ struct Bench {
 }
 
 impl Bench {
-    async fn start(audiences: &[&str]) -> Bench {
+    async fn start(audiences: &[&str]) -> Self {
         let (world, objects, trials) = (
             SmallWorld::start().await,
             Arc::<FakeObjects>::default(),
@@ -80,7 +80,7 @@ impl Bench {
             clock: Arc::<FakeClock>::clone(&clock),
             canary: account_of("keyferry-system", "keyferry-canary"),
         };
-        let bench = Bench {
+        let bench = Self {
             world,
             objects,
             trials,

@@ -44,10 +44,10 @@ pub(super) struct Bench {
 
 impl Bench {
     /// A hub with the access, which nothing was done for yet.
-    pub(super) async fn start() -> Bench {
+    pub(super) async fn start() -> Self {
         let world = SmallWorld::start().await;
         let server = config::read(CONFIGURATION).unwrap().server;
-        let bench = Bench {
+        let bench = Self {
             world,
             objects: Arc::default(),
             audit: Arc::default(),
@@ -329,8 +329,8 @@ pub(super) struct FakeProbe {
 }
 
 impl Default for FakeProbe {
-    fn default() -> FakeProbe {
-        FakeProbe {
+    fn default() -> Self {
+        Self {
             answer: Mutex::new(ProbeAnswer::Unanswered("nobody is there")),
             asked: AtomicUsize::new(0),
         }

@@ -126,8 +126,8 @@ enum NoNumber {
 impl NoNumber {
     fn of(self, overflow: &str) -> Val {
         match self {
-            NoNumber::Zero(what) => Val::error(what),
-            NoNumber::Overflow => Val::error(overflow),
+            Self::Zero(what) => Val::error(what),
+            Self::Overflow => Val::error(overflow),
         }
     }
 }

@@ -20,33 +20,33 @@ pub(super) enum Node {
     Logic {
         id: u32,
         and: bool,
-        terms: Box<[Node; 2]>,
+        terms: Box<[Self; 2]>,
     },
     Equal {
         id: u32,
         negate: bool,
-        terms: Box<[Node; 2]>,
+        terms: Box<[Self; 2]>,
     },
     Call(Box<Call>),
     /// `x in [constants]`.
     Member {
         id: u32,
-        value: Box<Node>,
+        value: Box<Self>,
         set: Arc<Vec<Val>>,
     },
     /// `or` and `orValue` of optionals.
     OrElse {
         id: u32,
         unwrap: bool,
-        terms: Box<[Node; 2]>,
+        terms: Box<[Self; 2]>,
     },
     List {
         id: u32,
-        items: Vec<(Node, bool)>,
+        items: Vec<(Self, bool)>,
     },
     Map {
         id: u32,
-        entries: Vec<(Node, Node, bool)>,
+        entries: Vec<(Self, Self, bool)>,
     },
     Loop(Arc<Loop>),
 }
@@ -92,8 +92,8 @@ pub(super) enum Attr {
     Choice {
         id: u32,
         test: Box<Node>,
-        yes: Box<Attr>,
-        no: Box<Attr>,
+        yes: Box<Self>,
+        no: Box<Self>,
     },
 }
 

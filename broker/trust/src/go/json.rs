@@ -24,9 +24,9 @@ pub(crate) enum Json {
     /// A string, unescaped.
     Text(String),
     /// An array.
-    List(Vec<Json>),
+    List(Vec<Self>),
     /// An object, with its members in their order and duplicates kept.
-    Object(Vec<(String, Json)>),
+    Object(Vec<(String, Self)>),
     /// An array or an object below [`MAX_DEPTH`]: well formed, but not kept. Holds what Go calls
     /// its kind.
     Deep(&'static str),
@@ -46,7 +46,7 @@ impl Json {
     }
 
     /// The last member of that exact name, as a map or a case-sensitive struct holds it.
-    pub(crate) fn member(&self, name: &str) -> Option<&Json> {
+    pub(crate) fn member(&self, name: &str) -> Option<&Self> {
         self.members()
             .iter()
             .rev()
@@ -55,7 +55,7 @@ impl Json {
     }
 
     /// The members of an object; of anything else, none.
-    pub(crate) fn members(&self) -> &[(String, Json)] {
+    pub(crate) fn members(&self) -> &[(String, Self)] {
         match self {
             Self::Object(members) => members,
             _ => &[],
@@ -109,7 +109,7 @@ impl Json {
     pub(crate) fn to_texts(&self) -> Result<Vec<String>, String> {
         match self {
             Self::Null => Ok(Vec::new()),
-            Self::List(items) => items.iter().map(Json::to_text).collect(),
+            Self::List(items) => items.iter().map(Self::to_text).collect(),
             other => Err(other.mismatch("[]string")),
         }
     }

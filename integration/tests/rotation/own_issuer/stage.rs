@@ -45,7 +45,7 @@ impl Fixture for Stage {
 }
 
 impl Stage {
-    pub(super) async fn start() -> Result<Stage, NotStarted> {
+    pub(super) async fn start() -> Result<Self, NotStarted> {
         let hub = ControlPlaneSpec {
             issuers: vec![CLUSTER_DEFAULT.to_owned()],
             audit_log: true,
@@ -55,10 +55,10 @@ impl Stage {
             control_planes: vec![hub],
         })
         .await?;
-        Stage::build(fleet).await.map_err(NotStarted::failed)
+        Self::build(fleet).await.map_err(NotStarted::failed)
     }
 
-    async fn build(fleet: Fleet) -> Result<Stage, TestError> {
+    async fn build(fleet: Fleet) -> Result<Self, TestError> {
         let hub = fleet.control_plane("hub")?;
         let folder = fleet.folder().join("keyferry");
         std::fs::create_dir_all(&folder)?;
@@ -106,7 +106,7 @@ impl Stage {
             revoked
         );
         let (broker, a, b, revoked) = (broker?, a?, b?, revoked?);
-        let stage = Stage {
+        let stage = Self {
             hub,
             targets: [a, b],
             revoked,

@@ -20,7 +20,7 @@ struct Stolen {
 }
 
 impl Stolen {
-    fn from(stored: &Value) -> Result<Stolen, TestError> {
+    fn from(stored: &Value) -> Result<Self, TestError> {
         let current = &stored["current"];
         let pkcs8 = URL_SAFE_NO_PAD.decode(
             current["privateKey"]
@@ -29,7 +29,7 @@ impl Stolen {
         )?;
         let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &pkcs8)
             .map_err(|_| "the key cannot be used")?;
-        Ok(Stolen {
+        Ok(Self {
             kid: current["kid"]
                 .as_str()
                 .ok_or("the current key has a kid")?

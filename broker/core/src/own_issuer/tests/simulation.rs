@@ -72,7 +72,7 @@ struct World {
 }
 
 impl World {
-    fn new() -> World {
+    fn new() -> Self {
         let set = first(at(0));
         let stored_at = set
             .public_keys()
@@ -83,7 +83,7 @@ impl World {
             version: 1,
         };
         let replicas = (0..REPLICAS).map(|_| Replica::default()).collect();
-        World {
+        Self {
             now: 0,
             fresh: 2,
             asked: 0,

@@ -16,10 +16,10 @@ struct World {
 }
 
 impl World {
-    async fn start() -> World {
+    async fn start() -> Self {
         let hub = EmbeddedHub::start(HubOptions::default()).await.unwrap();
         hub.add_service_account("tenant-a", "reconciler");
-        let world = World {
+        let world = Self {
             hub,
             folder: tempfile::tempdir().unwrap(),
             ca_pem: Authority::new("prod").unwrap().ca_pem().to_owned(),
