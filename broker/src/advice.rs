@@ -5,7 +5,7 @@ use keyferry_core::authorise::Pair;
 use keyferry_core::name::Namespace;
 use keyferry_core::reason::Reason;
 
-use crate::settings::{OWN_ISSUER_MEND, SECOND_ISSUER_MEND};
+use crate::settings::{OWN_ISSUER_FIX, SECOND_ISSUER_FIX};
 
 /// The advice for a reason, if there is more to say than its name.
 pub fn on(reason: Reason, pair: &Pair, own_namespace: Option<&Namespace>) -> Option<String> {
@@ -17,9 +17,9 @@ pub fn on(reason: Reason, pair: &Pair, own_namespace: Option<&Namespace>) -> Opt
             "the canary ServiceAccount could not try the audience; it must exist in Keyferry's \
              namespace, and Keyferry must be allowed to mint for it".to_owned()
         }
-        Reason::ClockSkew => "the hub's clock and Keyferry's differ by more than 30 s; mend the \
+        Reason::ClockSkew => "the hub's clock and Keyferry's differ by more than 30 s; fix the \
             clocks".to_owned(),
-        Reason::IssuerCollision => format!("{SECOND_ISSUER_MEND}; {OWN_ISSUER_MEND}"),
+        Reason::IssuerCollision => format!("{SECOND_ISSUER_FIX}; {OWN_ISSUER_FIX}"),
         Reason::IssuerKeysForbidden => {
             let own_namespace = own_namespace.map_or("keyferry-system", Namespace::as_str);
             let secret = format!("keyferry-issuer-{}", pair.target());

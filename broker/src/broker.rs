@@ -32,7 +32,7 @@ use crate::ports::{AuditSink, Recording};
 use crate::publication::PublicationReader;
 use crate::random::Random;
 use crate::refusal_summary::RefusalSummary;
-use crate::settings::{CallerSettings, OWN_ISSUER_MEND, SECOND_ISSUER_MEND};
+use crate::settings::{CallerSettings, OWN_ISSUER_FIX, SECOND_ISSUER_FIX};
 use crate::source::Source;
 use crate::targets::{Readiness, TargetReader};
 use crate::view::{Found, View};
@@ -487,8 +487,8 @@ impl Broker {
         let published = published.as_ref().ok_or(Reason::HubUnreachable)?;
         if authorise::issuer_collides(&published.issuer, target) {
             let detail = format!(
-                "a target whose own issuer is {} refuses it; {SECOND_ISSUER_MEND}; \
-                 {OWN_ISSUER_MEND}",
+                "a target whose own issuer is {} refuses it; {SECOND_ISSUER_FIX}; \
+                 {OWN_ISSUER_FIX}",
                 published.issuer
             );
             return Err(told(Reason::IssuerCollision, detail));

@@ -215,7 +215,7 @@ impl Mint {
             }),
             Err(Reason::KeySettling) => self.when_settled(&key, min_ttl).await,
             Err(reason) => {
-                // A missing right or a changed ServiceAccount is mended at once; the rest is not
+                // A missing right or a changed ServiceAccount is fixed at once; the rest is not
                 // asked again for a moment.
                 if !matches!(
                     reason,

@@ -19,9 +19,9 @@ pub struct CallerSettings {
 }
 
 /// How a hub gets an issuer that no target has already.
-pub const SECOND_ISSUER_MEND: &str = "give the hub's kube-apiserver a new https --service-account-issuer first and keep the old one second: \
+pub const SECOND_ISSUER_FIX: &str = "give the hub's kube-apiserver a new https --service-account-issuer first and keep the old one second: \
                                       new tokens carry the new issuer, and old ones stay valid on the hub";
 
 /// The other way out of an issuer that a target must refuse.
-pub const OWN_ISSUER_MEND: &str = "or start Keyferry with --enable-keyferry-issuer and set issuer: Keyferry on the TargetCluster: then the target \
+pub const OWN_ISSUER_FIX: &str = "or start Keyferry with --enable-keyferry-issuer and set issuer: Keyferry on the TargetCluster: then the target \
                                    trusts <publicURL>/issuers/<its name>, with keys of its own, and the hub stays as it is";

@@ -192,7 +192,7 @@ fn every_series_is_one_that_the_code_has() {
 }
 
 #[test]
-fn every_alert_leads_to_its_mend() {
+fn every_alert_leads_to_its_fix() {
     let rule: Value =
         serde_saphyr::from_str(&read("examples/monitoring/prometheus-rule.yaml")).unwrap();
     let troubleshooting = read("docs/troubleshooting.md");

@@ -55,14 +55,14 @@ fn every_code_has_a_section_and_every_section_a_code() {
 }
 
 #[test]
-fn a_code_has_a_symptom_a_cause_and_a_mend() {
+fn a_code_has_a_symptom_a_cause_and_a_fix() {
     let text = document();
     let codes = codes();
     for (heading, section) in sections(&text)
         .into_iter()
         .filter(|(heading, _)| codes.contains(heading))
     {
-        let places: Vec<Option<usize>> = ["- **Symptom:** ", "- **Cause:** ", "- **Mend:** "]
+        let places: Vec<Option<usize>> = ["- **Symptom:** ", "- **Cause:** ", "- **Fix:** "]
             .iter()
             .map(|part| section.find(part))
             .collect();

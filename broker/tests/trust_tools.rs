@@ -171,7 +171,7 @@ fn lint_tells_errors_in_every_form() {
     assert!(
         text.out
             .contains("error EmptyPrefix jwt[1].claimMappings.username.prefix")
-            && text.out.contains("mend: "),
+            && text.out.contains("fix: "),
         "{}",
         text.out
     );
@@ -316,7 +316,7 @@ fn explain_knows_codes_of_the_server_and_of_targets() {
     for code in ["KeySettling", "AudienceDiffers", "audiencediffers"] {
         let answer = keyferry(&["explain", code], "");
         assert!(
-            answer.code == 0 && answer.out.contains("Cause:\n") && answer.out.contains("Mend:\n"),
+            answer.code == 0 && answer.out.contains("Cause:\n") && answer.out.contains("Fix:\n"),
             "{}",
             answer.out
         );

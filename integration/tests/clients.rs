@@ -84,8 +84,8 @@ fn main() -> ExitCode {
             targets::targets_lists_what_the_file_allows,
         )
         .test(
-            "errors_name_the_mend_and_nothing_secret",
-            errors::errors_name_the_mend_and_nothing_secret,
+            "errors_name_the_fix_and_nothing_secret",
+            errors::errors_name_the_fix_and_nothing_secret,
         )
         .test(
             "each_cause_of_a_failed_connection_has_its_text",

@@ -88,8 +88,8 @@ fn main() -> ExitCode {
             foreign::a_second_secret_for_one_server_is_not_written,
         )
         .test(
-            "what_others_add_stays_and_what_they_change_is_mended",
-            foreign::what_others_add_to_an_object_stays_and_what_they_change_is_mended,
+            "what_others_add_stays_and_what_they_change_is_fixed",
+            foreign::what_others_add_to_an_object_stays_and_what_they_change_is_fixed,
         )
         .test(
             "a_deleted_access_keeps_its_objects_and_nothing_else",
@@ -128,12 +128,12 @@ fn main() -> ExitCode {
             faults::a_client_certificate_beside_the_ca_is_told_and_never_delivered,
         )
         .test(
-            "a_missing_binding_is_named_and_mended",
-            faults::a_missing_binding_is_named_and_mended,
+            "a_missing_binding_is_named_and_fixed",
+            faults::a_missing_binding_is_named_and_fixed,
         )
         .test(
-            "a_missing_right_to_mint_is_named_and_mended",
-            faults::a_missing_right_to_mint_is_named_and_mended,
+            "a_missing_right_to_mint_is_named_and_fixed",
+            faults::a_missing_right_to_mint_is_named_and_fixed,
         )
         .test("a_quota_that_is_used_up", faults::a_quota_that_is_used_up)
         .test(

@@ -10,7 +10,7 @@
 //! | somebody edits, dates back, deletes or restores the record of keys | `a_forged_record_is_not_believed` |
 //! | a key is revoked, and the record of before comes back | `a_revoked_key_is_forgotten_by_its_targets` |
 //! | a key is revoked whose tokens lie in delivered Secrets; then the only key, which the hub goes on signing with | `a_revocation_rewrites_what_was_delivered` |
-//! | hub and target have one issuer, and the hub gets a second one | `a_second_issuer_at_the_hub_mends_a_collision` |
+//! | hub and target have one issuer, and the hub gets a second one | `a_second_issuer_at_the_hub_fixes_a_collision` |
 //! | the hub is stopped and Keyferry started anew | `the_state_directory_outlives_the_process` |
 //!
 //! The tests of issuers of Keyferry's own, in `rotation/own_issuer.rs`, wait for the same reasons
@@ -79,8 +79,8 @@ fn main() -> ExitCode {
         .test("the_state_directory_outlives_the_process", state::outlives)
         .test("an_odd_apiserver_changes_nothing", odd::rogue)
         .test(
-            "a_second_issuer_at_the_hub_mends_a_collision",
-            second_issuer::mends,
+            "a_second_issuer_at_the_hub_fixes_a_collision",
+            second_issuer::fixes,
         )
         .run()
 }

@@ -36,7 +36,7 @@ impl CaBundle {
     /// one statement.
     ///
     /// # Errors
-    /// [`CaBundleError`] names the certificate, and its `mend` says what to do.
+    /// [`CaBundleError`] names the certificate, and its `fix` says what to do.
     pub fn from_pem(bytes: &[u8], now: Timestamp) -> Result<Self, CaBundleError> {
         if bytes.len() > MAX_CA_BUNDLE_BYTES {
             return Err(CaBundleError::TooLarge(bytes.len()));

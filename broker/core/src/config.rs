@@ -2,7 +2,7 @@
 //! `TargetCluster` and `TargetAccess` objects that the CRDs hold.
 //!
 //! [`read`] takes the file's text and returns everything it means, or every mistake in it with
-//! path, line and mend. What it returns is typed so that nothing has to be checked a second time.
+//! path, line and fix. What it returns is typed so that nothing has to be checked a second time.
 
 mod access;
 mod address;
@@ -92,7 +92,7 @@ impl Policy {
             problem: "is the callerAudience that the running process still has, so a target could \
                 use its tokens to call Keyferry"
                 .to_owned(),
-            mend: "restart Keyferry with the new callerAudience first, or choose another audience"
+            fix: "restart Keyferry with the new callerAudience first, or choose another audience"
                 .to_owned(),
         })
     }
@@ -172,7 +172,7 @@ impl Overrides {
 /// Reads a configuration file's text.
 ///
 /// # Errors
-/// [`ConfigError`] lists every mistake that could be found, each with its place and its mend.
+/// [`ConfigError`] lists every mistake that could be found, each with its place and its fix.
 pub fn read(text: &str) -> Result<Configuration, ConfigError> {
     read_with(text, Overrides::default())
 }
@@ -294,11 +294,11 @@ fn unknown_kind(document: &Document) -> Mistake {
         "ServerConfiguration" => server::API_VERSION,
         "TargetCluster" | "TargetAccess" => target::API_VERSION,
         _ => {
-            let mend = "use ServerConfiguration first, then TargetCluster and TargetAccess";
+            let fix = "use ServerConfiguration first, then TargetCluster and TargetAccess";
             return document.mistake(
                 "kind",
                 format!("{kind:?} is not an object that this file may hold"),
-                mend,
+                fix,
             );
         }
     };

@@ -58,11 +58,11 @@ pub enum ImportError {
     Field {
         /// Its path.
         field: String,
-        /// What is wrong, and how to mend it.
+        /// What is wrong, and how to fix it.
         problem: String,
     },
     /// The CA certificates are none.
-    #[error("the CA certificates: {0}; {mend}", mend = .0.mend())]
+    #[error("the CA certificates: {0}; {fix}", fix = .0.fix())]
     Authority(CaBundleError),
     /// What would be written is not what the configuration takes.
     #[error("the TargetCluster would have mistakes: {0}")]
@@ -190,9 +190,9 @@ fn cluster(members: &Map<String, Value>, path: &str) -> Result<Imported, ImportE
         .get("certificate-authority")
         .is_some_and(|it| it.as_str() != Some(""))
     {
-        let mend = "names a file, which is not read; put its content in base64 into \
+        let fix = "names a file, which is not read; put its content in base64 into \
             certificate-authority-data";
-        return Err(field(format!("{path}.certificate-authority"), mend));
+        return Err(field(format!("{path}.certificate-authority"), fix));
     }
     let server = optional(members, "server", path)?
         .ok_or_else(|| field(format!("{path}.server"), "is missing"))?;
@@ -222,9 +222,9 @@ fn cluster(members: &Map<String, Value>, path: &str) -> Result<Imported, ImportE
 }
 
 fn insecure(path: &str) -> ImportError {
-    let mend = "is set: whoever is on the way would get the tokens; get the cluster's CA \
+    let fix = "is set: whoever is on the way would get the tokens; get the cluster's CA \
         certificate, put it in, and take this out";
-    field(path, mend)
+    field(path, fix)
 }
 
 /// A name of the input, safe to print.

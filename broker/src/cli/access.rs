@@ -111,7 +111,7 @@ enum Way {
     Direct(Direct),
 }
 
-/// A mistake in the arguments, and how to mend it.
+/// A mistake in the arguments, and how to fix it.
 pub(super) struct UsageError {
     pub(super) problem: String,
     pub(super) hint: &'static str,

@@ -165,7 +165,7 @@ async fn user(calls: &TargetCalls, plan: &Plan) -> Result<String, String> {
             "asking as {wanted}: {}: {}; fix: {}",
             problem.cause.name(),
             problem.detail,
-            problem.cause.mend()
+            problem.cause.fix()
         )),
         None => Ok(wanted),
     }

@@ -116,17 +116,17 @@ fn answer(args: &CredentialArgs, clock: &SystemClock) -> Result<secrecy::SecretS
 /// accesses, and gets the token of one only for that access's own target: so not where the target
 /// may go unnamed.
 fn named_by_cluster(named: &NamedByCluster, reach: &Reach) -> Result<AccessName, Failure> {
-    let mend =
+    let fix =
         "write the access into the exec stanza's arguments: keyferry credential NAMESPACE/NAME";
     match named {
         NamedByCluster::Access(_) if reach.allow_unpinned_server => Err(failure(
             "with allowUnpinnedServer the access is not taken from the cluster's config",
-            mend,
+            fix,
         )),
         NamedByCluster::Access(access) => Ok(access.clone()),
         NamedByCluster::Nothing => Err(failure(
             "no access is named, neither by an argument nor by clusterName of the cluster's config",
-            mend,
+            fix,
         )),
         NamedByCluster::Unreadable => Err(failure(
             "clusterName of the cluster's config is no <namespace>/<name>",

@@ -155,7 +155,7 @@ fn table(report: &Report, yaml: Option<&str>) -> String {
     let name = |hop: &ReportedHop| hop.reason.map_or("", |reason| reason.name());
     let mut end = match (&report.broken, report.verdict) {
         (Some(hop), _) => {
-            let fix = hop.mend.unwrap_or_default();
+            let fix = hop.fix.unwrap_or_default();
             format!(
                 "the first broken hop is {:?}: {}: {}\nfix: {fix}",
                 hop.hop,
@@ -176,7 +176,7 @@ fn table(report: &Report, yaml: Option<&str>) -> String {
                         "\nwarning: {:?}: {}\nfix: {}",
                         hop.hop,
                         name(hop),
-                        hop.mend.unwrap_or_default()
+                        hop.fix.unwrap_or_default()
                     )
                 })
                 .collect();

@@ -1,4 +1,4 @@
-//! `keyferry explain`: cause and mend of a reason code, from docs/troubleshooting.md, which is
+//! `keyferry explain`: cause and fix of a reason code, from docs/troubleshooting.md, which is
 //! compiled in.
 
 use std::process::ExitCode;
@@ -35,7 +35,7 @@ struct Explanation {
     reason: &'static str,
     symptom: String,
     cause: String,
-    mend: String,
+    fix: String,
 }
 
 pub(super) fn run(args: &ExplainArgs) -> ExitCode {
@@ -168,11 +168,11 @@ fn mentioning(asked: &str, all: &[Explanation]) -> Vec<Explanation> {
         let Explanation {
             symptom,
             cause,
-            mend,
+            fix,
             ..
         } = explanation;
         let text = if whole {
-            format!("{symptom} {cause} {mend}")
+            format!("{symptom} {cause} {fix}")
         } else {
             symptom.clone()
         };
@@ -227,12 +227,12 @@ fn all() -> impl Iterator<Item = Explanation> {
         .filter_map(|(reason, text)| {
             let (_, rest) = text.split_once("- **Symptom:** ")?;
             let (symptom, rest) = rest.split_once("- **Cause:** ")?;
-            let (cause, mend) = rest.split_once("- **Mend:** ")?;
+            let (cause, fix) = rest.split_once("- **Fix:** ")?;
             Some(Explanation {
                 reason,
                 symptom: prose(symptom),
                 cause: prose(cause),
-                mend: prose(mend),
+                fix: prose(fix),
             })
         })
 }
@@ -277,13 +277,13 @@ fn text(explanation: &Explanation) -> String {
         reason,
         symptom,
         cause,
-        mend,
+        fix,
     } = explanation;
     [
         (*reason).to_owned(),
         part("Symptom:", symptom),
         part("Cause:", cause),
-        part("Mend:", mend),
+        part("Fix:", fix),
     ]
     .join("\n")
 }
@@ -350,7 +350,7 @@ mod tests {
         for code in codes {
             let found = all.iter().find(|explanation| explanation.reason == code);
             let found = found.unwrap_or_else(|| panic!("{code} is not explained"));
-            for part in [&found.symptom, &found.cause, &found.mend] {
+            for part in [&found.symptom, &found.cause, &found.fix] {
                 assert!(
                     !part.is_empty() && !part.contains("](") && !part.contains("**"),
                     "{code}: {part}"

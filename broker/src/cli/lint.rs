@@ -134,7 +134,7 @@ fn text(linted: &[Linted<'_>], minor: MinorArgs) -> String {
             // An apiserver repeats the whole file in some of its errors.
             let message = foreign_text::lines(&finding.message, MAX_MESSAGE);
             lines.push(format!("    {}", message.replace('\n', "\n    ")));
-            lines.push(format!("    mend: {}", finding.mend));
+            lines.push(format!("    fix: {}", finding.fix));
         }
         let count = |severity| {
             findings

@@ -216,11 +216,11 @@ fn check(
                 .line
                 .map_or_else(String::new, |line| format!(" (line {line} of the file)"));
             notes.push(format!(
-                "{} at {}{line}: {} To mend it: {}",
+                "{} at {}{line}: {} Fix: {}",
                 finding.code,
                 finding.path,
                 finding.code.cause(),
-                finding.mend
+                finding.fix
             ));
         }
     }

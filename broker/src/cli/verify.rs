@@ -198,7 +198,7 @@ fn problems(
     let danger = |code: Cause, message: String| Danger {
         code,
         message,
-        mend: code.mend(),
+        fix: code.fix(),
     };
     let mut problems: Vec<Danger> = lint(file, minor, &args.own_issuers)
         .into_iter()

@@ -79,7 +79,7 @@ fn document(answered: &Answered) -> Value {
         Ok(_) if ignored => json!({ "ignored": true }),
         user => user.as_ref().map_or_else(refused, Clone::clone),
     });
-    let problem = |problem: &Problem| json!({ "reason": problem.cause, "detail": problem.detail, "mend": problem.cause.mend() });
+    let problem = |problem: &Problem| json!({ "reason": problem.cause, "detail": problem.detail, "fix": problem.cause.fix() });
     let predicted = answered
         .predicted
         .as_ref()
@@ -124,7 +124,7 @@ fn table(document: &Value) -> String {
             "\n\n{}: {}\nfix: {}",
             part("reason"),
             part("detail"),
-            part("mend")
+            part("fix")
         ));
     }
     text

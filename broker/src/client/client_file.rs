@@ -38,7 +38,7 @@ pub struct ClientFile {
 pub struct ClientFileError {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with it, and how to mend it.
+    /// What is wrong with it, and how to fix it.
     pub problem: String,
 }
 

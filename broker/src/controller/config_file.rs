@@ -151,7 +151,7 @@ fn check_in_force(
             problem: "says another place for TargetClusters and TargetAccesses than the running \
                 process reads"
                 .to_owned(),
-            mend: "restart Keyferry".to_owned(),
+            fix: "restart Keyferry".to_owned(),
         };
         return Err(ConfigFileError::Mistakes {
             path: path.to_owned(),

@@ -529,11 +529,11 @@ pub(super) fn refusal(error: &HubError) -> Hindrance {
         HubError::Unreachable(_) | HubError::Unwell(_) | HubError::Busy => Reason::HubUnreachable,
         _ => Reason::DeliveryFailed,
     };
-    let mend = match reason {
+    let fix = match reason {
         Reason::DeliveryForbidden => {
             "; bind the ClusterRole keyferry-minter to Keyferry's ServiceAccount in this namespace"
         }
         _ => "",
     };
-    Hindrance::new(reason, format!("{error}{mend}"))
+    Hindrance::new(reason, format!("{error}{fix}"))
 }

@@ -419,7 +419,7 @@ impl HubClient {
 /// of the configuration.
 async fn transport_fault(error: &kube::Error, place: Option<&Place>) -> HubError {
     match error {
-        // Ours to mend, and no proof of anything about the hub.
+        // Ours to fix, and no proof of anything about the hub.
         kube::Error::Auth(_) => {
             HubError::Unauthenticated("Keyferry's own credentials could not be read".to_owned())
         }

@@ -81,7 +81,7 @@ impl Batch {
     #[must_use]
     pub fn line(&mut self, line: &str) -> String {
         let wrong = |id: Value, reason: String| {
-            let reason = json!({"code": Code::NotACase, "message": reason, "exact": false, "mend": Code::NotACase.mend()});
+            let reason = json!({"code": Code::NotACase, "message": reason, "exact": false, "fix": Code::NotACase.fix()});
             json!({"id": id, "schema": SCHEMA, "verdict": "Undetermined", "reason": reason})
                 .to_string()
         };

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 macro_rules! codes {
-    ($($(#[doc = $doc:literal])* $name:ident => $mend:literal,)*) => {
-        /// A reason, in PascalCase. The doc comment of each says the cause; [`Code::mend`] says
+    ($($(#[doc = $doc:literal])* $name:ident => $fix:literal,)*) => {
+        /// A reason, in PascalCase. The doc comment of each says the cause; [`Code::fix`] says
         /// what to do.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         pub enum Code {
@@ -29,8 +29,8 @@ macro_rules! codes {
 
             /// What to do about it.
             #[must_use]
-            pub fn mend(self) -> &'static str {
-                match self { $(Self::$name => $mend,)* }
+            pub fn fix(self) -> &'static str {
+                match self { $(Self::$name => $fix,)* }
             }
         }
 
@@ -46,9 +46,9 @@ codes! {
     /// The file is empty.
     EmptyFile => "write the whole file at once, by renaming a finished one over it",
     /// The file starts with a brace but is not JSON.
-    NotJson => "mend the JSON at the place the message names",
+    NotJson => "fix the JSON at the place the message names",
     /// The file is not YAML.
-    NotYaml => "mend the YAML at the place the message names",
+    NotYaml => "fix the YAML at the place the message names",
     /// The file has no `kind`.
     KindMissing => "write `kind: AuthenticationConfiguration`",
     /// The file has no `apiVersion`.
@@ -116,7 +116,7 @@ codes! {
     /// A rule by expression has a required value.
     RequiredValueWithExpression => "compare inside of the expression",
     /// An expression does not compile.
-    ExpressionNotCompiled => "mend the expression at the place the message marks; `dyn(...)` helps \
+    ExpressionNotCompiled => "fix the expression at the place the message marks; `dyn(...)` helps \
         where the type is `any`",
     /// A rule's expression is not a bool.
     ExpressionNotBool => "compare with a value, like `claims.x == true`",
@@ -222,11 +222,11 @@ codes! {
     /// A claim rule's expression is false.
     ClaimRuleFalse => "the rule does what it was written for; compare it with the token's claims",
     /// A user rule's expression fails.
-    UserRuleFailed => "mend the rule; it sees only username, uid, groups and extra",
+    UserRuleFailed => "fix the rule; it sees only username, uid, groups and extra",
     /// A user rule's expression is false.
     UserRuleFalse => "the rule does what it was written for; compare it with the mapped user",
     /// The configuration is refused, so that the target keeps the one before, or does not start.
-    ConfigurationRefused => "mend the errors of the configuration",
+    ConfigurationRefused => "fix the errors of the configuration",
 
     /// The file or token is larger than what is read here.
     TooLarge => "ask the target itself",
@@ -379,12 +379,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_says_its_cause_and_its_mend() {
+    fn every_code_says_its_cause_and_its_fix() {
         for code in Code::ALL {
             assert!(
-                code.cause().ends_with('.')
-                    && !code.mend().is_empty()
-                    && !code.mend().ends_with('.'),
+                code.cause().ends_with('.') && !code.fix().is_empty() && !code.fix().ends_with('.'),
                 "{code}"
             );
         }

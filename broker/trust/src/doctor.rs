@@ -1,5 +1,5 @@
 //! Where the way of a token to a target is broken: from what was seen to the first broken hop, its
-//! cause and its mend.
+//! cause and its fix.
 //!
 //! Nothing is asked here: [`Evidence`] holds what was found, and what was not found is
 //! undetermined, never guessed.
@@ -197,9 +197,9 @@ impl Cause {
 
     /// What to do about it.
     #[must_use]
-    pub fn mend(self) -> &'static str {
+    pub fn fix(self) -> &'static str {
         match self {
-            Self::Code(code) => code.mend(),
+            Self::Code(code) => code.fix(),
             Self::Reason(Reason::KeyNotPublished) => {
                 "publish the key with this kid; Keyferry does so by itself within 10 s of the hub"
             }

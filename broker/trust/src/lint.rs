@@ -47,7 +47,7 @@ pub struct Finding {
     /// What is wrong; for errors, in the apiserver's words.
     pub message: String,
     /// What to do.
-    pub mend: &'static str,
+    pub fix: &'static str,
 }
 
 /// Looks through a file for a target of that minor. `own_issuers` are the target's own
@@ -113,7 +113,7 @@ pub fn lint_published(
             findings
                 .iter_mut()
                 .filter(|finding| finding.path == path)
-                .for_each(|finding| finding.mend = PLACEHOLDER);
+                .for_each(|finding| finding.fix = PLACEHOLDER);
         }
     }
     if loaded.second_document {
@@ -163,7 +163,7 @@ fn finding(code: Code, severity: Severity, path: &str, message: impl Into<String
         path: path.to_owned(),
         line: None,
         message: message.into(),
-        mend: code.mend(),
+        fix: code.fix(),
     }
 }
 

@@ -51,7 +51,7 @@ pub struct Danger {
     /// What was found, and where.
     pub message: String,
     /// What to do.
-    pub mend: &'static str,
+    pub fix: &'static str,
 }
 
 /// The verdict in a word.
@@ -86,7 +86,7 @@ pub struct Reason {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub alternatives: Vec<Alternative>,
     /// What to do.
-    pub mend: &'static str,
+    pub fix: &'static str,
 }
 
 /// Another thing that the apiserver may say.
@@ -137,7 +137,7 @@ impl Reason {
             message: message.into(),
             exact: false,
             alternatives: Vec::new(),
-            mend: code.mend(),
+            fix: code.fix(),
         }
     }
 }

@@ -7,7 +7,7 @@ use keyferry_integration::world::{ACCOUNT, AUDIENCE_A, TENANT, World};
 
 use crate::command::{failed, server, token_file};
 
-pub(crate) async fn errors_name_the_mend_and_nothing_secret(world: Arc<World>) -> TestResult {
+pub(crate) async fn errors_name_the_fix_and_nothing_secret(world: Arc<World>) -> TestResult {
     let (server, (folder, file)) = (server(&world), token_file(&world).await?);
     let [_, url, _, ca] = &server;
     let caller = std::fs::read_to_string(&file)?;

@@ -112,7 +112,7 @@ pub(crate) async fn a_client_certificate_beside_the_ca_is_told_and_never_deliver
     Ok(())
 }
 
-pub(crate) async fn a_missing_binding_is_named_and_mended(world: Arc<OnHub>) -> TestResult {
+pub(crate) async fn a_missing_binding_is_named_and_fixed(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "unbound", &EVERY_SHAPE).await?;
     let binding =
         "/apis/rbac.authorization.k8s.io/v1/namespaces/unbound/rolebindings/keyferry-minter";
@@ -134,7 +134,7 @@ pub(crate) async fn a_missing_binding_is_named_and_mended(world: Arc<OnHub>) -> 
 
 /// Rights on objects alone: the mint is refused by the hub, and the message holds the Role that is
 /// missing.
-pub(crate) async fn a_missing_right_to_mint_is_named_and_mended(world: Arc<OnHub>) -> TestResult {
+pub(crate) async fn a_missing_right_to_mint_is_named_and_fixed(world: Arc<OnHub>) -> TestResult {
     let tenant = Tenant::new(&world, "mintless", &EVERY_SHAPE).await?;
     let rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/mintless";
     world

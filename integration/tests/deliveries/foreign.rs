@@ -86,7 +86,7 @@ pub(crate) async fn a_second_secret_for_one_server_is_not_written(world: Arc<OnH
     Ok(())
 }
 
-pub(crate) async fn what_others_add_to_an_object_stays_and_what_they_change_is_mended(
+pub(crate) async fn what_others_add_to_an_object_stays_and_what_they_change_is_fixed(
     world: Arc<OnHub>,
 ) -> TestResult {
     let tenant = Tenant::new(&world, "edited", &EVERY_SHAPE).await?;
@@ -107,12 +107,12 @@ pub(crate) async fn what_others_add_to_an_object_stays_and_what_they_change_is_m
         .patch(&tenant.access("apps"), &ask)
         .await?;
     let address = world.targets[0].url();
-    let mended = world
-        .until(path, "mended", |map: &Value| {
+    let fixed = world
+        .until(path, "fixed", |map: &Value| {
             map["data"]["address"] == address.as_str()
         })
         .await?;
-    assert_eq!(mended["metadata"]["labels"]["theirs"], "x");
+    assert_eq!(fixed["metadata"]["labels"]["theirs"], "x");
     world
         .until(&secret, "there again", |secret: &Value| {
             secret["data"]["value"].is_string()

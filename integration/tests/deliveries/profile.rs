@@ -76,7 +76,7 @@ pub(crate) async fn a_foreign_profile_stays_and_ours_carries_the_way(
     );
 
     // Another manager adds a provider, and somebody leads ours elsewhere: the one stays, the other
-    // is mended.
+    // is fixed.
     let theirs = json!({ "name": "another", "cluster": { "server": "https://theirs.example" } });
     let mut edited = ours.clone();
     edited["cluster"]["server"] = json!("https://elsewhere.example");
@@ -92,12 +92,12 @@ pub(crate) async fn a_foreign_profile_stays_and_ours_carries_the_way(
         .admin()
         .patch(&tenant.access("apps"), &ask)
         .await?;
-    let mended = world
-        .until(&path, "mended", |profile| {
+    let fixed = world
+        .until(&path, "fixed", |profile| {
             provider(profile, "keyferry") == ours
         })
         .await?;
-    assert_eq!(provider(&mended, "another"), theirs);
+    assert_eq!(provider(&fixed, "another"), theirs);
     Ok(())
 }
 

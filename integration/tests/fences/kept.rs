@@ -148,7 +148,7 @@ async fn undefined(hub: &ControlPlane) -> TestResult {
         said.contains("failed to find resource referenced by paramKind"),
         "{said}"
     );
-    // The mend that is at hand even then. The policy alone holds nobody.
+    // The fix that is at hand even then. The policy alone holds nobody.
     for binding in ["keyferry-pairing", "keyferry-pairing-closed"] {
         admin
             .delete(&format!(

@@ -57,14 +57,14 @@ pub(super) async fn stop_decisions_after_the_limit(world: Arc<World>) -> TestRes
     );
 
     behind.proxy.clear();
-    let mended = Instant::now();
+    let fixed = Instant::now();
     behind
         .until_granted(&caller, "one", Duration::from_secs(15))
         .await?;
     eprintln!(
         "watches gone: refused after {refused_after:.1?}, healed {:.1?} after they could be had \
          again",
-        mended.elapsed()
+        fixed.elapsed()
     );
     Ok(())
 }

@@ -210,7 +210,7 @@ fn it_is_named(mistake: &Mistake, bad: &str, said: &str) {
     let (
         line,
         Mistake {
-            name, place, mend, ..
+            name, place, fix, ..
         },
     ) = (mistake.line_in(bad), mistake);
     assert!(
@@ -219,8 +219,8 @@ fn it_is_named(mistake: &Mistake, bad: &str, said: &str) {
     );
     assert!(said.contains(&line), "{name}: {line:?} is not in {said}");
     assert!(
-        said.contains(mend),
-        "{name}: the mend {mend:?} is not in {said}"
+        said.contains(fix),
+        "{name}: the fix {fix:?} is not in {said}"
     );
 }
 

@@ -10,7 +10,7 @@ pub(super) struct Mistake {
     /// Where: `<kind>/<name>: <path>`.
     pub(super) place: &'static str,
     /// What to do about it.
-    pub(super) mend: &'static str,
+    pub(super) fix: &'static str,
     /// The text that only the faulty line holds.
     line: &'static str,
 }
@@ -22,7 +22,7 @@ pub(super) const MISTAKES: [Mistake; 10] = [
         from: "\n  audience: https://second.keyferry.test\n",
         to: "\n  audience: https://second.keyferry.test\n  adress: https://127.0.0.1\n",
         place: "TargetCluster/second: spec.adress: ",
-        mend: "spelling",
+        fix: "spelling",
         line: "  adress:",
     },
     Mistake {
@@ -30,7 +30,7 @@ pub(super) const MISTAKES: [Mistake; 10] = [
         from: "\n  name: second\nspec:\n  address: https://",
         to: "\n  name: second\nspec:\n  address: http://",
         place: "TargetCluster/second: spec.address: ",
-        mend: "https://host[:port][/path]",
+        fix: "https://host[:port][/path]",
         line: "  address: http://",
     },
     Mistake {
@@ -38,7 +38,7 @@ pub(super) const MISTAKES: [Mistake; 10] = [
         from: "https://second.keyferry.test",
         to: "https://first.keyferry.test",
         place: "TargetCluster/second: spec.audience: ",
-        mend: "of its own",
+        fix: "of its own",
         line: "",
     },
     Mistake {
@@ -47,7 +47,7 @@ pub(super) const MISTAKES: [Mistake; 10] = [
         to: "\n  audience: https://second.keyferry.test\n  allow: [{namespaces: [tenant-a], \
             serviceAccounts: []}]\n",
         place: "TargetCluster/second: spec.allow[0].serviceAccounts: ",
-        mend: "exact name",
+        fix: "exact name",
         line: "  allow: [{namespaces: [tenant-a], serviceAccounts: []}]",
     },
     Mistake {
@@ -56,7 +56,7 @@ pub(super) const MISTAKES: [Mistake; 10] = [
         to: "\n  audience: https://second.keyferry.test\n  allow: [{namespaces: ['*'], \
             serviceAccounts: [reconciler]}]\n",
         place: "TargetCluster/second: spec.allow[0].namespaces[0]: ",
-        mend: "patterns are not allowed",
+        fix: "patterns are not allowed",
         line: "  allow: [{namespaces: ['*']",
     },
     Mistake {
@@ -64,7 +64,7 @@ pub(super) const MISTAKES: [Mistake; 10] = [
         from: "\n  audience: https://second.keyferry.test\n",
         to: "\n  audience: https://second.keyferry.test\n  tokenLifetime: {max: 48h}\n",
         place: "TargetCluster/second: spec.tokenLifetime.max: ",
-        mend: "10m to 24h",
+        fix: "10m to 24h",
         line: "  tokenLifetime: {max: 48h}",
     },
     Mistake {
@@ -72,7 +72,7 @@ pub(super) const MISTAKES: [Mistake; 10] = [
         from: "\n  audience: https://second.keyferry.test\n",
         to: "\n  audience: https://second.keyferry.test\n  issuer: Keyferry\n",
         place: "TargetCluster/second: spec.issuer: ",
-        mend: "use Hub",
+        fix: "use Hub",
         line: "  issuer: Keyferry",
     },
     Mistake {
@@ -80,7 +80,7 @@ pub(super) const MISTAKES: [Mistake; 10] = [
         from: "\n  serviceAccountName: reconciler\n",
         to: "\n  serviceAccountName: tenant-b/reconciler\n",
         place: "TargetAccess/tenant-a/a: spec.serviceAccountName: ",
-        mend: "name a ServiceAccount of the same namespace",
+        fix: "name a ServiceAccount of the same namespace",
         line: "  serviceAccountName: tenant-b/reconciler",
     },
     Mistake {
@@ -88,7 +88,7 @@ pub(super) const MISTAKES: [Mistake; 10] = [
         from: "\nmaxStaleAuthorization: 300s\n",
         to: "\nmaxStaleAuthorization: 2h\n",
         place: "ServerConfiguration: maxStaleAuthorization: ",
-        mend: "from 0s to 1h",
+        fix: "from 0s to 1h",
         line: "maxStaleAuthorization: 2h",
     },
     Mistake {
@@ -96,7 +96,7 @@ pub(super) const MISTAKES: [Mistake; 10] = [
         from: "\nmaxStaleAuthorization: 300s\n",
         to: "\nmaxStaleAuthorization: [300s\n",
         place: "the YAML cannot be read",
-        mend: "correct the YAML",
+        fix: "correct the YAML",
         line: "",
     },
 ];

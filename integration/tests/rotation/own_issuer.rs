@@ -30,8 +30,8 @@ pub(crate) fn suite() -> Suite<Stage> {
             deleted::a_deleted_key_set_is_revoked,
         )
         .test(
-            "the_hubs_issuer_collides_and_both_mends_are_told",
-            collision::the_hubs_issuer_collides_and_both_mends_are_told,
+            "the_hubs_issuer_collides_and_both_fixes_are_told",
+            collision::the_hubs_issuer_collides_and_both_fixes_are_told,
         )
         .test(
             "own_issuers_are_off_until_enabled",

@@ -47,14 +47,14 @@ pub(super) async fn forged(ground: Arc<Ground>) -> TestResult {
     for (what, forged) in [("a rogue key", with_rogue), ("another time", dated_back)] {
         put(&stage, &forged.to_string()).await?;
         until_told(&stage, "its seal is missing or wrong", what).await?;
-        until_mended(&stage, &ledger, what).await?;
+        until_fixed(&stage, &ledger, what).await?;
         assert_eq!(published(&stage.broker).await?, before, "{what}");
     }
     put(&stage, "{").await?;
-    until_mended(&stage, &ledger, "half a document").await?;
+    until_fixed(&stage, &ledger, "half a document").await?;
     stage.hub.admin().delete(SECRET).await?;
     until_told(&stage, "it is gone", "deleted").await?;
-    until_mended(&stage, &ledger, "deleted").await?;
+    until_fixed(&stage, &ledger, "deleted").await?;
 
     // A genuine record of an earlier time, seal and all, as a backup would bring it back.
     stage
@@ -63,7 +63,7 @@ pub(super) async fn forged(ground: Arc<Ground>) -> TestResult {
         .patch(SECRET, &json!({ "data": genuine["data"] }))
         .await?;
     until_told(&stage, "an older one", "restored").await?;
-    until_mended(&stage, &ledger, "restored").await?;
+    until_fixed(&stage, &ledger, "restored").await?;
     assert_eq!(published(&stage.broker).await?, before);
 
     for target in &stage.targets {
@@ -124,7 +124,7 @@ async fn until_told(stage: &Stage, what: &str, case: &str) -> TestResult {
 }
 
 /// Written anew, with a higher number and the same keys.
-async fn until_mended(stage: &Stage, ledger: &Value, case: &str) -> TestResult {
+async fn until_fixed(stage: &Stage, ledger: &Value, case: &str) -> TestResult {
     let limit = Instant::now() + NOTICED;
     loop {
         let found = stage

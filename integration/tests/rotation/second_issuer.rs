@@ -1,4 +1,4 @@
-//! Two clusters as kubeadm makes them: one issuer for both. A second issuer at the hub mends it.
+//! Two clusters as kubeadm makes them: one issuer for both. A second issuer at the hub fixes it.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const DEFAULT: &str = "https://kubernetes.default.svc.cluster.local";
 const NEW: &str = "https://hub.keyferry.test";
 const AUDIENCE: &str = "https://second.keyferry.test";
 
-pub(super) async fn mends(ground: Arc<Ground>) -> TestResult {
+pub(super) async fn fixes(ground: Arc<Ground>) -> TestResult {
     let default = |name: &str| ControlPlaneSpec {
         issuers: vec![DEFAULT.to_owned()],
         ..ControlPlaneSpec::named(name)
@@ -25,7 +25,7 @@ pub(super) async fn mends(ground: Arc<Ground>) -> TestResult {
     let hub = ground.hub(default("second-hub")).await?;
     let spec = BrokerSpec::of_hub("second", &hub).alone();
     let discovery = spec.discovery_url()?;
-    // What the mend says: a new https issuer first, the old one second.
+    // What the fix says: a new https issuer first, the old one second.
     let before = hub
         .token_request(TENANT, "reconciler", &[DEFAULT], 600)
         .await?

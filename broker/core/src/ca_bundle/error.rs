@@ -107,7 +107,7 @@ pub enum CaBundleError {
 
 impl CaBundleError {
     /// What to do about it, one sentence without a full stop.
-    pub fn mend(&self) -> &'static str {
+    pub fn fix(&self) -> &'static str {
         match self {
             Self::Missing => {
                 "put the target's CA certificate as PEM into the Secret's entry `ca.crt`"

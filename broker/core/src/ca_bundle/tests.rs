@@ -26,7 +26,7 @@ fn read(text: impl AsRef<[u8]>) -> Result<CaBundle, CaBundleError> {
 
 fn fault(text: impl AsRef<[u8]>) -> CaBundleError {
     let error = read(text).unwrap_err();
-    assert!(!error.mend().is_empty() && !error.mend().ends_with('.'));
+    assert!(!error.fix().is_empty() && !error.fix().ends_with('.'));
     error
 }
 

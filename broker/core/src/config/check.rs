@@ -37,7 +37,7 @@ impl<'a> Check<'a> {
     pub(super) fn read<T: DeserializeOwned>(&mut self) -> Option<T> {
         let (object, misfits) = typed::read(self.document);
         for misfit in misfits {
-            self.wrong(&misfit.path, misfit.problem, misfit.mend);
+            self.wrong(&misfit.path, misfit.problem, misfit.fix);
             if misfit.replaced {
                 self.replaced.push(misfit.path);
             }
@@ -46,19 +46,14 @@ impl<'a> Check<'a> {
     }
 
     /// Notes a mistake in the field at `path`, unless it is about a stand-in.
-    pub(super) fn wrong(
-        &mut self,
-        path: &str,
-        problem: impl Into<String>,
-        mend: impl Into<String>,
-    ) {
+    pub(super) fn wrong(&mut self, path: &str, problem: impl Into<String>, fix: impl Into<String>) {
         if !self
             .replaced
             .iter()
             .any(|replaced| typed::covers(replaced, path))
         {
             self.mistakes
-                .push(self.document.mistake(path, problem, mend));
+                .push(self.document.mistake(path, problem, fix));
         }
     }
 
@@ -67,10 +62,10 @@ impl<'a> Check<'a> {
         &mut self,
         path: &str,
         result: Result<T, E>,
-        mend: &str,
+        fix: &str,
     ) -> Option<T> {
         result
-            .map_err(|error| self.wrong(path, error.to_string(), mend))
+            .map_err(|error| self.wrong(path, error.to_string(), fix))
             .ok()
     }
 

@@ -66,8 +66,8 @@ pub(super) struct LocalReference {
 
 /// Reads the stream. Empty documents, such as a comment between two separators, are left out.
 pub(super) fn documents(text: &str) -> Result<Vec<Document>, ConfigError> {
-    let whole = |problem: String, mend: &str| ConfigError {
-        mistakes: vec![Mistake::whole_file(problem, mend)],
+    let whole = |problem: String, fix: &str| ConfigError {
+        mistakes: vec![Mistake::whole_file(problem, fix)],
     };
     if text.len() > MAX_CONFIG_BYTES {
         return Err(whole(
@@ -177,7 +177,7 @@ impl Document {
         &self,
         path: &str,
         problem: impl Into<String>,
-        mend: impl Into<String>,
+        fix: impl Into<String>,
     ) -> Mistake {
         let (name, namespace) = (
             self.text("/metadata/name"),
@@ -193,7 +193,7 @@ impl Document {
             path: shown(path),
             line: self.line(path),
             problem: shown(&problem.into()),
-            mend: mend.into(),
+            fix: fix.into(),
         }
     }
 

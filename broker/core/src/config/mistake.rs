@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, said so that it can be mended.
+//! What is wrong with a configuration, said so that it can be fixed.
 
 use std::fmt;
 
@@ -14,17 +14,17 @@ pub struct Mistake {
     /// What is wrong.
     pub problem: String,
     /// What to write instead.
-    pub mend: String,
+    pub fix: String,
 }
 
 impl Mistake {
-    pub(super) fn whole_file(problem: impl Into<String>, mend: impl Into<String>) -> Self {
+    pub(super) fn whole_file(problem: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
             object: String::new(),
             path: String::new(),
             line: 0,
             problem: problem.into(),
-            mend: mend.into(),
+            fix: fix.into(),
         }
     }
 }
@@ -39,7 +39,7 @@ impl fmt::Display for Mistake {
                 write!(f, "{part}: ")?;
             }
         }
-        write!(f, "{}; {}", self.problem, self.mend)
+        write!(f, "{}; {}", self.problem, self.fix)
     }
 }
 

@@ -421,16 +421,16 @@ pub(super) fn caller_audience_of(documents: &[Document]) -> &str {
 
 /// At most as many as a hub could have, each an origin.
 fn endpoints(texts: &[String], check: &mut Check<'_>) -> Option<Vec<HubEndpoint>> {
-    let mend = "write the origin of each apiserver of the hub, such as https://10.0.0.1:6443";
+    let fix = "write the origin of each apiserver of the hub, such as https://10.0.0.1:6443";
     if texts.len() > 16 {
-        check.wrong("hub.endpoints", "has more than 16 entries", mend);
+        check.wrong("hub.endpoints", "has more than 16 entries", fix);
         return None;
     }
     let read = |(index, text): (usize, &String)| {
         check.take(
             &format!("hub.endpoints[{index}]"),
             HubEndpoint::new(text),
-            mend,
+            fix,
         )
     };
     texts.iter().enumerate().map(read).collect()
@@ -513,14 +513,14 @@ fn duration(
         span::print(Duration::from_secs(*range.start())),
         span::print(Duration::from_secs(*range.end())),
     );
-    let mend = format!("write a duration from {low} to {high}");
+    let fix = format!("write a duration from {low} to {high}");
     let read = check.take(
         path,
         span::parse(text).map_err(|problem| format!("{text:?} {problem}")),
-        &mend,
+        &fix,
     )?;
     if !range.contains(&read.as_secs()) {
-        check.wrong(path, format!("{text:?} is out of range"), mend);
+        check.wrong(path, format!("{text:?} is out of range"), fix);
         return None;
     }
     Some(read)

@@ -453,11 +453,11 @@ fn invalid(mistakes: &[Mistake], record: &Record) -> Fault {
 }
 
 fn lost(why: &str, record: &Record) -> Fault {
-    let mend = "nothing is minted for this one until it is deleted and made anew, or its spec \
+    let fix = "nothing is minted for this one until it is deleted and made anew, or its spec \
         changes once the audience is free";
     Fault {
         reason: Reason::AudienceConflict,
-        message: format!("{why}; {mend}"),
+        message: format!("{why}; {fix}"),
         generation: record.spec(),
     }
 }
@@ -467,7 +467,7 @@ fn told(mistakes: &[Mistake]) -> String {
     let each = mistakes
         .iter()
         .take(8)
-        .map(|mistake| format!("{}: {}; {}", mistake.path, mistake.problem, mistake.mend));
+        .map(|mistake| format!("{}: {}; {}", mistake.path, mistake.problem, mistake.fix));
     let text = each.collect::<Vec<_>>().join(". ");
     text.chars().take(2000).collect()
 }

@@ -399,18 +399,18 @@ pub(super) fn leave_room(
             span::print(max_age),
             span::print(settle),
         );
-        let mend = format!(
+        let fix = format!(
             "write at least {} (twice {} and 70s), or a shorter discovery.maxAge",
             span::print(least),
             span::print(settle)
         );
-        mistakes.push(document.mistake("spec.tokenLifetime.default", problem, mend));
+        mistakes.push(document.mistake("spec.tokenLifetime.default", problem, fix));
     }
     mistakes.len() == before
 }
 
 fn read_lifetime(lifetime: &Lifetime, check: &mut Check<'_>) -> Option<LifetimeRange> {
-    const MEND: &str = "write a duration from 10m to 24h";
+    const FIX: &str = "write a duration from 10m to 24h";
     let mut one = |path: &str, text: &Option<String>, default: Duration| {
         let Some(text) = text else {
             return Some(default);
@@ -420,7 +420,7 @@ fn read_lifetime(lifetime: &Lifetime, check: &mut Check<'_>) -> Option<LifetimeR
         check.take(
             path,
             read.map_err(|problem| format!("{text:?} {problem}")),
-            MEND,
+            FIX,
         )
     };
     let max = one(

@@ -305,7 +305,7 @@ fn a_long_max_age_needs_long_lifetimes() {
         .collect();
     assert_eq!(told, ["TargetCluster/prod", "TargetCluster/staging"]);
     assert!(
-        mistakes[0].problem.contains("1h1m") && mistakes[0].mend.contains("2h4m20s"),
+        mistakes[0].problem.contains("1h1m") && mistakes[0].fix.contains("2h4m20s"),
         "{mistakes:?}"
     );
     let longer = text

@@ -7,14 +7,14 @@ use serde_path_to_error::{Path, Segment};
 use super::document::Document;
 use super::strict::Strict;
 
-/// Where one object is given up; nobody mends more at a time.
+/// Where one object is given up; nobody fixes more at a time.
 const MOST_MISFITS: usize = 50;
 
 /// A field that does not fit its type.
 pub(super) struct Misfit {
     pub(super) path: String,
     pub(super) problem: String,
-    pub(super) mend: String,
+    pub(super) fix: String,
     /// Whether a stand-in took the field's place, so that what is said about its value means
     /// nothing.
     pub(super) replaced: bool,
@@ -26,21 +26,21 @@ pub(super) struct Misfit {
 /// reading finds all of them.
 pub(super) fn read<T: DeserializeOwned>(document: &Document) -> (Option<T>, Vec<Misfit>) {
     let mut misfits: Vec<Misfit> = Vec::new();
-    let mut mended: Option<Value> = None;
+    let mut fixed: Option<Value> = None;
     // A missing field is first null, then an empty value.
     for _ in 0..2 * MOST_MISFITS {
-        let value = mended.as_ref().unwrap_or(document.value());
+        let value = fixed.as_ref().unwrap_or(document.value());
         let error = match serde_path_to_error::deserialize::<_, T>(Strict(value)) {
             Ok(object) => return (Some(object), misfits),
             Err(error) => error,
         };
         let message = error.inner().to_string();
-        let value = mended.get_or_insert_with(|| document.value().clone());
-        let Some(misfit) = mend(value, error.path(), &message) else {
+        let value = fixed.get_or_insert_with(|| document.value().clone());
+        let Some(misfit) = fix(value, error.path(), &message) else {
             misfits.push(Misfit {
                 path: printed(error.path()),
                 problem: message,
-                mend: "see the reference".to_owned(),
+                fix: "see the reference".to_owned(),
                 replaced: false,
             });
             return (None, misfits);
@@ -62,7 +62,7 @@ pub(super) fn covers(above: &str, path: &str) -> bool {
 }
 
 /// Makes the field fit and says what was wrong with it; nothing if that cannot be done.
-fn mend(value: &mut Value, path: &Path, message: &str) -> Option<Misfit> {
+fn fix(value: &mut Value, path: &Path, message: &str) -> Option<Misfit> {
     let place = printed(path);
     if let Some(field) = quoted(message, "missing field `") {
         at(value, path)?
@@ -76,7 +76,7 @@ fn mend(value: &mut Value, path: &Path, message: &str) -> Option<Misfit> {
         return Some(Misfit {
             path,
             problem: "is missing".to_owned(),
-            mend: "add it".to_owned(),
+            fix: "add it".to_owned(),
             replaced: true,
         });
     }
@@ -88,7 +88,7 @@ fn mend(value: &mut Value, path: &Path, message: &str) -> Option<Misfit> {
                 format!("{place}.{field}")
             },
             problem: message.to_owned(),
-            mend: "correct its spelling or remove it".to_owned(),
+            fix: "correct its spelling or remove it".to_owned(),
             replaced: false,
         };
         let parent = parent(value, path).filter(|parent| parent.contains_key(field));
@@ -107,7 +107,7 @@ fn mend(value: &mut Value, path: &Path, message: &str) -> Option<Misfit> {
     };
     let scalar =
         !found.starts_with("map") && !found.starts_with("sequence") && !found.starts_with("null");
-    let mend = match expected {
+    let fix = match expected {
         "text" if found.starts_with("boolean") => {
             "put it in quotes: YAML reads yes, no, on and off as true and false".to_owned()
         }
@@ -118,7 +118,7 @@ fn mend(value: &mut Value, path: &Path, message: &str) -> Option<Misfit> {
     Some(Misfit {
         path: place,
         problem: format!("is {found} where {expected} is expected"),
-        mend,
+        fix,
         replaced: true,
     })
 }

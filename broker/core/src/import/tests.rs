@@ -197,7 +197,7 @@ fn argo_cd_and_the_cluster_inventory_give_theirs() {
 }
 
 #[test]
-fn what_would_weaken_a_target_is_refused_with_the_mend() {
+fn what_would_weaken_a_target_is_refused_with_the_fix() {
     for (member, value, says) in [
         (
             "insecure-skip-tls-verify",

@@ -45,7 +45,7 @@ pub(super) fn of(report: &Report, about: &About) -> String {
                 error.code,
                 ui::plain(&error.message).replace('\n', "\n                  ")
             ));
-            lines.push(format!("    mend          {}", error.code.mend()));
+            lines.push(format!("    fix           {}", error.code.fix()));
         }
     }
     if report.verdict == Answer::Skipped && !about.compared.is_empty() {
@@ -59,7 +59,7 @@ pub(super) fn of(report: &Report, about: &About) -> String {
             problem.code.name(),
             ui::plain(&problem.message).replace('\n', "\n  ")
         ));
-        lines.push(format!("  fix: {}", problem.mend));
+        lines.push(format!("  fix: {}", problem.fix));
     }
     lines.push(String::new());
     lines.push(format!("verdict: {}", verdict(report)));
@@ -133,7 +133,7 @@ fn push_reason(lines: &mut Vec<String>, name: &str, verdict: Answer, reason: &Re
     for other in &reason.alternatives {
         lines.push(format!("  or              {}", ui::plain(&other.message)));
     }
-    lines.push(format!("  mend            {}", reason.code.mend()));
+    lines.push(format!("  fix             {}", reason.code.fix()));
 }
 
 fn word(answer: Answer) -> &'static str {

@@ -258,7 +258,7 @@ async fn a_policy_that_lets_through_is_a_gap_though_its_objects_are_as_shipped()
     assert!(bench.told());
     *bench.hub.refusal.lock().unwrap() = Some(HubError::Unreachable("away".to_owned()));
     bench.looks(9).await;
-    assert!(bench.pairing.gap().is_some(), "silence mends nothing");
+    assert!(bench.pairing.gap().is_some(), "silence fixes nothing");
     *bench.hub.refusal.lock().unwrap() = Some(HubError::Forbidden(REFUSAL.to_owned()));
     bench.looks(1).await;
     assert_eq!(bench.pairing.checked(), Ok(()));

@@ -54,7 +54,7 @@ pub struct ReportedHop {
     pub detail: String,
     /// What to do.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub mend: Option<&'static str>,
+    pub fix: Option<&'static str>,
 }
 
 impl Report {
@@ -69,7 +69,7 @@ impl Report {
                 status: finding.status,
                 reason: finding.cause,
                 detail: plain(&finding.detail),
-                mend: finding.cause.map(Cause::mend),
+                fix: finding.cause.map(Cause::fix),
             })
             .collect();
         let broken = hops

@@ -576,12 +576,12 @@ fn what_only_we_cannot_reach_is_no_break_while_the_target_takes_the_token() {
 }
 
 #[test]
-fn every_cause_has_a_mend_and_the_report_holds_no_control_characters() {
+fn every_cause_has_a_fix_and_the_report_holds_no_control_characters() {
     let mut evidence = sound();
     evidence.target.review = Some(Review::Refused("a\u{1b}[31m\nb".to_owned()));
     refused(&mut evidence);
     let report = Report::of("flags", vec![Mode::Network], &examine(&evidence));
     let text = serde_json::to_string(&report).unwrap();
     assert!(!text.contains("\\u001b") && !text.contains("\\n"), "{text}");
-    assert_eq!(report.broken.unwrap().mend, Some(Code::TokenRefused.mend()));
+    assert_eq!(report.broken.unwrap().fix, Some(Code::TokenRefused.fix()));
 }

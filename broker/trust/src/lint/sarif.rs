@@ -31,7 +31,7 @@ fn rule(code: Code) -> Value {
     json!({
         "id": code.name(),
         "shortDescription": {"text": code.cause()},
-        "help": {"text": code.mend()},
+        "help": {"text": code.fix()},
     })
 }
 
@@ -55,7 +55,7 @@ fn result(finding: &Finding, uri: &str, codes: &[Code]) -> Value {
         "ruleId": finding.code.name(),
         "ruleIndex": codes.iter().position(|code| *code == finding.code),
         "level": level,
-        "message": {"text": format!("{} To mend it: {}.", sentence(&finding.message), finding.mend)},
+        "message": {"text": format!("{} Fix: {}.", sentence(&finding.message), finding.fix)},
         "locations": [location],
     })
 }

@@ -82,7 +82,7 @@ fn a_placeholder_that_was_left_is_named() {
             .into_iter()
             .find(|finding| finding.code == Code::AuthorityNotCertificates)
             .unwrap()
-            .mend
+            .fix
     };
     assert!(
         authority("(the CA of the discovery listener)").contains("the placeholder is still there")

@@ -7,7 +7,7 @@ use keyferry_integration::world::{ACCOUNT, TENANT, caller_token};
 
 use super::stage::{CLUSTER_DEFAULT, Stage, TARGETS};
 
-pub(super) async fn the_hubs_issuer_collides_and_both_mends_are_told(
+pub(super) async fn the_hubs_issuer_collides_and_both_fixes_are_told(
     stage: Arc<Stage>,
 ) -> TestResult {
     let caller = caller_token(&stage.hub, TENANT, ACCOUNT).await?;
@@ -21,7 +21,7 @@ pub(super) async fn the_hubs_issuer_collides_and_both_mends_are_told(
             .as_str()
             .unwrap_or_default()
             .to_owned();
-        let mends = [
+        let fixes = [
             "--service-account-issuer first",
             "keep the old one second",
             "--enable-keyferry-issuer",
@@ -29,7 +29,7 @@ pub(super) async fn the_hubs_issuer_collides_and_both_mends_are_told(
         ];
         for part in ["IssuerCollision", CLUSTER_DEFAULT]
             .into_iter()
-            .chain(mends)
+            .chain(fixes)
         {
             assert!(
                 description.contains(part),

@@ -1,5 +1,5 @@
 //! One rule, one edit of the good file, one mistake: at its path, on its line, with a word of what
-//! is wrong and of the mend.
+//! is wrong and of the fix.
 
 use super::{GOOD, edited, mistakes_of};
 
@@ -11,7 +11,7 @@ struct Case {
     to: String,
     path: &'static str,
     problem: &'static str,
-    mend: &'static str,
+    fix: &'static str,
 }
 
 fn case(
@@ -19,14 +19,14 @@ fn case(
     to: impl Into<String>,
     path: &'static str,
     problem: &'static str,
-    mend: &'static str,
+    fix: &'static str,
 ) -> Case {
     Case {
         from,
         to: to.into(),
         path,
         problem,
-        mend,
+        fix,
     }
 }
 
@@ -37,7 +37,7 @@ fn check(cases: Vec<Case>) {
         to,
         path,
         problem,
-        mend,
+        fix,
     } in cases
     {
         let text = edited(from, &to);
@@ -49,12 +49,12 @@ fn check(cases: Vec<Case>) {
         let right = matches!(found.as_slice(), [mistake] if mistake.path == path
             && Some(mistake.line) == line
             && mistake.problem.contains(problem)
-            && mistake.mend.contains(mend)
+            && mistake.fix.contains(fix)
             && !mistake.object.is_empty());
         if !right {
             failures.push(format!(
                 "{to:?}\n  should say {path} on {line:?}, {problem:?}, \
-                {mend:?}\n  but says {found:#?}"
+                {fix:?}\n  but says {found:#?}"
             ));
         }
     }
@@ -65,9 +65,8 @@ fn check(cases: Vec<Case>) {
 fn of_the_server() {
     const HUB: &str = "hubName: hub";
     const URL: &str = "publicURL: https://keyferry.example.com";
-    let set = |to: &str, path, problem, mend| {
-        case(HUB, format!("{HUB}\n{to} #here"), path, problem, mend)
-    };
+    let set =
+        |to: &str, path, problem, fix| case(HUB, format!("{HUB}\n{to} #here"), path, problem, fix);
     check(vec![
         case(
             HUB,
@@ -354,7 +353,7 @@ fn of_an_address() {
 #[test]
 fn of_a_certificate() {
     const REFERENCE: &str = "  certSecretRef:\n    name: staging-ca\n";
-    let reference = |to: &str, path, problem, mend| case(REFERENCE, to, path, problem, mend);
+    let reference = |to: &str, path, problem, fix| case(REFERENCE, to, path, problem, fix);
     check(vec![
         reference(
             "  certSecretRef:\n    name: staging-ca\n    namespace: tenant-a #here\n",
@@ -403,13 +402,13 @@ fn of_a_certificate() {
 
 #[test]
 fn of_an_audience() {
-    let audience = |to: &str, problem, mend| {
+    let audience = |to: &str, problem, fix| {
         case(
             AUDIENCE,
             format!("audience: {to} #here"),
             "spec.audience",
             problem,
-            mend,
+            fix,
         )
     };
     check(vec![
@@ -449,13 +448,13 @@ fn of_an_audience() {
 
 #[test]
 fn of_an_issuer_and_a_lifetime() {
-    let issuer = |to: &str, problem, mend| {
+    let issuer = |to: &str, problem, fix| {
         case(
             "issuer: Hub\n",
             format!("issuer: {to} #here\n"),
             "spec.issuer",
             problem,
-            mend,
+            fix,
         )
     };
     let target_issuer = |to: &str, problem| {
@@ -467,22 +466,22 @@ fn of_an_issuer_and_a_lifetime() {
             "--service-account-issuer",
         )
     };
-    let default = |to: &str, problem, mend| {
+    let default = |to: &str, problem, fix| {
         case(
             "default: 30m",
             format!("default: {to} #here"),
             "spec.tokenLifetime.default",
             problem,
-            mend,
+            fix,
         )
     };
-    let max = |to: &str, problem, mend| {
+    let max = |to: &str, problem, fix| {
         case(
             "max: 2h",
             format!("max: {to} #here"),
             "spec.tokenLifetime.max",
             problem,
-            mend,
+            fix,
         )
     };
     check(vec![
@@ -514,13 +513,13 @@ fn of_an_issuer_and_a_lifetime() {
 fn of_an_allow_rule() {
     const RULE: &str = "    - namespaces: [tenant-a, kube-system]\n      serviceAccounts: \
         [reconciler, deployer]\n";
-    let rule = |to: &str, path, problem, mend| {
+    let rule = |to: &str, path, problem, fix| {
         case(
             RULE,
             format!("    - {}\n", to.replace('\n', "\n      ")),
             path,
             problem,
-            mend,
+            fix,
         )
     };
     check(vec![
@@ -647,29 +646,24 @@ fn of_a_selector() {
     const RULE: &str = "    - namespaces: [tenant-a, kube-system]\n      serviceAccounts: \
         [reconciler, deployer]\n";
     const SELECTOR: &str = "spec.allow[0].namespaceSelector";
-    let with = |to: String, path, problem, mend| {
+    let with = |to: String, path, problem, fix| {
         case(
             RULE,
             format!("    - serviceAccounts: [a]\n      {to}\n"),
             path,
             problem,
-            mend,
+            fix,
         )
     };
-    let selector = |to: &str, path, problem, mend| {
-        with(
-            format!("namespaceSelector: {to} #here"),
-            path,
-            problem,
-            mend,
-        )
+    let selector = |to: &str, path, problem, fix| {
+        with(format!("namespaceSelector: {to} #here"), path, problem, fix)
     };
-    let term = |to: &str, path, problem, mend| {
+    let term = |to: &str, path, problem, fix| {
         with(
             format!("namespaceSelector: {{matchExpressions: [{{{to}}}]}} #here"),
             path,
             problem,
-            mend,
+            fix,
         )
     };
     check(vec![
@@ -770,13 +764,13 @@ fn of_a_selector() {
 fn of_an_access() {
     const REFERENCE: &str = "  targetClusterRef:\n    name: prod\n";
     const DELIVERY: &str = "    - name: on-request\n      type: HTTP\n";
-    let delivery = |to: &str, path, problem, mend| {
+    let delivery = |to: &str, path, problem, fix| {
         case(
             DELIVERY,
             format!("    - {}\n", to.replace('\n', "\n      ")),
             path,
             problem,
-            mend,
+            fix,
         )
     };
     check(vec![
@@ -1151,7 +1145,7 @@ fn are_all_told_at_once() {
 }
 
 #[test]
-fn stand_in_the_order_of_place_path_problem_mend() {
+fn stand_in_the_order_of_place_path_problem_fix() {
     let found = mistakes_of(&edited("issuer: Hub", "issuer: X"));
     assert_eq!(
         found[0].to_string(),

@@ -15,7 +15,7 @@ fn a_file_is_headed_by_one_server_configuration() {
         let mistake = only(text);
         assert!(
             mistake.problem.contains("holds no ServerConfiguration")
-                && mistake.mend.contains("first document"),
+                && mistake.fix.contains("first document"),
             "{text:?}: {mistake}"
         );
         assert_eq!(mistake.line, 0, "there is no better place than the file");
@@ -63,7 +63,7 @@ fn empty_documents_do_not_count() {
 fn other_objects_are_refused() {
     let added = |object: &str| only(&format!("{GOOD}---\n{object}"));
     let line = GOOD.lines().count() as u64 + 2;
-    for (object, path, line, problem, mend) in [
+    for (object, path, line, problem, fix) in [
         (
             "apiVersion: v1\nkind: Secret\n",
             "kind",
@@ -123,7 +123,7 @@ fn other_objects_are_refused() {
             "{object:?}: {mistake}"
         );
         assert!(
-            mistake.problem.contains(problem) && mistake.mend.contains(mend),
+            mistake.problem.contains(problem) && mistake.fix.contains(fix),
             "{object:?}: {mistake}"
         );
     }
@@ -132,7 +132,7 @@ fn other_objects_are_refused() {
         "apiVersion: config.keyferry.dev/v1",
     ));
     assert_eq!((head.path.as_str(), head.line), ("apiVersion", 1));
-    assert!(head.mend.contains("config.keyferry.dev/v1alpha1"), "{head}");
+    assert!(head.fix.contains("config.keyferry.dev/v1alpha1"), "{head}");
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn scalars_mean_what_they_mean_to_kubectl() {
             ("spec.audience", 20),
             "{scalar}: {mistake}"
         );
-        assert!(mistake.mend.contains("quotes"), "{scalar}: {mistake}");
+        assert!(mistake.fix.contains("quotes"), "{scalar}: {mistake}");
         let quoted = edited(
             "audience: https://prod.example.com",
             &format!("audience: {scalar:?}"),
