@@ -3,7 +3,7 @@
 //! and `--minutes N` for another time of watching than 15.
 //!
 //! The hub is a kube-apiserver 1.36 with its etcd and kube-controller-manager on this machine, with
-//! the shipped installation and fences; Keyferry is the shipped binary, a process of its own, and
+//! the shipped installation and admission policies; Keyferry is the shipped binary, a process of its own, and
 //! has no more rights than the shipped ones. What it asked of the hub is read from the hub's own
 //! audit log.
 

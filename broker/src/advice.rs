@@ -5,7 +5,7 @@ use keyferry_core::authorise::Pair;
 use keyferry_core::name::Namespace;
 use keyferry_core::reason::Reason;
 
-use crate::settings::{OWN_ISSUER_FIX, SECOND_ISSUER_FIX};
+use crate::settings::{MANAGED_ISSUER_FIX, SECOND_ISSUER_FIX};
 
 /// The advice for a reason, if there is more to say than its name.
 pub fn on(reason: Reason, pair: &Pair, own_namespace: Option<&Namespace>) -> Option<String> {
@@ -19,12 +19,12 @@ pub fn on(reason: Reason, pair: &Pair, own_namespace: Option<&Namespace>) -> Opt
         }
         Reason::ClockSkew => "the hub's clock and Keyferry's differ by more than 30 s; fix the \
             clocks".to_owned(),
-        Reason::IssuerCollision => format!("{SECOND_ISSUER_FIX}; {OWN_ISSUER_FIX}"),
+        Reason::IssuerCollision => format!("{SECOND_ISSUER_FIX}; {MANAGED_ISSUER_FIX}"),
         Reason::IssuerKeysForbidden => {
             let own_namespace = own_namespace.map_or("keyferry-system", Namespace::as_str);
             let secret = format!("keyferry-issuer-{}", pair.target());
             format!("Keyferry may not get, create or update Secret {secret} in {own_namespace}; \
-                apply examples/in-cluster/own-issuers.yaml with that name in it")
+                apply examples/in-cluster/managed-issuers.yaml with that name in it")
         }
         Reason::IssuerKeysInvalid => {
             format!("Secret keyferry-issuer-{} holds no key set for this TargetCluster's issuer \

@@ -19,7 +19,7 @@ use crate::ports::{AuditSink, Recording};
 /// Lines waiting at most, some 12 MB; more than that and the log has stopped moving. A crowd that
 /// waited for one mint lays its lines down within a tenth of a second.
 const QUEUE: usize = 16_384;
-/// Of those, refusals of unknown callers. Further ones are counted: a hand-out waits for its
+/// Of those, refusals of unknown callers. Further ones are counted: an issuance waits for its
 /// line, and a stranger must not take the room for it.
 const STRANGERS: usize = QUEUE / 2;
 /// How often the carrier lets others lay down their lines first, as long as each time brings
@@ -32,7 +32,7 @@ const LOAD: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Gathers lines and writes those that came together at once, in a thread of its own: a blocked
-/// pipe or a slow disk stops hand-outs and nothing else.
+/// pipe or a slow disk stops issuances and nothing else.
 pub struct AuditLog {
     desk: Arc<Desk>,
     carrier: JoinHandle<()>,

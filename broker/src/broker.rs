@@ -2,7 +2,7 @@
 //!
 //! The order is fixed: authenticate, pair, review, rest. Only an authorised caller learns in what
 //! state its target is, and what allowed the request is looked at once more at the moment of
-//! hand-out.
+//! issuance.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use crate::ports::{AuditSink, Recording};
 use crate::publication::PublicationReader;
 use crate::random::Random;
 use crate::refusal_summary::RefusalSummary;
-use crate::settings::{CallerSettings, OWN_ISSUER_FIX, SECOND_ISSUER_FIX};
+use crate::settings::{CallerSettings, MANAGED_ISSUER_FIX, SECOND_ISSUER_FIX};
 use crate::source::Source;
 use crate::targets::{Readiness, TargetReader};
 use crate::view::{Found, View};
@@ -61,7 +61,7 @@ pub struct Request<'a> {
 
 /// What an authorised caller gets.
 #[derive(Debug)]
-pub struct HandOut {
+pub struct Issuance {
     /// The token.
     pub token: Arc<BoundToken>,
     /// How long the caller may use it.
@@ -140,12 +140,12 @@ impl Drop for Pending<'_> {
         self.parts
             .metrics
             .request(decision(Reason::CallerGone), Reason::CallerGone);
-        // Nothing is left to hold back if it cannot be written: nothing was handed out.
+        // Nothing is left to hold back if it cannot be written: nothing was issued.
         drop(self.parts.audit.record(&record));
     }
 }
 
-/// Decides and hands out.
+/// Decides and issues.
 pub struct Broker {
     parts: BrokerParts,
     rate_limited: RefusalSummary,
@@ -153,7 +153,7 @@ pub struct Broker {
 
 /// What is known of a request that was granted, for its record.
 struct Granted {
-    hand_out: HandOut,
+    issue: Issuance,
     grant: Grant,
     from_cache: FromCache,
     at: Moment,
@@ -178,12 +178,12 @@ impl Broker {
         self.parts.random.request_id()
     }
 
-    /// Decides on a request, records the decision, and only then hands out.
+    /// Decides on a request, records the decision, and only then issues.
     ///
     /// # Errors
     /// [`Refusal`]. Every request leaves one audit record, but those that are refused for their
-    /// rate: they leave one a second together. If a record cannot be written there is no hand-out.
-    pub async fn hand_out(&self, request: &Request<'_>) -> Result<HandOut, Refusal> {
+    /// rate: they leave one a second together. If a record cannot be written there is no issuance.
+    pub async fn issue(&self, request: &Request<'_>) -> Result<Issuance, Refusal> {
         let Request {
             request_id,
             route,
@@ -234,25 +234,25 @@ impl Broker {
         &self,
         mut pending: Pending<'_>,
         outcome: Result<Granted, Refusal>,
-    ) -> (Result<HandOut, Refusal>, Recording) {
+    ) -> (Result<Issuance, Refusal>, Recording) {
         let mut record = pending.record.take().unwrap_or_default();
         let outcome = match outcome {
             Ok(Granted {
-                hand_out,
+                issue,
                 grant,
                 from_cache,
                 at,
             }) => {
                 record.time = at.wall;
                 record.grant = Some(grant);
-                record.token = Some(TokenNote::of(&hand_out.token));
+                record.token = Some(TokenNote::of(&issue.token));
                 record.cache = Some(if from_cache == FromCache::Hit {
                     "hit"
                 } else {
                     "miss"
                 });
                 record.ended("granted", Reason::Ready);
-                Ok(hand_out)
+                Ok(issue)
             }
             Err(refusal) => {
                 record.time = self.parts.clock.now().wall;
@@ -395,7 +395,7 @@ impl Broker {
             return Err(told(Reason::RequestInvalid, detail));
         }
         Ok(Granted {
-            hand_out: HandOut {
+            issue: Issuance {
                 token,
                 usable,
                 target: pair.target().clone(),
@@ -488,7 +488,7 @@ impl Broker {
         if authorise::issuer_collides(&published.issuer, target) {
             let detail = format!(
                 "a target whose own issuer is {} refuses it; {SECOND_ISSUER_FIX}; \
-                 {OWN_ISSUER_FIX}",
+                 {MANAGED_ISSUER_FIX}",
                 published.issuer
             );
             return Err(told(Reason::IssuerCollision, detail));

@@ -69,7 +69,7 @@ enum Command {
     Import(import::ImportArgs),
     /// List what a configuration file, or the objects of the hub, allow.
     Targets(targets::TargetsArgs),
-    /// Show the hub's keys: published, settled, held, revoked; rotate those of own issuers.
+    /// Show the hub's keys: published, settled, held, revoked; rotate those of managed issuers.
     Keys(keys::KeysArgs),
     /// Revoke a hub signing key permanently and force targets to reload their keys.
     Revoke(revoke::RevokeArgs),

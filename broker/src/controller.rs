@@ -2,11 +2,11 @@
 //! hub's keys again and again, and, where objects stand on the hub, bringing deliveries and
 //! statuses to what policy says.
 
+pub mod admission_policies;
 pub mod canary;
 pub mod certificates;
 pub mod config_file;
 pub mod deliver;
-pub mod fences;
 pub mod installed_policies;
 pub mod issuer_keys;
 pub mod key_records;

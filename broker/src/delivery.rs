@@ -27,9 +27,9 @@ use keyferry_core::reason::Reason;
 use self::drain::Kept;
 use self::probe::Probes;
 use self::write::Written;
+use crate::admission_policy::AdmissionPolicyReader;
 use crate::clock::Clock;
 use crate::event::EventBudgets;
-use crate::fence::FenceReader;
 use crate::leadership::LeadershipReader;
 use crate::live::LiveObjects;
 use crate::metrics::Metrics;
@@ -62,12 +62,12 @@ pub struct DeliveryParts {
     /// The mint.
     pub mint: Mint,
     /// Whether authors of accesses are checked.
-    pub fence: FenceReader,
+    pub admission_policy: AdmissionPolicyReader,
     /// Reads and writes.
     pub objects: Arc<dyn HubObjects>,
     /// Asks targets.
     pub probe: Arc<dyn TargetProbe>,
-    /// Where every hand-out is recorded.
+    /// Where every issuance is recorded.
     pub audit: Arc<dyn AuditSink>,
     /// Time.
     pub clock: Arc<dyn Clock>,

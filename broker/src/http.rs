@@ -12,7 +12,7 @@ mod gate;
 pub mod health;
 pub mod kubeconfig;
 pub mod listener;
-mod own_issuers;
+mod managed_issuers;
 pub mod refusal;
 mod serving_certificate;
 mod shares;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use keyferry_core::key_ledger::{KeyLedger, LedgerError, SealKey};
+use keyferry_core::key_journal::{JournalError, KeyJournal, SealKey};
 use keyferry_core::name::ObjectName;
 use keyferry_core::reason::Reason;
 use zeroize::Zeroizing;
@@ -49,7 +49,7 @@ pub enum RecordError {
         "writing the record of keys, Secret {RECORD}: it was not written, for it could not be read \
          again: {0}"
     )]
-    Unwritable(LedgerError),
+    Unwritable(JournalError),
     /// Others were faster again and again.
     #[error("writing the record of keys, Secret {RECORD}: it changed each time")]
     Contended,
@@ -71,15 +71,15 @@ impl RecordError {
 pub struct Found {
     version: String,
     /// The record, if the bytes are one.
-    pub ledger: Result<KeyLedger, LedgerError>,
+    pub journal: Result<KeyJournal, JournalError>,
     /// Whether the seal is that of the bytes. If not, nothing of the record is to be believed.
     pub sealed: bool,
 }
 
 impl Found {
     /// The record, where it can be believed.
-    pub fn believed(&self) -> Option<&KeyLedger> {
-        self.ledger.as_ref().ok().filter(|_| self.sealed)
+    pub fn believed(&self) -> Option<&KeyJournal> {
+        self.journal.as_ref().ok().filter(|_| self.sealed)
     }
 }
 
@@ -126,28 +126,28 @@ impl KeyRecordStore {
         };
         let empty = Zeroizing::new(Vec::new());
         let member = |key: &str| secret.data.get(key).unwrap_or(&empty);
-        let (bytes, tag) = (member("ledger.json"), member("seal"));
+        let (bytes, tag) = (member("journal.json"), member("seal"));
         let sealed = std::str::from_utf8(tag).is_ok_and(|tag| seal.is_seal_of(tag, bytes));
         Ok(Some(Found {
             version: secret.version.clone(),
-            ledger: KeyLedger::from_bytes(bytes),
+            journal: KeyJournal::from_bytes(bytes),
             sealed,
         }))
     }
 
-    /// Writes `ledger` in the place of what was found; false if it is no longer that.
+    /// Writes `journal` in the place of what was found; false if it is no longer that.
     ///
     /// # Errors
     /// [`RecordError`].
     pub async fn write(
         &self,
         found: Option<&Found>,
-        ledger: &KeyLedger,
+        journal: &KeyJournal,
     ) -> Result<bool, RecordError> {
-        let bytes = ledger.to_bytes().map_err(RecordError::Unwritable)?;
+        let bytes = journal.to_bytes().map_err(RecordError::Unwritable)?;
         let tag = Zeroizing::new(self.seal().await?.seal(&bytes).into_bytes());
         let data = SecretData::from([
-            ("ledger.json".to_owned(), Zeroizing::new(bytes)),
+            ("journal.json".to_owned(), Zeroizing::new(bytes)),
             ("seal".to_owned(), tag),
         ]);
         let name = name(RECORD)?;

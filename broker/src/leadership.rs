@@ -1,6 +1,6 @@
 //! Whether this replica leads. Only the leader writes deliveries and statuses, and withdraws keys.
 //!
-//! Leading is no fence: a replica that was stopped wakes up believing what it believed. So it is
+//! Leading is no admission policy: a replica that was stopped wakes up believing what it believed. So it is
 //! asked by the monotonic clock right before each write, and each write names the very object that
 //! it is to meet.
 

@@ -5,6 +5,7 @@
 //! What is decided, and how documents look, is in `keyferry_core`; how the hub is asked is in
 //! [`kube`].
 
+pub mod admission_policy;
 pub mod advice;
 pub mod audience_guard;
 pub mod audit;
@@ -23,7 +24,6 @@ pub mod delivery;
 pub mod embedded;
 pub mod event;
 pub mod export;
-pub mod fence;
 pub mod finalizer;
 pub mod flight;
 pub mod http;
@@ -32,19 +32,19 @@ pub mod key_record_store;
 pub mod kube;
 pub mod leadership;
 pub mod live;
+pub mod managed_issuer;
 pub mod metrics;
 pub mod mint;
 mod new_callers;
 pub mod object_store;
-pub mod own_issuer;
 pub mod policy_store;
 pub mod ports;
 pub mod publication;
 pub mod random;
 mod rate;
-pub mod read_again;
 mod refusal_summary;
 pub mod regular_file;
+pub mod reload_signal;
 pub mod serve;
 pub mod settings;
 pub mod source;

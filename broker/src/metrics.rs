@@ -48,7 +48,7 @@ pub struct Metrics {
     published_keys: PublishedKeys,
     accesses: Accesses,
     connections: Connections,
-    fences: Family<Labels, Gauge<i64, AtomicI64>>,
+    admission_policies: Family<Labels, Gauge<i64, AtomicI64>>,
     leads: Gauge<i64, AtomicI64>,
     leader_missing: Gauge<i64, AtomicI64>,
     own_key_reads: Family<Labels, Counter<u64, AtomicU64>>,
@@ -111,11 +111,11 @@ impl Default for Metrics {
         let published_keys = PublishedKeys::register(&mut registry);
         let accesses = Accesses::register(&mut registry);
         let connections = Connections::register(&mut registry);
-        let fences = Family::default();
+        let admission_policies = Family::default();
         registry.register(
-            "fence_in_force",
+            "admission_policy_active",
             "Whether an admission policy of the hub that Keyferry rests on is in force",
-            fences.clone(),
+            admission_policies.clone(),
         );
         let leads = Gauge::default();
         registry.register(
@@ -138,14 +138,14 @@ impl Default for Metrics {
         );
         let own_key_reads = Family::default();
         registry.register(
-            "own_issuer_key_reads",
-            "Readings of the key sets of own issuers, by result and reason",
+            "managed_issuer_key_reads",
+            "Readings of the key sets of managed issuers, by result and reason",
             own_key_reads.clone(),
         );
         let own_key_writes = Family::default();
         registry.register(
-            "own_issuer_key_writes",
-            "Writes of the key sets of own issuers, by change and result",
+            "managed_issuer_key_writes",
+            "Writes of the key sets of managed issuers, by change and result",
             own_key_writes.clone(),
         );
         let reloads = Family::default();
@@ -181,7 +181,7 @@ impl Default for Metrics {
             published_keys,
             accesses,
             connections,
-            fences,
+            admission_policies,
             leads,
             leader_missing,
             reloads,
@@ -340,9 +340,9 @@ impl Metrics {
     }
 
     /// Whether an admission policy is in force, by its name.
-    pub fn fence(&self, name: &'static str, in_force: bool) {
-        self.fences
-            .get_or_create(&vec![("fence", name)])
+    pub fn admission_policy(&self, name: &'static str, in_force: bool) {
+        self.admission_policies
+            .get_or_create(&vec![("policy", name)])
             .set(i64::from(in_force));
     }
 

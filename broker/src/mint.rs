@@ -23,8 +23,8 @@ use crate::audience_guard::AudienceGuard;
 use crate::bound_request::{self, Order};
 use crate::clock::Clock;
 use crate::flight::Flights;
+use crate::managed_issuer::OwnMint;
 use crate::metrics::Metrics;
-use crate::own_issuer::OwnMint;
 use crate::ports::Hub;
 use crate::publication::{Published, Publisher};
 use crate::random::Random;
@@ -346,7 +346,7 @@ impl Mint {
             self.parts.metrics.cached_tokens(self.held.len());
             return Ok(token);
         }
-        // An older token goes on being handed out; without one, whoever asks has to wait.
+        // An older token goes on being issued; without one, whoever asks has to wait.
         self.held.let_wait(key, held);
         Err(Reason::KeySettling)
     }

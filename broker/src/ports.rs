@@ -23,7 +23,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
-use crate::own_issuer::HubsConsent;
+use crate::managed_issuer::HubsConsent;
 
 /// Why a call to the hub failed. The texts hold nothing that the hub sent but its own status
 /// message.
@@ -194,7 +194,7 @@ pub trait SecretStore: Send + Sync {
     ) -> BoxFuture<'a, Result<(), HubError>>;
 }
 
-/// The key sets of Keyferry's own issuers: one stored object per target, replaced by
+/// The key sets of Keyferry's managed issuers: one stored object per target, replaced by
 /// compare-and-swap, so that any replica may write.
 pub trait IssuerKeyStore: Send + Sync {
     /// What is stored for a target now; nothing if there is no object.

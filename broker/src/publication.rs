@@ -164,7 +164,7 @@ impl Publisher {
         self.sync_if_changed().await;
     }
 
-    /// Notes that a token signed by `kid` was handed out and lives until `expires`.
+    /// Notes that a token signed by `kid` was issued and lives until `expires`.
     pub fn signed(&self, kid: &str, expires: jiff::Timestamp) {
         if let Some(book) = self.lock().as_mut() {
             book.signed(kid, self.parts.clock.now().wall, expires);
@@ -332,8 +332,8 @@ impl Publisher {
     #[allow(clippy::unwrap_used, reason = "a test names a key that there is")]
     pub(crate) fn revoke_for_test(&self, kid: &str) {
         self.change(Place::Record, |book, now| {
-            let ledger = book.snapshot().with_revoked(kid, now.wall).unwrap();
-            book.adopt(&ledger, keyferry_core::key_book::Origin::Sealed, now)
+            let journal = book.snapshot().with_revoked(kid, now.wall).unwrap();
+            book.adopt(&journal, keyferry_core::key_book::Origin::Sealed, now)
         });
     }
 

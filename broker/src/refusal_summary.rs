@@ -1,5 +1,5 @@
 //! Requests that are refused for their rate, in one audit record a second: a flood must not fill
-//! the log, which every hand-out waits for.
+//! the log, which every issuance waits for.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

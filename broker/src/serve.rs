@@ -23,7 +23,7 @@ use crate::http::{discovery, token_api};
 use crate::kube::client::HubAccess;
 use crate::metrics::Metrics;
 use crate::ports::AuditSink;
-use crate::read_again::ReadAgain;
+use crate::reload_signal::ReloadSignal;
 
 pub use self::error::ServeError;
 
@@ -42,7 +42,7 @@ pub struct ServeOptions {
     /// What goes before the file.
     pub overrides: Overrides,
     /// When to read everything again at once.
-    pub read_again: ReadAgain,
+    pub reload_signal: ReloadSignal,
 }
 
 /// A server whose listeners are open.
@@ -144,16 +144,16 @@ impl Server {
         listeners.spawn(discovery.serve(
             discovery::service(
                 published.clone(),
-                shared.own_issuers.clone(),
+                shared.managed_issuers.clone(),
                 server.max_age,
             ),
-            options.read_again.clone(),
+            options.reload_signal.clone(),
         ));
 
         let closed = api.try_clone().map_err(ServeError::Ended)?;
         let until_open = closed.handle();
         let mut until_opened = JoinSet::new();
-        until_opened.spawn(closed.serve(token_api::closed(), options.read_again.clone()));
+        until_opened.spawn(closed.serve(token_api::closed(), options.reload_signal.clone()));
 
         let mut shutdown = Box::pin(shutdown);
         let guard = shared.guard();
@@ -169,7 +169,7 @@ impl Server {
             let counts_sources = server.api.connections_per_address.is_some();
             listeners.spawn(api.serve(
                 token_api::service(Arc::new(broker), counts_sources),
-                options.read_again,
+                options.reload_signal,
             ));
             serving.store(true, Ordering::Relaxed);
             tracing::info!(hub = %server.hub_name, public_url = %server.public_url, "serving");

@@ -23,5 +23,5 @@ pub const SECOND_ISSUER_FIX: &str = "give the hub's kube-apiserver a new https -
                                       new tokens carry the new issuer, and old ones stay valid on the hub";
 
 /// The other way out of an issuer that a target must refuse.
-pub const OWN_ISSUER_FIX: &str = "or start Keyferry with --enable-keyferry-issuer and set issuer: Keyferry on the TargetCluster: then the target \
+pub const MANAGED_ISSUER_FIX: &str = "or start Keyferry with --enable-keyferry-issuer and set issuer: Keyferry on the TargetCluster: then the target \
                                    trusts <publicURL>/issuers/<its name>, with keys of its own, and the hub stays as it is";

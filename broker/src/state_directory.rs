@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use keyferry_core::key_ledger::{KeyLedger, MAX_LEDGER_BYTES};
+use keyferry_core::key_journal::{KeyJournal, MAX_JOURNAL_BYTES};
 
 const FILE: &str = "keys.json";
 const NEXT: &str = "keys.json.next";
@@ -28,10 +28,10 @@ impl StateDirectory {
     }
 
     /// The record that was written last; nothing if there is none that can be read.
-    pub fn read(&self) -> Option<KeyLedger> {
+    pub fn read(&self) -> Option<KeyJournal> {
         let path = self.directory.join(FILE);
         let mut bytes = Vec::new();
-        let limit = u64::try_from(MAX_LEDGER_BYTES)
+        let limit = u64::try_from(MAX_JOURNAL_BYTES)
             .unwrap_or(u64::MAX)
             .saturating_add(1);
         File::open(&path)
@@ -39,8 +39,8 @@ impl StateDirectory {
             .take(limit)
             .read_to_end(&mut bytes)
             .ok()?;
-        match KeyLedger::from_bytes(&bytes) {
-            Ok(ledger) => Some(ledger),
+        match KeyJournal::from_bytes(&bytes) {
+            Ok(journal) => Some(journal),
             Err(error) => {
                 tracing::warn!(path = %path.display(), %error, "the state directory's record is not used");
                 None
@@ -52,8 +52,8 @@ impl StateDirectory {
     ///
     /// # Errors
     /// What the system says.
-    pub fn write(&self, ledger: &KeyLedger) -> std::io::Result<()> {
-        let bytes = ledger.to_bytes().map_err(std::io::Error::other)?;
+    pub fn write(&self, journal: &KeyJournal) -> std::io::Result<()> {
+        let bytes = journal.to_bytes().map_err(std::io::Error::other)?;
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         if *written == bytes {
             return Ok(());

@@ -1,4 +1,4 @@
-//! A chart can hold only what lies in it, so it holds copies of the CRDs and of the fences. They
+//! A chart can hold only what lies in it, so it holds copies of the CRDs and of the admission policies. They
 //! are the same bytes. `KEYFERRY_WRITE_COPIES=1` makes the copies.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
@@ -67,12 +67,12 @@ fn the_chart_holds_the_crds() {
 }
 
 #[test]
-fn the_chart_holds_the_fences() {
-    copies_are_the_same("examples/fences", "fences");
+fn the_chart_holds_the_admission_policies() {
+    copies_are_the_same("examples/admission-policies", "admission-policies");
 }
 
 #[test]
-fn keyferry_may_look_whether_each_fence_stands() {
+fn keyferry_may_look_whether_each_admission_policy_stands() {
     let rights =
         std::fs::read_to_string(repository().join("examples/install/base/rbac.yaml")).unwrap();
     let roles: Vec<Value> = serde_saphyr::from_multiple(&rights).unwrap();
@@ -87,7 +87,7 @@ fn keyferry_may_look_whether_each_fence_stands() {
         .filter_map(Value::as_str)
         .collect();
     assert!(readable.contains("keyferry-pairing"), "{readable:?}");
-    for (file, text) in manifests(&repository().join("examples/fences")) {
+    for (file, text) in manifests(&repository().join("examples/admission-policies")) {
         let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
         for document in documents.iter().filter(|document| {
             document["kind"]

@@ -45,7 +45,7 @@ fn series() -> BTreeMap<String, BTreeSet<String>> {
     };
     metrics.access(&access, true, Some(1));
     metrics.probe(&access, Some(true));
-    metrics.fence("keyferry-pairing", true);
+    metrics.admission_policy("keyferry-pairing", true);
     metrics.leader(true, false);
     metrics.reload(true);
     metrics.hub_clock_skew(0);

@@ -119,7 +119,7 @@ async fn publish_then_sign(ground: Arc<Ground>) -> TestResult {
     assert_eq!(
         counts.refused,
         Vec::<String>::new(),
-        "tokens that Keyferry handed out were refused"
+        "tokens that Keyferry issued were refused"
     );
     assert!(
         counts.taken.get(&second).is_some_and(|taken| *taken >= 500),

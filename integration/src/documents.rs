@@ -17,16 +17,16 @@ pub enum Run {
     No,
 }
 
-/// A fenced block of commands.
+/// A protected block of commands.
 #[derive(Debug, Clone)]
 pub struct CommandBlock {
     /// The document, relative to the repository.
     pub document: String,
-    /// The line of its first fence, from 1.
+    /// The line of its first admission policy, from 1.
     pub line: usize,
     /// How it is held; `None` where the info string does not say.
     pub run: Option<Run>,
-    /// Its text, without the fences.
+    /// Its text, without the admission policies.
     pub text: String,
 }
 
@@ -70,7 +70,7 @@ pub fn documents() -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The fenced blocks of a document that hold a command of Keyferry, kubectl, helm, cargo or curl.
+/// The protected blocks of a document that hold a command of Keyferry, kubectl, helm, cargo or curl.
 ///
 /// # Errors
 /// A file that cannot be read.
@@ -111,20 +111,20 @@ pub fn command_blocks(document: &Path) -> std::io::Result<Vec<CommandBlock>> {
     Ok(blocks)
 }
 
-/// The commands between single backticks outside of fenced blocks, with the number of their line.
+/// The commands between single backticks outside of protected blocks, with the number of their line.
 ///
 /// # Errors
 /// A file that cannot be read.
 pub fn inline_commands(document: &Path) -> std::io::Result<Vec<(usize, ShellCommand)>> {
     let text = std::fs::read_to_string(document)?;
-    let mut fenced = false;
+    let mut protected = false;
     let mut commands = Vec::new();
     for (index, line) in text.lines().enumerate() {
         if line.trim_start().starts_with("```") {
-            fenced = !fenced;
+            protected = !protected;
             continue;
         }
-        if fenced {
+        if protected {
             continue;
         }
         for code in line.split('`').skip(1).step_by(2) {

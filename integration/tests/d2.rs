@@ -5,8 +5,8 @@
     reason = "a test waits by the clock of the machine, as the real parts do"
 )]
 
-#[path = "d2/fences.rs"]
-mod fences;
+#[path = "d2/admission_policies.rs"]
+mod admission_policies;
 #[path = "d2/fleet.rs"]
 mod fleet;
 #[path = "d2/leaving.rs"]
@@ -42,15 +42,15 @@ fn main() -> ExitCode {
         )
         .test(
             "sources_of_tenants_are_their_own",
-            fences::sources_of_tenants_are_their_own,
+            admission_policies::sources_of_tenants_are_their_own,
         )
         .test(
             "kustomizations_of_tenants_lead_to_their_target",
-            fences::kustomizations_of_tenants_lead_to_their_target,
+            admission_policies::kustomizations_of_tenants_lead_to_their_target,
         )
         .test(
             "no_source_of_another_namespace_and_no_remote_base",
-            fences::no_source_of_another_namespace_and_no_remote_base,
+            admission_policies::no_source_of_another_namespace_and_no_remote_base,
         )
         .run()
 }

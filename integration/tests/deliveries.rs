@@ -173,8 +173,8 @@ fn main() -> ExitCode {
             leader::without_the_author_policy_no_token_is_written,
         )
         .test_alone(
-            "without_its_fences_a_target_says_so",
-            leader::without_its_fences_a_target_says_so,
+            "without_its_admission_policies_a_target_says_so",
+            leader::without_its_admission_policies_a_target_says_so,
         )
         .test_alone(
             "one_target_cannot_shut_the_hub",

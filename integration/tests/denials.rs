@@ -1,5 +1,5 @@
 //! Everything that must be refused, on both surfaces: the same few bytes outside, the true reason
-//! in the audit log, nothing handed out and nothing minted. Each denial stands beside the request
+//! in the audit log, nothing issued and nothing minted. Each denial stands beside the request
 //! that is allowed and differs from it in one thing.
 #![allow(
     clippy::disallowed_methods,

@@ -1,5 +1,5 @@
 //! The hub fails in every way it can, and Keyferry between it and its callers: bounded answers,
-//! nothing wrong handed out or kept.
+//! nothing wrong issued or kept.
 #![allow(
     clippy::print_stderr,
     reason = "a test tells the person who waits what it measured"

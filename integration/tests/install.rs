@@ -64,8 +64,8 @@ fn main() -> ExitCode {
             monitoring::prometheus_reads_the_rules,
         )
         .test(
-            "fences_are_rendered_for_the_release",
-            rendered::fences_are_rendered_for_the_release,
+            "admission_policies_are_rendered_for_the_release",
+            rendered::admission_policies_are_rendered_for_the_release,
         )
         .test(
             "pods_start_under_restricted_pod_security",

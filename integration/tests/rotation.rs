@@ -1,5 +1,5 @@
 //! The hub's signing key changes, in every way that it can, while real targets of two minors judge
-//! what Keyferry hands out.
+//! what Keyferry issues.
 //!
 //! | what happens | test |
 //! |---|---|
@@ -13,7 +13,7 @@
 //! | hub and target have one issuer, and the hub gets a second one | `a_second_issuer_at_the_hub_fixes_a_collision` |
 //! | the hub is stopped and Keyferry started anew | `the_state_directory_outlives_the_process` |
 //!
-//! The tests of issuers of Keyferry's own, in `rotation/own_issuer.rs`, wait for the same reasons
+//! The tests of issuers of Keyferry's own, in `rotation/managed_issuer.rs`, wait for the same reasons
 //! and run beside these.
 #![allow(
     clippy::print_stderr,
@@ -26,12 +26,12 @@
 
 #[path = "rotation/load.rs"]
 mod load;
+#[path = "rotation/managed_issuer.rs"]
+mod managed_issuer;
 #[path = "rotation/odd.rs"]
 mod odd;
 #[path = "rotation/on_hub.rs"]
 mod on_hub;
-#[path = "rotation/own_issuer.rs"]
-mod own_issuer;
 #[path = "rotation/record.rs"]
 mod record;
 #[path = "rotation/revoked.rs"]
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         .at_once(10)
         .limit(Duration::from_secs(600))
         .beside(on_hub::suite())
-        .beside(own_issuer::suite())
+        .beside(managed_issuer::suite())
         .test("under_load_max_age_60", |ground| {
             under_load::rotate(ground, 60, Soaks::Together)
         })

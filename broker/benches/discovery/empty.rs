@@ -11,7 +11,7 @@ use axum::http::Response;
 use axum::routing::any;
 use keyferry::http::listener::{Bounds, TlsListener};
 use keyferry::metrics::Metrics;
-use keyferry::read_again::ReadAgain;
+use keyferry::reload_signal::ReloadSignal;
 use keyferry_core::config::{Listener, TlsFiles};
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +59,7 @@ pub fn main() -> Outcome<()> {
         listener
             .serve(
                 Router::new().route("/openid/v1/jwks", handler),
-                ReadAgain::never(),
+                ReloadSignal::never(),
             )
             .await?;
         Ok(())

@@ -17,9 +17,9 @@ use keyferry::delegate::Delegations;
 use keyferry::embedded::HubOptions;
 use keyferry::kube::issuer_documents::KubeIssuerDocuments;
 use keyferry::live::{LiveObjects, Watched};
+use keyferry::managed_issuer::OwnMint;
 use keyferry::metrics::Metrics;
 use keyferry::mint::{Mint, MintParts};
-use keyferry::own_issuer::OwnMint;
 use keyferry::policy_store::PolicyWriter;
 use keyferry::ports::Hub;
 use keyferry::publication::{KeyRecords, Publisher, PublisherParts};
@@ -128,7 +128,7 @@ async fn simulate(
         if second % ASKS_EVERY == 0 {
             world
                 .broker
-                .hand_out(&request(&token)?)
+                .issue(&request(&token)?)
                 .await
                 .map_err(|refusal| format!("refused: {:?}", refusal.reason))?;
             asked += 1;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keyferry::embedded::{Authority, EmbeddedHub, Grant, HubOptions, Subject};
 use keyferry::kube::client::HubAccess;
-use keyferry::read_again::ReadAgain;
+use keyferry::reload_signal::ReloadSignal;
 use keyferry::serve::{ServeError, ServeOptions, Server};
 use keyferry_core::config::Overrides;
 use keyferry_core::exchange::{GRANT_TYPE, TOKEN_TYPE_JWT};
@@ -164,7 +164,7 @@ impl Stage {
             hub: ground.hub_access(),
             state_dir: None,
             overrides: Overrides::default(),
-            read_again: ReadAgain::never(),
+            reload_signal: ReloadSignal::never(),
         })
         .await?;
         let (stop, stopped) = oneshot::channel();

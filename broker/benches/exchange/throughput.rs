@@ -9,7 +9,7 @@ use axum::http::Response;
 use axum::routing::any;
 use keyferry::http::listener::{Bounds, TlsListener};
 use keyferry::metrics::Metrics;
-use keyferry::read_again::ReadAgain;
+use keyferry::reload_signal::ReloadSignal;
 use keyferry_core::config::{Listener, TlsFiles};
 
 use super::driver::{Turn, Turns};
@@ -244,7 +244,7 @@ async fn serve_bytes(stage: &Stage, bytes: usize) -> Outcome<SocketAddr> {
         .route("/v1/token", handler.clone())
         .route("/openid/v1/jwks", handler);
     // It ends with this process.
-    tokio::spawn(listener.serve(routes, ReadAgain::never()));
+    tokio::spawn(listener.serve(routes, ReloadSignal::never()));
     Ok(address)
 }
 

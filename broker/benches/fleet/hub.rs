@@ -20,7 +20,7 @@ use crate::Outcome;
 /// Requests of this benchmark that are under way at once.
 const AT_ONCE: usize = 32;
 /// How long the hub may take to know its policies.
-const FENCED: Duration = Duration::from_secs(60);
+const POLICY_ACTIVE: Duration = Duration::from_secs(60);
 
 /// See the module.
 pub struct Hub {
@@ -58,7 +58,7 @@ impl Hub {
         let short: Vec<String> = (0..SHORT_LIVED).map(plan::short_lived_account).collect();
         let short: Vec<&str> = short.iter().map(String::as_str).collect();
         tenant_with_minter(&plane, SHORT, &short).await?;
-        until_fenced(&plane).await?;
+        until_protected(&plane).await?;
         let broker = ground
             .start_installed(
                 &plane,
@@ -156,8 +156,8 @@ impl Hub {
 
 /// A hub that has just got the policies refuses every TokenRequest until it knows the kind of their
 /// parameter.
-async fn until_fenced(plane: &ControlPlane) -> Outcome<()> {
-    let end = now() + FENCED;
+async fn until_protected(plane: &ControlPlane) -> Outcome<()> {
+    let end = now() + POLICY_ACTIVE;
     loop {
         match plane
             .token_request(SHORT, &plan::short_lived_account(0), &[], 600)

@@ -39,7 +39,7 @@ pub struct AuditRecord {
     pub target: Option<ObjectName>,
     /// The delivery that the token was written for, by shape and name.
     pub delivery: Option<String>,
-    /// Which token was handed out.
+    /// Which token was issued.
     pub token: Option<TokenNote>,
     /// Whether it came from the cache: `hit` or `miss`.
     pub cache: Option<&'static str>,
@@ -113,7 +113,7 @@ impl AuditRecord {
         // The entry of `allow[]` that allowed it.
         line.number(member!("rule"), pair.map(Pair::rule));
         line.text(member!("delivery"), self.delivery.as_deref());
-        // The `jti` of the token that was handed out.
+        // The `jti` of the token that was issued.
         line.text(
             member!("tokenId"),
             self.token.as_ref().map(|token| &*token.id),

@@ -148,7 +148,7 @@ pub enum Review {
     NotAsked,
     /// The hub's admission policy checks the authors of accesses: nobody can write one for a
     /// ServiceAccount that he may not mint for.
-    AuthorFenced,
+    AuthorChecked,
 }
 
 /// The right to one token, held by one requester. Only [`grant`] makes it.
@@ -271,14 +271,14 @@ fn check_right(requester: &Requester, Pair(pair): &Pair, review: Review) -> Resu
     if pair.via == Via::Delegate && review != Review::Allowed {
         return Err(Reason::DelegationForbidden);
     }
-    if pair.via == Via::Author && review != Review::AuthorFenced {
+    if pair.via == Via::Author && review != Review::AuthorChecked {
         return Err(Reason::AuthorUnchecked);
     }
     Ok(())
 }
 
 /// Whether a grant is still what policy and the hub's live objects say. Asked again for every
-/// waiter at the moment of hand-out, unless neither has changed.
+/// waiter at the moment of issuance, unless neither has changed.
 ///
 /// # Errors
 /// The reason why not; [`Reason::GrantSuperseded`] when the request would be allowed, but for
@@ -294,7 +294,7 @@ pub fn still_holds(policy: &Policy, hub: &dyn HubView, grant: &Grant) -> Result<
     // The review itself was at most seconds ago; its age is held by whoever asked the hub.
     let review = match pair.via() {
         Via::Delegate => Review::Allowed,
-        Via::Author => Review::AuthorFenced,
+        Via::Author => Review::AuthorChecked,
         Via::Itself => Review::NotAsked,
     };
     check_right(requester, pair, review)?;

@@ -217,7 +217,7 @@ impl BoundToken {
     }
 
     /// How long clients may be told to use it: `exp` less the margin. Nothing if that is too little
-    /// to be worth handing out.
+    /// to be worth issuing.
     pub fn usable(&self, now: Moment) -> Option<Duration> {
         let usable = self.deadline.left(now).saturating_sub(lifetime::MARGIN);
         (usable >= lifetime::LEAST_USE).then_some(usable)

@@ -31,7 +31,8 @@ pub use document::MAX_CONFIG_BYTES;
 pub use mistake::{ConfigError, Mistake};
 pub use selector::{NamespaceSelector, selects_by};
 pub use server::{
-    HubEndpoint, Listener, NewCallerLimits, ObjectSource, OwnIssuers, ServerConfiguration, TlsFiles,
+    HubEndpoint, Listener, ManagedIssuers, NewCallerLimits, ObjectSource, ServerConfiguration,
+    TlsFiles,
 };
 pub use stored::{
     Assembled, DrainingTarget, FINALIZER, Fault, Finalizers, Record, StoredAccess, StoredObjects,
@@ -152,7 +153,7 @@ pub(crate) fn canonical(value: &serde_json::Value) -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// `--enable-keyferry-issuer`: whether targets may have `issuer: Keyferry`.
-    pub enable_own_issuers: Option<bool>,
+    pub enable_managed_issuers: Option<bool>,
     /// `--cluster-resource-namespace`: the namespace of the Secrets that cluster-scoped objects
     /// name.
     pub cluster_resource_namespace: Option<crate::name::Namespace>,
@@ -163,7 +164,7 @@ impl Overrides {
     /// in it.
     pub fn of_a_reader() -> Self {
         Self {
-            enable_own_issuers: Some(true),
+            enable_managed_issuers: Some(true),
             cluster_resource_namespace: None,
         }
     }

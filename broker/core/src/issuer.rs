@@ -9,7 +9,7 @@ use url::Url;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Issuer {
     text: Arc<str>,
-    /// Found out once: every hand-out asks.
+    /// Found out once: every issuance asks.
     cluster_default: bool,
 }
 

@@ -1,5 +1,5 @@
 //! One process's view of the hub's keys: what it saw itself, what the shared record says, and what
-//! follows for publishing and for handing out.
+//! follows for publishing and for issuing.
 //!
 //! Seen at the hub, a key becomes a candidate; seen again, or vouched for by a token that the hub
 //! just minted for us, it is published; published long enough, it is settled, and only then do
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use crate::issuer::Issuer;
 use crate::jwks::{PublicKey, PublicKeySet};
-use crate::key_ledger::{KeyRecord, Revocation};
+use crate::key_journal::{KeyRecord, Revocation};
 use crate::lifetime;
 use crate::moment::Moment;
 

@@ -9,6 +9,7 @@
 //! [`kubeconfig`], [`discovery`] and [`jwks`].
 
 pub mod access_status;
+pub mod admission_policy;
 pub mod audience;
 pub mod audit;
 pub mod authorise;
@@ -23,7 +24,6 @@ pub mod delivery;
 pub mod discovery;
 pub mod exchange;
 pub mod exec_credential;
-pub mod fence;
 pub mod foreign_text;
 pub mod import;
 pub mod issuer;
@@ -31,13 +31,13 @@ pub mod json;
 pub mod jwks;
 pub mod jwt;
 pub mod key_book;
-pub mod key_ledger;
+pub mod key_journal;
 pub mod kubeconfig;
 pub mod lifetime;
+pub mod managed_issuer;
 pub mod moment;
 pub mod name;
 pub mod on_paper;
-pub mod own_issuer;
 pub mod pairing;
 pub mod public_cluster;
 pub mod reason;

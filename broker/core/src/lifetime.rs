@@ -14,12 +14,12 @@ pub const SOAK_MARGIN: Duration = Duration::from_secs(30);
 /// How much earlier than `exp` clients are told a token ends: a target gives no leeway, and clients
 /// use a token to the last second.
 pub const MARGIN: Duration = Duration::from_secs(60);
-/// A token with less than this left, after the margin, is not handed out at all.
+/// A token with less than this left, after the margin, is not issued at all.
 pub const LEAST_USE: Duration = Duration::from_secs(10);
 /// The largest difference between the hub's clock and ours at which tokens are still minted.
 pub const MAX_SKEW: Duration = Duration::from_secs(30);
 
-/// How long a key must have been published before a token that it signed is handed out: until every
+/// How long a key must have been published before a token that it signed is issued: until every
 /// replica serves it, and then the soak, which is the `max-age` that verifiers were told and half a
 /// minute.
 pub fn settle(max_age: Duration) -> Duration {

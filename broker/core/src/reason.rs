@@ -39,7 +39,7 @@ reasons! {
     /// It could not be learnt whether the hub's apiserver accepts the audience, so nothing is
     /// minted for it.
     AudienceUnchecked,
-    /// The audit record could not be written, so nothing was handed out.
+    /// The audit record could not be written, so nothing was issued.
     AuditUnavailable,
     /// The admission policy that checks who writes a TargetAccess is missing or weakened, so no
     /// token is written to an object.
@@ -115,7 +115,7 @@ reasons! {
     KeySettling,
     /// The admission policy that guards the labels of a selector is missing or weakened: whoever
     /// may edit a namespace may have it selected.
-    LabelsUnfenced,
+    LabelsUnprotected,
     /// No replica has led for a minute, so nothing is delivered or withdrawn.
     LeaderMissing,
     /// The hub could not carry out the TokenRequest.
@@ -134,7 +134,7 @@ reasons! {
     ObjectNotOurs,
     /// The admission policy that keeps a target's audience for its pairs is missing or weakened:
     /// others may mint for it.
-    PairingUnfenced,
+    PairingUnprotected,
     /// The target refused a token of this access.
     ProbeRefused,
     /// The target did not answer when a token of this access was tried there.
@@ -162,8 +162,6 @@ reasons! {
     /// The TargetCluster is being deleted: nothing is minted for it, and what was delivered stays
     /// until it has expired.
     TargetDraining,
-    /// The target accepts a token that none of its rules should let in.
-    TargetNotFenced,
     /// The caller's own ServiceAccount is paired with no such target: absent, forbidden and not
     /// allowed are one answer.
     TargetNotGranted,
@@ -171,6 +169,8 @@ reasons! {
     TargetNotReady,
     /// The target or the access is suspended.
     TargetSuspended,
+    /// The target accepts a token that none of its rules should let in.
+    TargetUnrestricted,
     /// The tenant holds as many tokens as one namespace may.
     TenantLimitReached,
 }

@@ -46,16 +46,16 @@ pub fn of_target(ready: &Finding, further: &[(&str, &Finding)]) -> String {
     };
     let warnings = [
         (
-            Reason::TargetNotFenced,
+            Reason::TargetUnrestricted,
             "ready, but the target lets in users that none of its rules names",
         ),
         (
-            Reason::PairingUnfenced,
-            "ready, but others can mint for its audience: see PairingUnfenced",
+            Reason::PairingUnprotected,
+            "ready, but others can mint for its audience: see PairingUnprotected",
         ),
         (
-            Reason::LabelsUnfenced,
-            "ready, but others can set the labels of allow[]: see LabelsUnfenced",
+            Reason::LabelsUnprotected,
+            "ready, but others can set the labels of allow[]: see LabelsUnprotected",
         ),
         (
             Reason::AdmissionPolicyIncomplete,
@@ -222,7 +222,7 @@ mod tests {
         };
         let hindering = Reason::ALL
             .iter()
-            .filter(|reason| **reason != Reason::TargetNotFenced);
+            .filter(|reason| **reason != Reason::TargetUnrestricted);
         for reason in hindering.filter(concerns) {
             let line = of_access(&Finding::not(*reason, ""), None);
             assert!(
@@ -261,13 +261,13 @@ mod tests {
     #[test]
     fn a_ready_target_says_the_gravest_of_what_is_wrong() {
         let well = Finding::well("");
-        let open = Finding::so(Reason::TargetNotFenced, "");
+        let open = Finding::so(Reason::TargetUnrestricted, "");
         let ignored = Finding::so(Reason::ClientCertificateIgnored, "");
         let line = of_target(
             &well,
             &[
                 ("ClientCertificateIgnored", &ignored),
-                ("TargetNotFenced", &open),
+                ("TargetUnrestricted", &open),
             ],
         );
         assert!(line.contains("lets in"), "{line}");

@@ -179,7 +179,7 @@ async fn many_at_once_have_a_line_each() {
     assert!(state.1 < 10_002, "some lines shared a write");
 }
 
-/// More refusals of strangers than there is room for, while the log stands still: a hand-out still
+/// More refusals of strangers than there is room for, while the log stands still: an issuance still
 /// has its line, and every refusal is counted.
 #[tokio::test]
 async fn strangers_take_no_room_from_hand_outs() {
@@ -206,10 +206,10 @@ async fn strangers_take_no_room_from_hand_outs() {
         .map(|_| refused(Reason::CallerMalformed))
         .collect();
     strangers.extend((0..QUEUE).map(|_| refused(Reason::RequestInvalid)));
-    let hand_outs: Vec<_> = (0..QUEUE as u64 - STRANGERS as u64).map(granted).collect();
+    let issuances: Vec<_> = (0..QUEUE as u64 - STRANGERS as u64).map(granted).collect();
     drop(go);
-    for (id, hand_out) in hand_outs.into_iter().enumerate() {
-        assert_eq!(hand_out.await, Ok(()), "hand-out {id}");
+    for (id, issue) in issuances.into_iter().enumerate() {
+        assert_eq!(issue.await, Ok(()), "issuance {id}");
     }
     drop(strangers);
     let text = String::from_utf8(disk.0.lock().unwrap().0.clone()).unwrap();

@@ -195,7 +195,7 @@ async fn a_caller_that_hangs_up_leaves_one_record() {
         )
         .unwrap();
     let hung_up =
-        tokio::time::timeout(Duration::from_millis(50), broker.hand_out(&request(&token))).await;
+        tokio::time::timeout(Duration::from_millis(50), broker.issue(&request(&token))).await;
     assert!(hung_up.is_err());
     assert_eq!(
         told(&records),
@@ -219,7 +219,7 @@ async fn a_decision_has_its_time_and_no_more() {
     // The hub's sockets are at rest from here on, so time passes by itself.
     tokio::time::pause();
     let begun = tokio::time::Instant::now();
-    let refusal = broker.hand_out(&request(&token)).await.unwrap_err();
+    let refusal = broker.issue(&request(&token)).await.unwrap_err();
     assert_eq!(
         (refusal.reason, begun.elapsed().as_secs()),
         (Reason::DecisionTimedOut, DECISION_DEADLINE.as_secs())
@@ -245,7 +245,7 @@ fn token_of(world: &SmallWorld, account: &str) -> SecretString {
 
 async fn outcome(broker: &Broker, token: &SecretString) -> Result<(), Reason> {
     broker
-        .hand_out(&request(token))
+        .issue(&request(token))
         .await
         .map(|_| ())
         .map_err(|refusal| refusal.reason)
@@ -373,7 +373,7 @@ async fn the_hubs_word_on_a_delegation_has_its_ten_seconds_and_no_more() {
     // The two reviews are asked for at different seconds, so that the one of the token still stands
     // when the other has had its time.
     broker
-        .hand_out(&Request {
+        .issue(&Request {
             access: AccessName::parse("tenant-a/deploy").unwrap(),
             ..request(&token)
         })
@@ -486,7 +486,7 @@ async fn what_changes_during_a_review_counts_then_and_later() {
             access: AccessName::parse("tenant-a/deploy").unwrap(),
             ..request(&token)
         };
-        broker.hand_out(&deploy).await.unwrap();
+        broker.issue(&deploy).await.unwrap();
     }
     for _ in 0..3 {
         assert_eq!(
@@ -497,7 +497,7 @@ async fn what_changes_during_a_review_counts_then_and_later() {
 }
 
 #[tokio::test]
-async fn what_changes_during_a_mint_counts_at_hand_out() {
+async fn what_changes_during_a_mint_counts_at_issue() {
     for by_policy in [true, false] {
         let mut world = SmallWorld::start().await;
         let policy = Arc::new(PolicyWriter::new(world.policy.clone()));
@@ -606,7 +606,7 @@ async fn a_flood_of_unknown_callers_is_one_record_a_second_and_no_known_caller_w
         ..request(&made_up[0])
     };
     assert_ne!(
-        broker.hand_out(&elsewhere).await.unwrap_err().reason,
+        broker.issue(&elsewhere).await.unwrap_err().reason,
         Reason::RateLimited,
         "another address has a rate of its own"
     );

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use keyferry_core::admission_policy::HubSite;
 use keyferry_core::config::Overrides;
-use keyferry_core::fence::HubSite;
 use keyferry_core::name::{Namespace, ObjectName};
 use keyferry_core::service_account::ServiceAccount;
 

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use keyferry_core::access_status;
 use keyferry_core::config::{Configuration, ObjectSource, Overrides, TokenIssuer};
 use keyferry_core::foreign_text;
-use keyferry_core::key_ledger::{KeyLedger, KeyRecord};
+use keyferry_core::key_journal::{KeyJournal, KeyRecord};
 use keyferry_core::lifetime;
 use keyferry_core::name::Namespace;
 use serde::Serialize;
@@ -120,27 +120,27 @@ pub(super) async fn run(args: KeysArgs) -> ExitCode {
         .map_or(Duration::from_secs(60), |configuration| {
             configuration.server.max_age
         });
-    let ledger = match namespace(&args.keyferry_namespace) {
+    let journal = match namespace(&args.keyferry_namespace) {
         Ok(namespace) => read(&args.hub, namespace).await,
         Err(problem) => Err(problem),
     };
-    let ledger = match ledger {
-        Ok(ledger) => ledger,
+    let journal = match journal {
+        Ok(journal) => journal,
         Err(problem) => return ui::fail(&problem, None),
     };
     let now = SystemClock::start().now().wall;
     let delivered = delivered(configuration.as_ref(), &args.hub, now).await;
-    let rows = rows(&ledger, lifetime::settle(max_age), delivered.as_ref(), now);
+    let rows = rows(&journal, lifetime::settle(max_age), delivered.as_ref(), now);
     match args.output {
-        Output::Table => ui::finish(&ui::table(&table(&rows, &ledger, now))),
-        Output::Timeline => ui::finish(&timeline(&rows, &ledger, now)),
+        Output::Table => ui::finish(&ui::table(&table(&rows, &journal, now))),
+        Output::Timeline => ui::finish(&timeline(&rows, &journal, now)),
         Output::Json => {
-            let revoked: Vec<_> = ledger
+            let revoked: Vec<_> = journal
                 .revoked
                 .iter()
                 .map(|(kid, revoked)| serde_json::json!({ "kid": kid, "at": revoked.at }))
                 .collect();
-            let document = serde_json::json!({ "issuer": ledger.issuer.as_str(), "keys": rows, "revoked": revoked });
+            let document = serde_json::json!({ "issuer": journal.issuer.as_str(), "keys": rows, "revoked": revoked });
             ui::finish_json(&document, ExitCode::SUCCESS)
         }
     }
@@ -151,7 +151,7 @@ pub(super) fn namespace(text: &str) -> Result<Namespace, String> {
     Namespace::new(text).map_err(|error| format!("reading --keyferry-namespace {text:?}: {error}"))
 }
 
-async fn read(hub: &HubArgs, namespace: Namespace) -> Result<KeyLedger, String> {
+async fn read(hub: &HubArgs, namespace: Namespace) -> Result<KeyJournal, String> {
     let client = KeyRecordsClient::connect(&hub.access(), namespace)
         .await
         .map_err(|error| error.to_string())?;
@@ -212,12 +212,12 @@ async fn delivered(
 }
 
 fn rows(
-    ledger: &KeyLedger,
+    journal: &KeyJournal,
     settle: Duration,
     delivered: Option<&BTreeMap<String, usize>>,
     now: Timestamp,
 ) -> Vec<Row> {
-    let signed = ledger
+    let signed = journal
         .keys
         .values()
         .filter(|record| record.signed_until.is_some() && record.withdrawn_at.is_none());
@@ -262,7 +262,7 @@ fn rows(
                 .map(|delivered| delivered.get(record.key.kid()).copied().unwrap_or_default()),
         }
     };
-    ledger.keys.values().map(row).collect()
+    journal.keys.values().map(row).collect()
 }
 
 fn settled_at(record: &KeyRecord, settle: Duration) -> Timestamp {
@@ -289,7 +289,7 @@ fn when(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-fn table(rows: &[Row], ledger: &KeyLedger, now: Timestamp) -> Vec<Vec<String>> {
+fn table(rows: &[Row], journal: &KeyJournal, now: Timestamp) -> Vec<Vec<String>> {
     let objects = rows.iter().any(|row| row.delivered_objects.is_some());
     let mut head = vec![
         "KID",
@@ -340,7 +340,7 @@ fn table(rows: &[Row], ledger: &KeyLedger, now: Timestamp) -> Vec<Vec<String>> {
         }
         cells
     });
-    let revoked = ledger.revoked.iter().map(|(kid, revoked)| {
+    let revoked = journal.revoked.iter().map(|(kid, revoked)| {
         let mut cells = vec![kid.clone(), dash(), "revoked".to_owned()];
         cells.extend(std::iter::repeat_with(dash).take(6));
         cells.push(when(revoked.at, now));
@@ -352,7 +352,7 @@ fn table(rows: &[Row], ledger: &KeyLedger, now: Timestamp) -> Vec<Vec<String>> {
         .collect()
 }
 
-fn timeline(rows: &[Row], ledger: &KeyLedger, now: Timestamp) -> String {
+fn timeline(rows: &[Row], journal: &KeyJournal, now: Timestamp) -> String {
     let mut events: Vec<(Timestamp, String, String)> = Vec::new();
     for row in rows {
         let mut event = |at: Timestamp, past: &str, future: &str| {
@@ -393,7 +393,7 @@ fn timeline(rows: &[Row], ledger: &KeyLedger, now: Timestamp) -> String {
             );
         }
     }
-    events.extend(ledger.revoked.iter().map(|(kid, revoked)| {
+    events.extend(journal.revoked.iter().map(|(kid, revoked)| {
         (
             revoked.at,
             format!("{kid} revoked"),

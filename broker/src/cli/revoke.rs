@@ -25,7 +25,7 @@ use self::target::{Obstacle, TargetCase, Witness};
 use super::{HUB, HubArgs, keys, ui};
 use crate::client::key_records::KeyRecordsClient;
 use crate::client::objects_of_hub::{all_accesses, all_objects};
-use crate::client::poked_target::PokedTarget;
+use crate::client::poked_target::TargetRefresh;
 use crate::clock::{Clock, SystemClock};
 use crate::controller::config_file;
 use crate::kube::certificate_secret::KubeCertificateSecrets;
@@ -193,7 +193,7 @@ async fn reach(
             other_issuers.insert(name.clone());
             return;
         }
-        let asked = probed(target, &secrets, now).await.map(PokedTarget::new);
+        let asked = probed(target, &secrets, now).await.map(TargetRefresh::new);
         targets.push(TargetCase::new(
             name.to_string(),
             Some(target.audience.clone()),

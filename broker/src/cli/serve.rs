@@ -11,7 +11,7 @@ use tracing_subscriber::EnvFilter;
 use super::{HubArgs, ui};
 use crate::controller::config_file;
 use crate::http::listener::{Bounds, check_certificate};
-use crate::read_again::{self, ReadAgain};
+use crate::reload_signal::{self, ReloadSignal};
 use crate::serve::{ServeOptions, Server};
 
 #[derive(Args)]
@@ -41,7 +41,7 @@ pub(super) struct ServeArgs {
 
 pub(super) async fn run(args: ServeArgs) -> ExitCode {
     let overrides = Overrides {
-        enable_own_issuers: args.enable_keyferry_issuer,
+        enable_managed_issuers: args.enable_keyferry_issuer,
         cluster_resource_namespace: args.cluster_resource_namespace.clone(),
     };
     if args.check {
@@ -59,7 +59,7 @@ pub(super) async fn run(args: ServeArgs) -> ExitCode {
         hub: hub.named(),
         state_dir,
         overrides,
-        read_again: hang_ups(),
+        reload_signal: hang_ups(),
     };
     let outcome = match Server::bind(options).await {
         Ok(server) => server.run(stop_signal()).await,
@@ -138,8 +138,8 @@ pub(super) fn start_log() {
 }
 
 /// SIGHUP, which would otherwise end the process.
-fn hang_ups() -> ReadAgain {
-    let (order, read_again) = read_again::channel();
+fn hang_ups() -> ReloadSignal {
+    let (order, reload_signal) = reload_signal::channel();
     #[cfg(unix)]
     if let Ok(mut hang_ups) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())
     {
@@ -153,7 +153,7 @@ fn hang_ups() -> ReadAgain {
             }
         });
     }
-    read_again
+    reload_signal
 }
 
 /// SIGTERM or SIGINT.

@@ -2,11 +2,11 @@
 //! goes, and RBAC.
 
 mod distribution;
-mod fence;
 mod given;
 mod merge;
 mod oidc_flags;
 mod rbac;
+mod target_rules;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -151,9 +151,9 @@ fn print(args: &TrustArgs, configuration: Option<&Configuration>) -> Result<Prin
         let given = given::read(args, configuration)?;
         notes.extend(given.notes);
         own_issuers.extend(given.own_issuer);
-        entries.push(given.fence.entry());
+        entries.push(given.rules.entry());
         rbac = rbac::of(
-            &given.fence,
+            &given.rules,
             args.bind.as_deref(),
             args.flux_service_account.as_ref(),
         );

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use keyferry_core::admission_policy::{self, AdmissionPolicy, FillError, HubSite};
 use keyferry_core::audience::Audience;
-use keyferry_core::fence::{self, Fence, FillError, HubSite};
+use keyferry_core::managed_issuer::INERT_AUDIENCE;
 use keyferry_core::name::{Namespace, ObjectName};
-use keyferry_core::own_issuer::INERT_AUDIENCE;
 use keyferry_core::pairing;
 use keyferry_core::service_account::ServiceAccount;
 use serde::Deserialize;
@@ -154,7 +154,7 @@ impl AdmissionPolicies {
     /// # Errors
     /// [`PoliciesError`].
     pub async fn plan(&self) -> Result<Plan, PoliciesError> {
-        let (policies, bindings) = fence::manifests(&self.site)?;
+        let (policies, bindings) = admission_policy::manifests(&self.site)?;
         let definition = self
             .read(DEFINITION)
             .await
@@ -194,43 +194,43 @@ impl AdmissionPolicies {
     /// Nothing is created or deleted: all are dry runs.
     pub async fn check(&self) -> Vec<PolicyFinding> {
         let mut findings = Vec::new();
-        for fence in fence::ALL {
-            let shipped = self.compare(&fence).await;
+        for admission_policy in admission_policy::ALL {
+            let shipped = self.compare(&admission_policy).await;
             findings.push(PolicyFinding {
-                name: fence.name(),
+                name: admission_policy.name(),
                 shipped,
-                trial: self.try_it(&fence).await,
+                trial: self.try_it(&admission_policy).await,
             });
         }
         findings
     }
 
-    async fn compare(&self, fence: &Fence) -> Result<(), String> {
+    async fn compare(&self, admission_policy: &AdmissionPolicy) -> Result<(), String> {
         let policy = self
             .read(&format!(
                 "{ADMISSION}/validatingadmissionpolicies/{}",
-                fence.policy_name()
+                admission_policy.policy_name()
             ))
             .await;
         let binding = self
             .read(&format!(
                 "{ADMISSION}/validatingadmissionpolicybindings/{}",
-                fence.name()
+                admission_policy.name()
             ))
             .await;
         let (policy, binding) = (
             policy.map_err(|error| error.to_string())?,
             binding.map_err(|error| error.to_string())?,
         );
-        fence
+        admission_policy
             .check(&policy, &binding, &self.site)
             .map_err(|gap| gap.to_string())?;
-        fence
+        admission_policy
             .check_hub_audiences(&policy, &self.site)
             .map_err(|gap| gap.to_string())
     }
 
-    async fn try_it(&self, fence: &Fence) -> Trial {
+    async fn try_it(&self, admission_policy: &AdmissionPolicy) -> Trial {
         const YOURS: &str = "it refuses whoever lacks a right, and a dry run has yours";
         let (Ok(nobodys), Ok(inert), Ok(beside)) = (
             Audience::new(pairing::NOBODYS),
@@ -239,13 +239,13 @@ impl AdmissionPolicies {
         ) else {
             return Trial::Failed("an audience of this program is none".to_owned());
         };
-        let (what, answer) = match *fence {
-            fence::PAIRING => {
+        let (what, answer) = match *admission_policy {
+            admission_policy::PAIRING => {
                 let answer =
                     token_request::dry_run(&self.client, &self.canary, &nobodys, None).await;
                 ("a token for keyferry.dev/nobody", answer)
             }
-            fence::AUDIENCE => {
+            admission_policy::AUDIENCE => {
                 let audience = self
                     .site
                     .hub_audiences
@@ -262,7 +262,7 @@ impl AdmissionPolicies {
                     post(&self.client, path, &object).await,
                 )
             }
-            fence::KEPT => {
+            admission_policy::KEPT => {
                 // In the body: where there is one, kube-apiserver reads no options from the query.
                 let options =
                     json!({ "apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"] });
@@ -274,7 +274,7 @@ impl AdmissionPolicies {
                     .map(drop);
                 ("deleting the definition of AudiencePairing", answer)
             }
-            fence::OWN_SECRETS => {
+            admission_policy::OWN_SECRETS => {
                 let annotations =
                     json!({ "kubernetes.io/service-account.name": self.canary.name.as_str() });
                 let object = json!({
@@ -290,7 +290,7 @@ impl AdmissionPolicies {
                     post(&self.as_keyferry, &path, &object).await,
                 )
             }
-            fence::OWN_ACCOUNT => match self.bound_account().await {
+            admission_policy::OWN_ACCOUNT => match self.bound_account().await {
                 Ok(Some(account)) => {
                     let answer =
                         token_request::dry_run(&self.as_keyferry, &account, &inert, Some(&beside))
@@ -307,14 +307,14 @@ impl AdmissionPolicies {
                 }
                 Err(error) => return Trial::Failed(format!("listing RoleBindings: {error}")),
             },
-            fence::PAIRING_CLOSED => {
+            admission_policy::PAIRING_CLOSED => {
                 return Trial::NotTried(
                     "it refuses in closed namespaces while there is no AudiencePairing",
                 );
             }
             _ => return Trial::NotTried(YOURS),
         };
-        judge(fence, what, answer)
+        judge(admission_policy, what, answer)
     }
 
     /// The ServiceAccount `default` of a namespace in which a RoleBinding lets Keyferry mint.
@@ -386,13 +386,17 @@ async fn post(client: &HubClient, path: &str, object: &Value) -> Result<(), HubE
         .map(drop)
 }
 
-fn judge(fence: &Fence, what: &'static str, answer: Result<(), HubError>) -> Trial {
+fn judge(
+    admission_policy: &AdmissionPolicy,
+    what: &'static str,
+    answer: Result<(), HubError>,
+) -> Trial {
     match answer {
         Ok(()) => Trial::LetsThrough(what),
         Err(HubError::Forbidden(message))
             if message.contains(&format!(
                 "ValidatingAdmissionPolicy '{}'",
-                fence.policy_name()
+                admission_policy.policy_name()
             )) =>
         {
             Trial::Refuses(what)
@@ -434,22 +438,25 @@ mod tests {
             )))
         };
         assert_eq!(
-            judge(&fence::KEPT, "x", refused("keyferry-kept")),
+            judge(&admission_policy::KEPT, "x", refused("keyferry-kept")),
             Trial::Refuses("x")
         );
         assert!(matches!(
-            judge(&fence::KEPT, "x", refused("other")),
+            judge(&admission_policy::KEPT, "x", refused("other")),
             Trial::Failed(_)
         ));
         assert!(matches!(
             judge(
-                &fence::KEPT,
+                &admission_policy::KEPT,
                 "x",
                 Err(HubError::Forbidden("no right".to_owned()))
             ),
             Trial::Failed(_)
         ));
-        assert_eq!(judge(&fence::KEPT, "x", Ok(())), Trial::LetsThrough("x"));
+        assert_eq!(
+            judge(&admission_policy::KEPT, "x", Ok(())),
+            Trial::LetsThrough("x")
+        );
         let finding = |shipped: Result<(), String>, trial| {
             PolicyFinding {
                 name: "a",

@@ -35,7 +35,7 @@ use crate::live::LiveObjects;
 use crate::metrics::Metrics;
 use crate::ports::{CertificateSecrets, Hub, HubError};
 use crate::publication::{KeyRecords, Publisher, PublisherParts};
-use crate::settings::{OWN_ISSUER_FIX, SECOND_ISSUER_FIX};
+use crate::settings::{MANAGED_ISSUER_FIX, SECOND_ISSUER_FIX};
 
 /// A configuration file and a hub kubeconfig.
 #[derive(Clone, Debug)]
@@ -282,7 +282,7 @@ fn refused(access: &AccessName, reason: Reason) -> ClientError {
                 .to_owned()
         }
         Reason::TargetSuspended => "the TargetCluster or the TargetAccess is suspended".to_owned(),
-        Reason::IssuerCollision => format!("{SECOND_ISSUER_FIX}; {OWN_ISSUER_FIX}"),
+        Reason::IssuerCollision => format!("{SECOND_ISSUER_FIX}; {MANAGED_ISSUER_FIX}"),
         Reason::TargetNotReady => {
             "the target trusts an issuer of Keyferry's own, whose keys only the server reads; ask \
              the server, with --server"

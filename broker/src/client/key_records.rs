@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use keyferry_core::key_ledger::KeyLedger;
+use keyferry_core::key_journal::KeyJournal;
 use keyferry_core::name::Namespace;
 
 use crate::key_record_store::{ATTEMPTS, Found, KeyRecordStore, RecordError};
@@ -60,7 +60,7 @@ impl KeyRecordsClient {
     ///
     /// # Errors
     /// [`KeysError`].
-    pub async fn read(&self) -> Result<KeyLedger, KeysError> {
+    pub async fn read(&self) -> Result<KeyJournal, KeysError> {
         self.find()
             .await
             .and_then(|found| found.believed().cloned().ok_or(KeysError::NotBelieved))
@@ -70,20 +70,20 @@ impl KeyRecordsClient {
     ///
     /// # Errors
     /// [`KeysError`]; then nothing was changed.
-    pub async fn revoke(&self, kid: &str, now: Timestamp) -> Result<KeyLedger, KeysError> {
+    pub async fn revoke(&self, kid: &str, now: Timestamp) -> Result<KeyJournal, KeysError> {
         for _ in 0..ATTEMPTS {
             let found = self.find().await?;
-            let ledger = found.believed().ok_or(KeysError::NotBelieved)?;
+            let journal = found.believed().ok_or(KeysError::NotBelieved)?;
             let unknown = || KeysError::Unknown {
                 kid: kid.to_owned(),
-                known: ledger
+                known: journal
                     .keys
                     .keys()
                     .map(|kid| format!("{kid:?}"))
                     .collect::<Vec<_>>()
                     .join(", "),
             };
-            let revoked = ledger.with_revoked(kid, now).ok_or_else(unknown)?;
+            let revoked = journal.with_revoked(kid, now).ok_or_else(unknown)?;
             if self.store.write(Some(&found), &revoked).await? {
                 return Ok(revoked);
             }

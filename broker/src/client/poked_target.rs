@@ -14,9 +14,9 @@ use crate::target_probe::HttpsProbe;
 
 /// One target. Each question has a connection of its own: behind a load balancer the next one may
 /// reach another apiserver.
-pub struct PokedTarget(ProbedTarget);
+pub struct TargetRefresh(ProbedTarget);
 
-impl PokedTarget {
+impl TargetRefresh {
     /// The target at that address.
     pub fn new(target: ProbedTarget) -> Self {
         Self(target)
@@ -101,9 +101,9 @@ mod tests {
         address: &str,
         name: Option<&str>,
         proxy: Option<String>,
-    ) -> PokedTarget {
+    ) -> TargetRefresh {
         let ca_pem = Some(target.ca_pem().into());
-        PokedTarget::new(ProbedTarget {
+        TargetRefresh::new(ProbedTarget {
             address: address.to_owned(),
             tls_server_name: name.map(str::to_owned),
             proxy_url: proxy,

@@ -13,7 +13,7 @@ use keyferry_core::reason::Reason;
 use crate::clock::Clock;
 use crate::policy_store::PolicyReader;
 use crate::ports::{CertificateSecrets, HubError};
-use crate::read_again::ReadAgain;
+use crate::reload_signal::ReloadSignal;
 use crate::targets::{Readiness, TargetState, TargetWriter};
 
 const INTERVAL: Duration = Duration::from_secs(30);
@@ -24,7 +24,7 @@ pub async fn follow(
     secrets: Arc<dyn CertificateSecrets>,
     targets: TargetWriter,
     clock: Arc<dyn Clock>,
-    mut read_again: ReadAgain,
+    mut reload_signal: ReloadSignal,
 ) {
     let mut changes = policy.changes();
     loop {
@@ -35,7 +35,7 @@ pub async fn follow(
         loop {
             tokio::select! {
                 () = &mut again => break,
-                () = read_again.ordered() => break,
+                () = reload_signal.ordered() => break,
                 changed = changes.changed() => if changed.is_err() { return },
             }
             // Tenants change the policy as often as they like; each Secret is read for a change of
@@ -148,7 +148,7 @@ async fn from_secret(
             }
             if entry.client_certificate {
                 tracing::warn!(secret = %name, "the Secret also holds a client certificate or key; \
-                    it is ignored and never handed out");
+                    it is ignored and never issued");
             }
             let found = match entry.pem {
                 Some(pem) => FromSecret {
@@ -226,7 +226,7 @@ mod tests {
     use super::follow;
     use crate::policy_store::PolicyWriter;
     use crate::ports::{CertificateEntry, CertificateSecrets, HubError};
-    use crate::read_again::ReadAgain;
+    use crate::reload_signal::ReloadSignal;
     use crate::targets::TargetWriter;
     use crate::testing::FakeClock;
 
@@ -267,7 +267,7 @@ mod tests {
             port,
             TargetWriter::default(),
             FakeClock::start(),
-            ReadAgain::never(),
+            ReloadSignal::never(),
         ));
         let settle = async || {
             for _ in 0..100 {

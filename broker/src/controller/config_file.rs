@@ -10,8 +10,8 @@ use keyferry_core::reason::Reason;
 
 use crate::metrics::Metrics;
 use crate::policy_store::PolicyWriter;
-use crate::read_again::ReadAgain;
 use crate::regular_file::{self, FileError};
+use crate::reload_signal::ReloadSignal;
 
 /// How long a file must stay the same to be taken in.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -84,11 +84,11 @@ pub async fn follow(
     in_force: ServerConfiguration,
     policy: Option<PolicyWriter>,
     metrics: Metrics,
-    mut read_again: ReadAgain,
+    mut reload_signal: ReloadSignal,
 ) {
-    // What runs was decided at the start: until a restart there are own issuers, or there are none.
+    // What runs was decided at the start: until a restart there are managed issuers, or there are none.
     let overrides = Overrides {
-        enable_own_issuers: Some(in_force.own_issuers.enabled),
+        enable_managed_issuers: Some(in_force.managed_issuers.enabled),
         cluster_resource_namespace: Some(in_force.cluster_resource_namespace.clone()),
     };
     // The file may have changed since it was first read, so the first look takes it in again.
@@ -97,7 +97,7 @@ pub async fn follow(
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
-            () = read_again.ordered() => {}
+            () = reload_signal.ordered() => {}
         }
         let text = match read_settled(&path).await {
             Ok(Some(text)) => text,

@@ -15,9 +15,9 @@ use keyferry_core::service_account::ServiceAccount;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
+use crate::admission_policy::AdmissionPolicyReader;
 use crate::clock::Clock;
 use crate::delivery::{Deliveries, Next};
-use crate::fence::FenceReader;
 use crate::leadership::LeadershipReader;
 use crate::live::LiveObjects;
 use crate::object_store::ObjectStore;
@@ -49,7 +49,7 @@ pub struct DeliverParts {
     /// The targets' CA certificates.
     pub targets: TargetReader,
     /// Whether authors are checked.
-    pub fence: FenceReader,
+    pub admission_policy: AdmissionPolicyReader,
     /// The revoked keys.
     pub published: PublicationReader,
     /// Whether this replica leads.
@@ -184,7 +184,7 @@ struct Inputs {
 
 fn inputs(parts: &DeliverParts) -> HashMap<AccessName, Inputs> {
     let policy = parts.policy.current();
-    let fenced = parts.fence.checked().is_ok();
+    let protected = parts.admission_policy.checked().is_ok();
     let draining = parts.store.all_draining();
     // Which object holds a token of a revoked key is seen at the object: an access's status may be
     // older.
@@ -193,7 +193,7 @@ fn inputs(parts: &DeliverParts) -> HashMap<AccessName, Inputs> {
         let mut hasher = DefaultHasher::new();
         let record = &stored.record;
         (
-            fenced,
+            protected,
             &revoked,
             record.uid.as_str(),
             record.generation,

@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use keyferry_core::fence;
+use keyferry_core::admission_policy;
 use keyferry_core::reason::Reason;
 
-use super::fences::{self, KnownSite, OTHERS};
+use super::admission_policies::{self, KnownSite, OTHERS};
+use crate::admission_policy::{AdmissionPolicyWriter, Standing};
 use crate::clock::Clock;
-use crate::fence::{FenceWriter, Standing};
 use crate::metrics::Metrics;
 use crate::ports::HubObjects;
 
@@ -37,18 +37,23 @@ pub async fn follow(mut policies: InstalledPolicies) {
 }
 
 /// One for each policy.
-pub(super) fn writers() -> Vec<FenceWriter> {
-    fence::ALL.into_iter().map(FenceWriter::of).collect()
+pub(super) fn writers() -> Vec<AdmissionPolicyWriter> {
+    admission_policy::ALL
+        .into_iter()
+        .map(AdmissionPolicyWriter::of)
+        .collect()
 }
 
 impl InstalledPolicies {
-    pub(super) async fn compare(&mut self, writers: &[FenceWriter]) {
+    pub(super) async fn compare(&mut self, writers: &[AdmissionPolicyWriter]) {
         let site = self.facts.current(self.clock.now().mono).await.clone();
         for writer in writers {
-            let policy = writer.fence();
+            let policy = writer.admission_policy();
             // What cannot be read is left as it was: without the shipped rights, nothing can be
             // said of it.
-            let Ok((policy_object, binding)) = fences::read(&*self.objects, policy).await else {
+            let Ok((policy_object, binding)) =
+                admission_policies::read(&*self.objects, policy).await
+            else {
                 continue;
             };
             if policy_object.is_null() && binding.is_null() {
@@ -59,8 +64,8 @@ impl InstalledPolicies {
             let standing =
                 checked.map_or_else(|gap| Standing::Gap(gap.to_string()), |()| Standing::InForce);
             self.metrics
-                .fence(policy.name(), standing == Standing::InForce);
-            fences::report(
+                .admission_policy(policy.name(), standing == Standing::InForce);
+            admission_policies::report(
                 writer,
                 standing,
                 Reason::AdmissionPolicyIncomplete,

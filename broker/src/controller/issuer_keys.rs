@@ -1,12 +1,12 @@
-//! The key sets of Keyferry's own issuers, read every ten seconds and after each change of the
+//! The key sets of Keyferry's managed issuers, read every ten seconds and after each change of the
 //! policy.
 
-use keyferry_core::own_issuer::READ_EVERY;
+use keyferry_core::managed_issuer::READ_EVERY;
 use tokio::sync::watch;
 
-use crate::own_issuer::Keeper;
+use crate::managed_issuer::Keeper;
 use crate::policy_store::PolicyReader;
-use crate::read_again::ReadAgain;
+use crate::reload_signal::ReloadSignal;
 
 /// Keeps them until the task is dropped; `first_round` becomes true after the first look at all of
 /// them.
@@ -14,7 +14,7 @@ pub async fn follow(
     mut keeper: Keeper,
     policy: PolicyReader,
     first_round: watch::Sender<bool>,
-    mut read_again: ReadAgain,
+    mut reload_signal: ReloadSignal,
 ) {
     let mut changes = policy.changes();
     loop {
@@ -22,7 +22,7 @@ pub async fn follow(
         first_round.send_replace(true);
         tokio::select! {
             () = tokio::time::sleep(READ_EVERY) => {}
-            () = read_again.ordered() => {}
+            () = reload_signal.ordered() => {}
             changed = changes.changed() => if changed.is_err() { return },
         }
     }

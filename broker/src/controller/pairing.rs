@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use keyferry_core::audience::Audience;
-use keyferry_core::own_issuer::INERT_AUDIENCE;
+use keyferry_core::managed_issuer::INERT_AUDIENCE;
 use keyferry_core::pairing;
 use keyferry_core::reason::Reason;
 use keyferry_core::service_account::ServiceAccount;

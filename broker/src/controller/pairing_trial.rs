@@ -10,7 +10,7 @@ use keyferry_core::authorise::HubView;
 use keyferry_core::service_account::{ServiceAccount, ServiceAccountIdentity};
 use keyferry_core::{lifetime, pairing};
 
-use crate::fence::Standing;
+use crate::admission_policy::Standing;
 use crate::live::LiveObjects;
 use crate::ports::{Hub, HubError, HubObjects};
 

@@ -9,7 +9,7 @@ use keyferry_core::reason::Reason;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::publication::Publisher;
-use crate::read_again::ReadAgain;
+use crate::reload_signal::ReloadSignal;
 
 /// How often the hub's documents are read.
 pub const INTERVAL: Duration = Duration::from_secs(15);
@@ -23,7 +23,7 @@ pub async fn follow(
     publisher: Publisher,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
-    mut read_again: ReadAgain,
+    mut reload_signal: ReloadSignal,
 ) {
     let mut failing: Option<Reason> = None;
     let mut told = Told::default();
@@ -60,7 +60,7 @@ pub async fn follow(
         };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = read_again.ordered() => {}
+            () = reload_signal.ordered() => {}
         }
     }
 }

@@ -2,7 +2,7 @@
 //! names. Only the leader writes it.
 
 mod draining;
-mod unfenced;
+mod unchecked_policies;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use keyferry_core::summary;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use crate::admission_policy::AdmissionPolicyReader;
 use crate::audience_guard::AudienceGuard;
 use crate::clock::Clock;
 use crate::controller::pairing::UnlistedAudiences;
 use crate::event::{self, Subject};
-use crate::fence::FenceReader;
 use crate::leadership::LeadershipReader;
 use crate::object_store::{Faults, ObjectStore};
 use crate::policy_store::PolicyReader;
@@ -60,11 +60,11 @@ pub struct TargetStatusParts {
     /// Mints for the canary.
     pub guard: AudienceGuard,
     /// Whether targets' audiences are kept for their pairs.
-    pub pairing: FenceReader,
+    pub pairing: AdmissionPolicyReader,
     /// Whether the labels are guarded by which targets select namespaces.
-    pub labels: FenceReader,
+    pub labels: AdmissionPolicyReader,
     /// Whether the other admission policies of the hub are as shipped.
-    pub policies: Vec<FenceReader>,
+    pub policies: Vec<AdmissionPolicyReader>,
     /// Audiences that the hub refuses to nobody.
     pub unlisted: UnlistedAudiences,
     /// Whether this replica leads.
@@ -209,7 +209,7 @@ async fn bring(
     let stalled = (!ready.holds() && ready.reason != Reason::TargetNotReady)
         .then(|| Finding::so(ready.reason, ready.message.clone()));
     let client_certificate = parts.targets.last(name).is_some_and(|state| state.client_certificate).then(|| {
-        let message = "the Secret of certSecretRef also holds a client certificate or key; it is never handed out, because an apiserver would \
+        let message = "the Secret of certSecretRef also holds a client certificate or key; it is never issued, because an apiserver would \
                        take every tenant for its user";
         Finding::so(Reason::ClientCertificateIgnored, message)
     });
@@ -217,18 +217,19 @@ async fn bring(
         Some(target) if ready.holds() => lets_in_anybody(target, tried),
         _ => None,
     };
-    let unpaired = target
-        .and_then(|target| unfenced::others_may_mint(&parts.pairing, &parts.unlisted, target));
+    let unpaired = target.and_then(|target| {
+        unchecked_policies::others_may_mint(&parts.pairing, &parts.unlisted, target)
+    });
     let unguarded =
-        target.and_then(|target| unfenced::others_may_be_selected(&parts.labels, target));
-    let incomplete = unfenced::policies_are_incomplete(&parts.policies);
+        target.and_then(|target| unchecked_policies::others_may_be_selected(&parts.labels, target));
+    let incomplete = unchecked_policies::policies_are_incomplete(&parts.policies);
     let optional = [
         ("Stalled", &stalled),
         ("AudienceConflict", &conflict),
         ("ClientCertificateIgnored", &client_certificate),
-        ("TargetNotFenced", &open),
-        ("PairingUnfenced", &unpaired),
-        ("LabelsUnfenced", &unguarded),
+        ("TargetUnrestricted", &open),
+        ("PairingUnprotected", &unpaired),
+        ("LabelsUnprotected", &unguarded),
         ("AdmissionPolicyIncomplete", &incomplete),
     ];
     let mut findings = vec![("Ready", &ready)];
@@ -317,14 +318,14 @@ fn readiness(parts: &TargetStatusParts, target: &TargetCluster) -> Finding {
     }
 }
 
-/// A finding if the target took a token of the canary, whom no rule of a fenced target lets in.
+/// A finding if the target took a token of the canary, whom no rule of a protected target lets in.
 fn lets_in_anybody(target: &TargetCluster, tried: &HashMap<ObjectName, Tried>) -> Option<Finding> {
     let tried = tried
         .get(&target.name)
         .filter(|tried| tried.generation == target.generation)?;
     let message = "the target took a token of Keyferry's rightless canary: no rule of its AuthenticationConfiguration holds who may come; \
                    keyferry trust prints one";
-    (tried.let_in == Some(true)).then(|| Finding::so(Reason::TargetNotFenced, message))
+    (tried.let_in == Some(true)).then(|| Finding::so(Reason::TargetUnrestricted, message))
 }
 
 async fn try_canary(parts: &TargetStatusParts, target: &TargetCluster) -> Option<bool> {
@@ -396,11 +397,14 @@ async fn write(
     for (kind, finding) in findings {
         let truth = if finding.holds() { "True" } else { "False" };
         let news = standing(&record.status, kind) != Some((truth, finding.reason.as_str()));
-        // A fence of the hub concerns every target at once; the log tells of it.
+        // An admission policy of the hub concerns every target at once; the log tells of it.
         if news
             && !matches!(
                 *kind,
-                "Stalled" | "PairingUnfenced" | "LabelsUnfenced" | "AdmissionPolicyIncomplete"
+                "Stalled"
+                    | "PairingUnprotected"
+                    | "LabelsUnprotected"
+                    | "AdmissionPolicyIncomplete"
             )
         {
             let subject = Subject::target(name, record.uid.as_str());

@@ -271,7 +271,7 @@ impl Deliveries {
             )
         };
         self.parts
-            .fence
+            .admission_policy
             .checked()
             .map_err(|gap| (Reason::AuthorUnchecked, gap))?;
         let target = round
@@ -284,8 +284,13 @@ impl Deliveries {
             Readiness::NotReady { reason, message } => return Err((reason, message)),
         };
         let requester = Requester::Delivery(delivery.name.clone());
-        let grant = authorise::grant(&round.policy, requester, pair.clone(), Review::AuthorFenced)
-            .map_err(plain)?;
+        let grant = authorise::grant(
+            &round.policy,
+            requester,
+            pair.clone(),
+            Review::AuthorChecked,
+        )
+        .map_err(plain)?;
         let minted = self
             .parts
             .mint

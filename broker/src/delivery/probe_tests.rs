@@ -18,7 +18,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use super::{Deliveries, DeliveryParts};
-use crate::fence::{FenceWriter, Standing};
+use crate::admission_policy::{AdmissionPolicyWriter, Standing};
 use crate::leadership::LeadershipWriter;
 use crate::object_store::{Collection, Faults, ObjectStore};
 use crate::policy_store::PolicyWriter;
@@ -173,12 +173,12 @@ async fn world() -> (SmallWorld, Arc<Seen>, Deliveries) {
     );
     let policy = store.assemble().policy;
     assert_eq!((policy.targets.len(), policy.accesses.len()), (1, 2));
-    let (fence, leadership, targets) = (
-        FenceWriter::author(),
+    let (admission_policy, leadership, targets) = (
+        AdmissionPolicyWriter::author(),
         LeadershipWriter::default(),
         TargetWriter::default(),
     );
-    fence.set(Standing::InForce);
+    admission_policy.set(Standing::InForce);
     leadership.set(Some(Duration::from_secs(1_000_000)));
     let states = policy.targets.iter().map(|(name, target)| {
         let state = TargetState {
@@ -198,7 +198,7 @@ async fn world() -> (SmallWorld, Arc<Seen>, Deliveries) {
         published: small.publisher.reader(),
         targets: targets.reader(),
         mint: small.mint.clone(),
-        fence: fence.reader(),
+        admission_policy: admission_policy.reader(),
         objects: Arc::<Seen>::clone(&seen),
         probe: Arc::<Seen>::clone(&seen),
         audit: Arc::<Seen>::clone(&seen),

@@ -295,7 +295,7 @@ impl Deliveries {
         };
         if delivery.holds_token() {
             self.parts
-                .fence
+                .admission_policy
                 .checked()
                 .map_err(|gap| Hindrance::new(Reason::AuthorUnchecked, gap))?;
         }
@@ -323,8 +323,13 @@ impl Deliveries {
             )
         };
         let requester = Requester::Delivery(delivery.name.clone());
-        let grant = authorise::grant(&round.policy, requester, pair.clone(), Review::AuthorFenced)
-            .map_err(advised)?;
+        let grant = authorise::grant(
+            &round.policy,
+            requester,
+            pair.clone(),
+            Review::AuthorChecked,
+        )
+        .map_err(advised)?;
         let minted = self
             .parts
             .mint

@@ -14,8 +14,8 @@ use futures::future::Either;
 use tower::{ServiceExt, service_fn};
 
 use super::listener::HttpService;
-use super::own_issuers;
-use crate::own_issuer::OwnIssuers;
+use super::managed_issuers;
+use crate::managed_issuer::ManagedIssuers;
 use crate::publication::{Document, PublicationReader, Published};
 
 /// Where the provider metadata is served.
@@ -38,14 +38,14 @@ struct Shared {
     cache_control: HeaderValue,
 }
 
-/// What answers on the discovery listener: the hub's documents and those of own issuers. `max_age`
+/// What answers on the discovery listener: the hub's documents and those of managed issuers. `max_age`
 /// is the same in every answer.
 ///
 /// A GET of one of the hub's documents goes past the router, which would cost more than the answer
 /// does.
 pub fn service<B>(
     published: PublicationReader,
-    own: OwnIssuers,
+    own: ManagedIssuers,
     max_age: Duration,
 ) -> impl HttpService<B>
 where
@@ -73,7 +73,7 @@ where
             ),
         )
         .with_state(Arc::clone(&hub))
-        .merge(own_issuers::routes(own, cache_control))
+        .merge(managed_issuers::routes(own, cache_control))
         .fallback(async || not_found());
     service_fn(move |request: Request<B>| {
         let answered = match (request.method(), request.uri().path()) {

@@ -22,7 +22,7 @@ use secrecy::ExposeSecret;
 
 use super::bodies::{Bodies, Full, Share};
 use super::refusal::{self, Surface};
-use crate::broker::{self, Broker, HandOut};
+use crate::broker::{self, Broker, Issuance};
 use crate::in_time::in_time;
 use crate::source::Source;
 
@@ -111,8 +111,8 @@ async fn exchange(
         request_id: id,
         source,
     };
-    match broker.hand_out(&request).await {
-        Ok(HandOut {
+    match broker.issue(&request).await {
+        Ok(Issuance {
             token,
             usable,
             target,

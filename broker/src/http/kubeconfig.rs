@@ -17,7 +17,7 @@ use secrecy::ExposeSecret;
 
 use super::exchange::source_of;
 use super::refusal::{self, Surface};
-use crate::broker::{self, Broker, HandOut};
+use crate::broker::{self, Broker, Issuance};
 use crate::source::Source;
 
 /// Its name in audit records.
@@ -72,8 +72,8 @@ pub(super) async fn answer(
         request_id: id,
         source,
     };
-    match broker.hand_out(&request).await {
-        Ok(HandOut {
+    match broker.issue(&request).await {
+        Ok(Issuance {
             token,
             target,
             policy,

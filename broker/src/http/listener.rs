@@ -31,7 +31,7 @@ use super::serving_certificate::{
 };
 use crate::clock::{Clock, SystemClock};
 use crate::metrics::Metrics;
-use crate::read_again::ReadAgain;
+use crate::reload_signal::ReloadSignal;
 
 /// What a client may send over HTTP/2 before it is read: the least that the protocol knows, and as
 /// much as one form. Each frame that waits costs some hundred bytes more than it holds.
@@ -338,7 +338,7 @@ impl TlsListener {
     pub async fn serve(
         self,
         service: impl HttpService<Incoming>,
-        read_again: ReadAgain,
+        reload_signal: ReloadSignal,
     ) -> std::io::Result<()> {
         let Self {
             plain,
@@ -354,7 +354,7 @@ impl TlsListener {
             tls: tls.clone(),
             metrics,
         };
-        let reload = tokio::spawn(reload.follow(read_again));
+        let reload = tokio::spawn(reload.follow(reload_signal));
         let handshake = RustlsAcceptor::new(tls)
             .handshake_timeout(plain.bounds.times.handshake)
             .acceptor(NoDelayAcceptor::new());
@@ -410,12 +410,12 @@ struct Reload {
 }
 
 impl Reload {
-    async fn follow(self, mut read_again: ReadAgain) {
+    async fn follow(self, mut reload_signal: ReloadSignal) {
         let mut last = Files::read(&self.files).ok();
         loop {
             tokio::select! {
                 () = tokio::time::sleep(CERTIFICATE_INTERVAL) => {}
-                () = read_again.ordered() => {}
+                () = reload_signal.ordered() => {}
             }
             let Ok(read) = Files::read(&self.files) else {
                 continue;

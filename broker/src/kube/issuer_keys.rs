@@ -1,11 +1,11 @@
-//! Key sets of own issuers: one Secret per target in Keyferry's namespace, replaced by its
+//! Key sets of managed issuers: one Secret per target in Keyferry's namespace, replaced by its
 //! `resourceVersion`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::BoxFuture;
+use keyferry_core::managed_issuer;
 use keyferry_core::name::{Namespace, ObjectName};
-use keyferry_core::own_issuer;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -60,7 +60,7 @@ impl KubeIssuerKeys {
 }
 
 fn name(target: &ObjectName) -> Result<ObjectName, HubError> {
-    own_issuer::secret_name(target)
+    managed_issuer::secret_name(target)
         .map_err(|_| HubError::Refused("the target's name is too long for a Secret's".to_owned()))
 }
 

@@ -1,4 +1,4 @@
-//! The Lease by which one replica leads. It is no fence: it only keeps replicas from doing the same
+//! The Lease by which one replica leads. It is no admission policy: it only keeps replicas from doing the same
 //! thing at once.
 
 use std::time::Duration;

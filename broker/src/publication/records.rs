@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use keyferry_core::key_book::{Draft, KeyBook, Origin};
-use keyferry_core::key_ledger::KeyLedger;
+use keyferry_core::key_journal::KeyJournal;
 use keyferry_core::reason::Reason;
 
 use super::{Place, Publisher};
@@ -52,20 +52,20 @@ impl Publisher {
         let Some(state) = &self.parts.records.state else {
             return;
         };
-        let Some(ledger) = state.read() else { return };
+        let Some(journal) = state.read() else { return };
         if self
             .parts
             .pinned
             .as_ref()
-            .is_some_and(|pinned| *pinned != ledger.issuer)
+            .is_some_and(|pinned| *pinned != journal.issuer)
         {
             tracing::warn!(reason = %Reason::KeyRecordTampered, "the state directory holds keys of \
                 another issuer; they are not used");
             return;
         }
-        self.open_book(ledger.issuer.clone());
+        self.open_book(journal.issuer.clone());
         self.change(Place::Record, |book, now| {
-            book.adopt(&ledger, Origin::StateDirectory, now)
+            book.adopt(&journal, Origin::StateDirectory, now)
         });
     }
 
@@ -110,7 +110,7 @@ impl Publisher {
             let Some(draft) = self.draft(found.as_ref().and_then(Found::believed)) else {
                 return Ok(());
             };
-            if store.write(found.as_ref(), draft.ledger()).await? {
+            if store.write(found.as_ref(), draft.journal()).await? {
                 self.change(Place::Record, |book, now| {
                     book.written(&draft, now);
                     Vec::new()
@@ -123,23 +123,23 @@ impl Publisher {
 
     fn adopt(&self, found: Option<&Found>) {
         // Before the hub stated its issuer there is no book; a sealed record names it just as well.
-        if let Some(ledger) = found.and_then(Found::believed)
+        if let Some(journal) = found.and_then(Found::believed)
             && self
                 .parts
                 .pinned
                 .as_ref()
-                .is_none_or(|pinned| *pinned == ledger.issuer)
+                .is_none_or(|pinned| *pinned == journal.issuer)
         {
-            self.open_book(ledger.issuer.clone());
+            self.open_book(journal.issuer.clone());
         }
         self.change(Place::Record, |book, now| match found {
             None => book.adopt_none(now),
             Some(Found {
-                ledger: Ok(ledger),
+                journal: Ok(journal),
                 sealed,
                 ..
             }) => book.adopt(
-                ledger,
+                journal,
                 if *sealed {
                     Origin::Sealed
                 } else {
@@ -147,11 +147,13 @@ impl Publisher {
                 },
                 now,
             ),
-            Some(Found { ledger: Err(_), .. }) => book.adopt_unreadable(now),
+            Some(Found {
+                journal: Err(_), ..
+            }) => book.adopt_unreadable(now),
         });
     }
 
-    fn draft(&self, stored: Option<&KeyLedger>) -> Option<Draft> {
+    fn draft(&self, stored: Option<&KeyJournal>) -> Option<Draft> {
         self.lock()
             .as_ref()
             .and_then(|book| book.draft(stored, self.parts.clock.now()))
@@ -162,8 +164,8 @@ impl Publisher {
             return;
         };
         let snapshot = self.lock().as_ref().map(KeyBook::snapshot);
-        if let Some(ledger) = snapshot
-            && let Err(error) = state.write(&ledger)
+        if let Some(journal) = snapshot
+            && let Err(error) = state.write(&journal)
         {
             tracing::error!(%error, "the state directory cannot be written; after a restart \
                 nothing is published until the hub is heard");

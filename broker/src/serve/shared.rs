@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use keyferry_core::config::{ObjectSource, Policy, ServerConfiguration};
 use keyferry_core::lifetime;
-use keyferry_core::own_issuer::RotationPolicy;
+use keyferry_core::managed_issuer::RotationPolicy;
 use keyferry_core::service_account::ServiceAccount;
 use tokio::sync::watch as watch_channel;
 use tokio::task::JoinSet;
@@ -35,10 +35,10 @@ use crate::kube::secret_store::KubeSecretStore;
 use crate::kube::watch;
 use crate::leadership::{LeadershipReader, LeadershipWriter};
 use crate::live::LiveObjects;
+use crate::managed_issuer::{Keeper, KeeperParts, LocalSigner, ManagedIssuers, OwnMint};
 use crate::metrics::Metrics;
 use crate::mint::{Mint, MintParts};
 use crate::object_store::{Faults, ObjectStore};
-use crate::own_issuer::{Keeper, KeeperParts, LocalSigner, OwnIssuers, OwnMint};
 use crate::policy_store::{PolicyReader, PolicyWriter};
 use crate::ports::{AuditSink, Hub};
 use crate::publication::{KeyRecords, Publisher, PublisherParts};
@@ -47,7 +47,7 @@ use crate::settings::CallerSettings;
 use crate::targets::{TargetReader, TargetWriter};
 use crate::timed_hub::TimedHub;
 
-/// How long a start waits for the first look at the key sets of own issuers.
+/// How long a start waits for the first look at the key sets of managed issuers.
 const FIRST_ROUND: Duration = Duration::from_secs(10);
 
 /// See the module.
@@ -57,7 +57,7 @@ pub(super) struct Shared {
     pub(super) metrics: Metrics,
     /// Ends only if a task died; then the state is no longer current.
     pub(super) background: JoinSet<()>,
-    pub(super) own_issuers: OwnIssuers,
+    pub(super) managed_issuers: ManagedIssuers,
     own_keys: OwnKeys,
     guard: AudienceGuard,
     leadership: LeadershipReader,
@@ -70,10 +70,10 @@ pub(super) struct Shared {
     targets: TargetReader,
 }
 
-/// What is known of the task that keeps the keys of own issuers.
+/// What is known of the task that keeps the keys of managed issuers.
 struct OwnKeys {
     may_write: Arc<AtomicBool>,
-    /// Nothing where own issuers are not enabled.
+    /// Nothing where managed issuers are not enabled.
     first_round: Option<watch_channel::Receiver<bool>>,
 }
 
@@ -119,7 +119,7 @@ impl Shared {
         ));
 
         let mut background = JoinSet::new();
-        let read_again = || options.read_again.clone();
+        let reload_signal = || options.reload_signal.clone();
         background.spawn(watch::service_accounts(
             watches.clone(),
             Arc::clone(&live),
@@ -145,14 +145,14 @@ impl Shared {
             publisher.clone(),
             Arc::clone(&clock),
             metrics.clone(),
-            read_again(),
+            reload_signal(),
         ));
         background.spawn(certificates::follow(
             policy_reader.clone(),
             secrets,
             targets,
             Arc::clone(&clock),
-            read_again(),
+            reload_signal(),
         ));
         let file = |policy| {
             config_file::follow(
@@ -160,7 +160,7 @@ impl Shared {
                 server.clone(),
                 policy,
                 metrics.clone(),
-                read_again(),
+                reload_signal(),
             )
         };
         let mut objects = None;
@@ -200,24 +200,24 @@ impl Shared {
                 objects = Some(known);
             }
         }
-        let own_issuers = OwnIssuers::default();
+        let managed_issuers = ManagedIssuers::default();
         let mut own_keys = OwnKeys {
             may_write: Arc::default(),
             first_round: None,
         };
-        if server.own_issuers.enabled {
+        if server.managed_issuers.enabled {
             let keeper = Keeper::new(KeeperParts {
                 store: Arc::new(KubeIssuerKeys::new(
                     client.clone(),
                     server.cluster_resource_namespace.clone(),
                 )),
-                issuers: own_issuers.clone(),
+                issuers: managed_issuers.clone(),
                 clock: Arc::clone(&clock),
                 metrics: metrics.clone(),
                 public_url: server.public_url.clone(),
                 rotation: RotationPolicy {
                     settles_after: lifetime::settle(server.max_age),
-                    every: server.own_issuers.rotate_every,
+                    every: server.managed_issuers.rotate_every,
                 },
                 may_write: Arc::clone(&own_keys.may_write),
             });
@@ -227,7 +227,7 @@ impl Shared {
                 keeper,
                 policy_reader.clone(),
                 first,
-                read_again(),
+                reload_signal(),
             ));
         }
         let hub: Arc<dyn Hub> = Arc::new(KubeHub::new(client.clone(), Arc::clone(&clock)));
@@ -252,7 +252,7 @@ impl Shared {
             publisher,
             metrics,
             background,
-            own_issuers,
+            managed_issuers,
             own_keys,
             server: server.clone(),
             clock,
@@ -300,11 +300,11 @@ impl Shared {
             max_stale: self.server.max_stale_authorization,
             new_callers: self.server.new_callers,
         };
-        let signer = LocalSigner::new(self.own_issuers.clone(), clock(), Arc::clone(&random));
+        let signer = LocalSigner::new(self.managed_issuers.clone(), clock(), Arc::clone(&random));
         let mint = Mint::new(MintParts {
             hub: hub(),
             publisher: publisher.clone(),
-            own: OwnMint::new(self.own_issuers.clone(), Arc::new(signer)),
+            own: OwnMint::new(self.managed_issuers.clone(), Arc::new(signer)),
             guard,
             clock: clock(),
             random: Arc::clone(&random),

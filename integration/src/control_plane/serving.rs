@@ -55,7 +55,7 @@ impl ControlPlane {
             .await
         {
             Ok(_) => Ok(true),
-            Err(error) if names_unknown_issuer(&error) => Ok(false),
+            Err(error) if names_unknmanaged_issuer(&error) => Ok(false),
             Err(source) => Err(RestError::Transport {
                 method: http::Method::GET,
                 path: path.to_owned(),
@@ -76,7 +76,7 @@ impl ControlPlane {
     }
 }
 
-fn names_unknown_issuer(error: &reqwest::Error) -> bool {
+fn names_unknmanaged_issuer(error: &reqwest::Error) -> bool {
     let mut cause: Option<&dyn Error> = Some(error);
     while let Some(one) = cause {
         if one.to_string().contains("UnknownIssuer") {

@@ -1,5 +1,5 @@
 //! A hub on which TargetClusters and TargetAccesses are objects: the shipped installation with its
-//! fences, two targets, two tenants.
+//! admission policies, two targets, two tenants.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -287,7 +287,7 @@ pub fn has_condition(object: &Value, kind: &str, status: &str, reason: &str) -> 
         .any(|one| one["type"] == kind && one["status"] == status && one["reason"] == reason)
 }
 
-/// The shipped CRDs, installation and fences, as a platform admin applies them.
+/// The shipped CRDs, installation and admission policies, as a platform admin applies them.
 ///
 /// # Errors
 /// What kubectl says.
@@ -308,23 +308,24 @@ pub async fn install_for_objects(hub: &ControlPlane) -> Result<(), TestError> {
         "app.kubernetes.io/name!=x",
     ];
     hub.kubectl(&established).await?;
-    let mut fences: Vec<PathBuf> = std::fs::read_dir(shipped("examples/fences"))?
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<Result<_, _>>()?;
-    fences.retain(|path| {
+    let mut admission_policies: Vec<PathBuf> =
+        std::fs::read_dir(shipped("examples/admission-policies"))?
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<Result<_, _>>()?;
+    admission_policies.retain(|path| {
         path.extension()
             .is_some_and(|extension| extension == "yaml")
             && !path.ends_with("kustomization.yaml")
     });
-    fences.sort();
-    let fences: Vec<&Path> = fences.iter().map(PathBuf::as_path).collect();
-    apply_manifests(hub, &fences).await?;
-    until_fenced(hub).await
+    admission_policies.sort();
+    let admission_policies: Vec<&Path> = admission_policies.iter().map(PathBuf::as_path).collect();
+    apply_manifests(hub, &admission_policies).await?;
+    until_protected(hub).await
 }
 
 /// Until the hub knows the kind of the policy's parameter it refuses every TokenRequest, which is
 /// safe, but not what a test waits for.
-async fn until_fenced(hub: &ControlPlane) -> Result<(), TestError> {
+async fn until_protected(hub: &ControlPlane) -> Result<(), TestError> {
     let limit = Instant::now() + PATIENCE;
     while let Err(error) = hub
         .token_request(

@@ -24,7 +24,7 @@ pub(super) async fn is_never_followed(world: Arc<World>) -> TestResult {
         Fault::ReplaceBody { body, content_type },
     ));
     let before = behind.upstream_reads();
-    behind.read_again("success", "Ready").await?;
+    behind.reload_signal("success", "Ready").await?;
     assert!(behind.upstream_reads() > before);
     for method in [Method::GET, Method::HEAD, Method::POST] {
         assert_eq!(behind.proxy.count(&method, "/elsewhere"), 0, "{method}");

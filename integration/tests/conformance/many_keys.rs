@@ -31,11 +31,11 @@ pub(super) async fn are_an_alarm(world: Arc<World>) -> TestResult {
         KEYS,
         Fault::ReplaceBody { body, content_type },
     ));
-    behind.read_again("success", "Ready").await?;
+    behind.reload_signal("success", "Ready").await?;
     // Seen once, they might be a flash.
     tokio::time::sleep(Duration::from_secs(11)).await;
     for _ in 0..2 {
-        behind.read_again("success", "Ready").await?;
+        behind.reload_signal("success", "Ready").await?;
     }
     let [_, keys] = published(&behind.broker).await?;
     let keys = keys.json()?;

@@ -310,12 +310,12 @@ pub(crate) async fn one_audience_has_one_target(world: Arc<OnHub>) -> TestResult
 pub(crate) async fn a_target_that_lets_in_anybody_is_told(world: Arc<OnHub>) -> TestResult {
     let target = &world.targets[1];
     let url = world.broker.discovery_url() + "/.well-known/openid-configuration";
-    let fenced = authentication_configuration(
+    let protected = authentication_configuration(
         "https://target-b.keyferry.test",
         &url,
         world.ground.ca().cert_pem(),
     )?;
-    let (before, rules) = fenced
+    let (before, rules) = protected
         .split_once("    claimValidationRules:")
         .ok_or("no rules")?;
     let (_, after) = rules
@@ -326,17 +326,22 @@ pub(crate) async fn a_target_that_lets_in_anybody_is_told(world: Arc<OnHub>) -> 
         .await?;
     world.put_target("target-b", &world.target_spec(1)).await?;
     world
-        .until_target("target-b", "TargetNotFenced", "True", "TargetNotFenced")
+        .until_target(
+            "target-b",
+            "TargetUnrestricted",
+            "True",
+            "TargetUnrestricted",
+        )
         .await?;
-    target.set_authentication_config(&fenced).await?;
+    target.set_authentication_config(&protected).await?;
     let mut changed = world.target_spec(1);
     changed["allow"] = json!([{ "namespaces": ["tenant-b"], "serviceAccounts": ["reconciler"] }]);
     world.put_target("target-b", &changed).await?;
     let path = "/apis/keyferry.dev/v1alpha1/targetclusters/target-b";
     let closed = |object: &Value| {
         object["status"]["observedGeneration"] == object["metadata"]["generation"]
-            && !object["status"].to_string().contains("TargetNotFenced")
+            && !object["status"].to_string().contains("TargetUnrestricted")
     };
-    world.until(path, "fenced", closed).await?;
+    world.until(path, "protected", closed).await?;
     Ok(())
 }

@@ -102,7 +102,7 @@ pub(crate) async fn what_is_no_longer_allowed_is_deleted(world: Arc<OnHub>) -> T
         // The watch tells within milliseconds; the token is held for an hour.
         assert!(
             from.elapsed() < Duration::from_secs(10),
-            "it is still handed out"
+            "it is still issued"
         );
     }
     world.until_gone(&tenant.secret("apps-kubeconfig")).await?;

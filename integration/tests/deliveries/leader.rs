@@ -37,7 +37,9 @@ pub(crate) async fn without_the_author_policy_no_token_is_written(world: Arc<OnH
     );
     assert!(!world.is_there(&tenant.secret("apps-kubeconfig")).await?);
     assert_eq!(tenant.written()?, 0);
-    let manifest = shipped("examples/fences/author.yaml").display().to_string();
+    let manifest = shipped("examples/admission-policies/author.yaml")
+        .display()
+        .to_string();
     let applied = world
         .hub
         .kubectl(&[
@@ -55,7 +57,9 @@ pub(crate) async fn without_the_author_policy_no_token_is_written(world: Arc<OnH
 
 /// Nothing is withheld without them, but whoever looks at a target learns that others may mint for
 /// its audience, or have themselves selected.
-pub(crate) async fn without_its_fences_a_target_says_so(world: Arc<OnHub>) -> TestResult {
+pub(crate) async fn without_its_admission_policies_a_target_says_so(
+    world: Arc<OnHub>,
+) -> TestResult {
     let mut spec = world.target_spec(1);
     spec["audience"] = json!("https://unpaired.keyferry.test");
     spec["allow"] = json!([{ "namespaceSelector": { "matchLabels": { "access.keyferry.dev/team": "a" } }, "serviceAccounts": ["reconciler"] }]);
@@ -63,23 +67,28 @@ pub(crate) async fn without_its_fences_a_target_says_so(world: Arc<OnHub>) -> Te
     world
         .until_target("unpaired", "Ready", "True", "Ready")
         .await?;
-    for fence in ["keyferry-pairing", "keyferry-labels"] {
+    for admission_policy in ["keyferry-pairing", "keyferry-labels"] {
         let binding = format!(
-            "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/{fence}"
+            "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/{admission_policy}"
         );
         world.hub.admin().delete(&binding).await?;
     }
     world
-        .until_target("unpaired", "PairingUnfenced", "True", "PairingUnfenced")
+        .until_target(
+            "unpaired",
+            "PairingUnprotected",
+            "True",
+            "PairingUnprotected",
+        )
         .await?;
     world
-        .until_target("unpaired", "LabelsUnfenced", "True", "LabelsUnfenced")
+        .until_target("unpaired", "LabelsUnprotected", "True", "LabelsUnprotected")
         .await?;
     world
         .until_target("unpaired", "Ready", "True", "Ready")
         .await?;
     for file in ["pairing-binding", "labels"] {
-        let manifest = shipped("examples/fences")
+        let manifest = shipped("examples/admission-policies")
             .join(format!("{file}.yaml"))
             .display()
             .to_string();
@@ -97,7 +106,7 @@ pub(crate) async fn without_its_fences_a_target_says_so(world: Arc<OnHub>) -> Te
     }
     let path = "/apis/keyferry.dev/v1alpha1/targetclusters/unpaired";
     world
-        .until(path, "fenced again", |object| {
+        .until(path, "protected again", |object| {
             !object["status"].to_string().contains("Unfenced")
         })
         .await?;

@@ -17,7 +17,7 @@ pub(crate) async fn bad_tokens(
 ) -> Result<Vec<(&'static str, String, &'static str)>, TestError> {
     let (hub, old_hub) = (world.hub(), world.old_hub());
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-    let own_issuer = "https://hub.keyferry.test";
+    let managed_issuer = "https://hub.keyferry.test";
     let expired = hub.sign_again(good, |claims| {
         claims["iat"] = json!(now - 700);
         claims["nbf"] = json!(now - 700);
@@ -28,7 +28,7 @@ pub(crate) async fn bad_tokens(
         .await?;
     let others = caller_token(old_hub, "bad-tokens", "owner").await?;
     let posing = old_hub
-        .sign_again(&others, |claims| claims["iss"] = json!(own_issuer))
+        .sign_again(&others, |claims| claims["iss"] = json!(managed_issuer))
         .await?;
     // A stolen signing key alone does not make a caller: the hub does not know this UID.
     let invented = hub.sign_again(good, |claims| {
@@ -52,12 +52,12 @@ pub(crate) async fn bad_tokens(
         ),
         (
             "for Keyferry and the hub",
-            for_audiences(hub, &[CALLER_AUDIENCE, own_issuer]).await?,
+            for_audiences(hub, &[CALLER_AUDIENCE, managed_issuer]).await?,
             "CallerAudienceMismatch",
         ),
         (
             "for the hub and Keyferry",
-            for_audiences(hub, &[own_issuer, CALLER_AUDIENCE]).await?,
+            for_audiences(hub, &[managed_issuer, CALLER_AUDIENCE]).await?,
             "CallerAudienceMismatch",
         ),
         (

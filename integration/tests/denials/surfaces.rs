@@ -1,4 +1,4 @@
-//! Asking on both surfaces, and what every refusal and every hand-out must be.
+//! Asking on both surfaces, and what every refusal and every issuance must be.
 
 use std::time::{Duration, Instant};
 
@@ -97,7 +97,7 @@ pub(crate) async fn denied(world: &World, token: &str, access: &str, reason: &st
     not_written_down(world, token)
 }
 
-/// Both surfaces hand out a token of this ServiceAccount.
+/// Both surfaces issue a token of this ServiceAccount.
 pub(crate) async fn granted(
     world: &World,
     token: &str,

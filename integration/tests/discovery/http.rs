@@ -266,7 +266,7 @@ async fn an_error(answer: reqwest::Response, seen: &BTreeMap<String, String>) ->
 pub(super) async fn no_request_reaches_the_hub(world: Arc<World>) -> TestResult {
     let behind = Behind::start(&world, "no-upstream").await?;
     // From here the next reading of its own is 15 s away.
-    behind.read_again("success", "Ready").await?;
+    behind.reload_signal("success", "Ready").await?;
     let (quiet, before) = (Instant::now(), behind.upstream_reads());
     let expected = published(&behind.broker).await?;
     let (http, origin) = (behind.broker.http(), behind.broker.discovery_url());

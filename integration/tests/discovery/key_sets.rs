@@ -58,7 +58,7 @@ pub(super) async fn a_bad_one_is_not_published(world: Arc<World>) -> TestResult 
     for (what, body) in cases {
         let rule = behind.proxy.add(answer(body));
         behind
-            .read_again("failure", "HubDiscoveryInvalid")
+            .reload_signal("failure", "HubDiscoveryInvalid")
             .await
             .map_err(|error| format!("{what}: {error}"))?;
         assert_eq!(published(&behind.broker).await?, expected, "{what}");
@@ -104,7 +104,7 @@ pub(super) async fn odd_keys_are_left_out_and_new_ones_taken_in(world: Arc<World
             .proxy
             .add(answer(json!({ "keys": keys }).to_string()));
         behind
-            .read_again("success", "Ready")
+            .reload_signal("success", "Ready")
             .await
             .map_err(|error| format!("{what}: {error}"))?;
         assert_eq!(
@@ -118,14 +118,14 @@ pub(super) async fn odd_keys_are_left_out_and_new_ones_taken_in(world: Arc<World
     let rule = behind
         .proxy
         .add(answer(json!({ "keys": [own, akp(), other] }).to_string()));
-    behind.read_again("success", "Ready").await?;
+    behind.reload_signal("success", "Ready").await?;
     assert_eq!(
         published(&behind.broker).await?,
         expected,
         "seen once, it might be a flash"
     );
     tokio::time::sleep(CANDIDACY).await;
-    behind.read_again("success", "Ready").await?;
+    behind.reload_signal("success", "Ready").await?;
     let grown = published(&behind.broker).await?;
     assert!(
         grown[0].etag != expected[0].etag && grown[1].etag != expected[1].etag,
@@ -150,21 +150,21 @@ pub(super) async fn odd_keys_are_left_out_and_new_ones_taken_in(world: Arc<World
     let rule = behind
         .proxy
         .add(answer(json!({ "keys": [other, own] }).to_string()));
-    behind.read_again("success", "Ready").await?;
+    behind.reload_signal("success", "Ready").await?;
     assert_eq!(
         published(&behind.broker).await?,
         grown,
         "the order of the hub changes nothing"
     );
     behind.proxy.remove(rule);
-    behind.read_again("success", "Ready").await?;
+    behind.reload_signal("success", "Ready").await?;
     assert_eq!(
         published(&behind.broker).await?,
         grown,
         "it might have been another apiserver"
     );
     tokio::time::sleep(ABSENCE).await;
-    behind.read_again("success", "Ready").await?;
+    behind.reload_signal("success", "Ready").await?;
     assert_eq!(published(&behind.broker).await?, expected);
     Ok(())
 }

@@ -55,7 +55,7 @@ impl Behind {
     }
 
     /// Orders a reading of the hub's documents and waits until one has ended like this.
-    pub(super) async fn read_again(&self, result: &str, reason: &str) -> TestResult {
+    pub(super) async fn reload_signal(&self, result: &str, reason: &str) -> TestResult {
         let metric =
             format!("keyferry_issuer_reads_total{{result=\"{result}\",reason=\"{reason}\"}}");
         let before = self.broker.metric(&metric).await?;

@@ -30,7 +30,7 @@ pub(super) async fn broken(world: Arc<World>, path: &'static str) -> TestResult 
     for (what, fault, reason) in cases {
         let rule = behind.proxy.add(Rule::on(Method::GET, path, fault));
         behind
-            .read_again("failure", reason)
+            .reload_signal("failure", reason)
             .await
             .map_err(|error| format!("{what}: {error}"))?;
         assert_eq!(published(&behind.broker).await?, expected, "{what}");
@@ -41,7 +41,7 @@ pub(super) async fn broken(world: Arc<World>, path: &'static str) -> TestResult 
         0,
         "a redirect was followed"
     );
-    behind.read_again("success", "Ready").await?;
+    behind.reload_signal("success", "Ready").await?;
     assert_eq!(published(&behind.broker).await?, expected);
     let log = behind.broker.log()?;
     for reason in [UNREACHABLE, FORBIDDEN, INVALID] {

@@ -121,7 +121,7 @@ pub(crate) async fn kubectl_gets_no_token_for_another_server(world: Arc<World>) 
         );
         assert!(said.contains(problem), "{problem}: {said}");
     }
-    // Nothing was kept that a later call could hand out.
+    // Nothing was kept that a later call could issue.
     let kept = std::fs::read_dir(home.path().join("cache/keyferry/credentials"))?
         .flatten()
         .map(|entry| entry.path());

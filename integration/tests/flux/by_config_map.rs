@@ -118,7 +118,11 @@ pub(crate) async fn with_anothers_address_gets_nowhere(stage: Arc<Stage>) -> Tes
         "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/keyferry-pairing";
     hub.admin().delete(binding).await?;
     let refused = until_said(hub, &spec.path(), "Unauthorized").await;
-    apply_manifests(hub, &[&shipped("examples/fences/pairing-binding.yaml")]).await?;
+    apply_manifests(
+        hub,
+        &[&shipped("examples/admission-policies/pairing-binding.yaml")],
+    )
+    .await?;
     refused?;
     assert!(!is_there(anothers.admin(), &config_map_path(name)).await?);
     assert!(who_applied(anothers, name)?.is_empty());

@@ -245,7 +245,7 @@ fn one_mint_for_all(world: &World, behind: &Behind, ids: &[String]) -> TestResul
     assert_eq!(
         (ids.len(), granted.len()),
         (TOKENS * EACH, TOKENS * EACH),
-        "one audit record for each hand-out"
+        "one audit record for each issuance"
     );
     let waited = granted
         .iter()

@@ -88,7 +88,7 @@ async fn nothing_is_handed_out(
     );
     assert!(
         record.get("tokenId").is_none_or(Value::is_null),
-        "a token is recorded as handed out: {record}"
+        "a token is recorded as issued: {record}"
     );
     assert_eq!(behind.broker.metric(HELD).await?, held);
     assert_eq!(behind.token_requests() - requests, 1);

@@ -220,7 +220,7 @@ pub(crate) async fn all_values_are_rendered_and_taken(hubs: Arc<Hubs>) -> TestRe
         "hub",
         "maxStaleAuthorization",
         "requirePodBound",
-        "ownIssuers",
+        "managedIssuers",
         "audit",
     ] {
         assert_eq!(config[field], given["config"][field], "{field}");
@@ -264,7 +264,7 @@ pub(crate) async fn all_values_are_rendered_and_taken(hubs: Arc<Hubs>) -> TestRe
         object("Role", "keyferry")?["metadata"]["namespace"],
         "keyferry-state"
     );
-    let own_keys = &object("Role", "keyferry-own-issuers")?["rules"];
+    let own_keys = &object("Role", "keyferry-managed-issuers")?["rules"];
     assert_eq!(
         own_keys[0]["resourceNames"],
         json!(["keyferry-issuer-prod", "keyferry-issuer-edge-1"])
@@ -359,7 +359,7 @@ pub(crate) async fn keyferry_takes_the_configurations(hubs: Arc<Hubs>) -> TestRe
     Ok(())
 }
 
-pub(crate) async fn fences_are_rendered_for_the_release(hubs: Arc<Hubs>) -> TestResult {
+pub(crate) async fn admission_policies_are_rendered_for_the_release(hubs: Arc<Hubs>) -> TestResult {
     let (chart, minimal) = (chart(), values("minimal"));
     let served = ["--api-versions", "keyferry.dev/v1alpha1/AudiencePairing"];
     let mut render = vec![
@@ -371,7 +371,7 @@ pub(crate) async fn fences_are_rendered_for_the_release(hubs: Arc<Hubs>) -> Test
         "-f",
         &minimal,
         "--set",
-        "fences.enabled=true",
+        "admissionPolicies.enabled=true",
     ];
     let too_early = helm(hubs.fleet(), None, &render).await?;
     assert!(
@@ -380,24 +380,27 @@ pub(crate) async fn fences_are_rendered_for_the_release(hubs: Arc<Hubs>) -> Test
     );
     render.extend(served);
     let said = helm(hubs.fleet(), None, &render).await?;
-    let folder = shipped("examples/helm/keyferry/files/fences");
+    let folder = shipped("examples/helm/keyferry/files/admission-policies");
     if !folder.exists() {
         assert!(
-            !said.good && said.stderr.contains("this chart holds no fences"),
-            "a fence that is not there is not left out in silence"
+            !said.good
+                && said
+                    .stderr
+                    .contains("this chart holds no admission policies"),
+            "an admission policy that is not there is not left out in silence"
         );
         return Ok(());
     }
     let text = said.success()?;
     let rendered = objects(&text)?;
-    let fences: Vec<&Value> = rendered
+    let admission_policies: Vec<&Value> = rendered
         .values()
         .filter(|object| object["kind"].to_string().contains("ValidatingAdmission"))
         .collect();
-    let file = hubs.fleet().folder().join("fences.json");
+    let file = hubs.fleet().folder().join("admission policies.json");
     std::fs::write(
         &file,
-        json!({ "apiVersion": "v1", "kind": "List", "items": fences }).to_string(),
+        json!({ "apiVersion": "v1", "kind": "List", "items": admission_policies }).to_string(),
     )?;
     let said = kubectl(
         &hubs.base,
@@ -412,7 +415,7 @@ pub(crate) async fn fences_are_rendered_for_the_release(hubs: Arc<Hubs>) -> Test
     .await?;
     assert_eq!(
         said.lines().count(),
-        fences.len(),
+        admission_policies.len(),
         "a real apiserver takes each: {said}"
     );
     for entry in std::fs::read_dir(folder)? {
@@ -429,7 +432,7 @@ pub(crate) async fn fences_are_rendered_for_the_release(hubs: Arc<Hubs>) -> Test
         }
     }
     // The hub's own audiences and Keyferry's, where they are given.
-    let own = "fences.hubAudiences={https://hub.example.com,api},config.callerAudience=callers.example.com";
+    let own = "admissionPolicies.hubAudiences={https://hub.example.com,api},config.callerAudience=callers.example.com";
     render.extend(["--set", own]);
     let filled = helm(hubs.fleet(), None, &render).await?.success()?;
     assert_eq!(
@@ -447,7 +450,7 @@ pub(crate) async fn fences_are_rendered_for_the_release(hubs: Arc<Hubs>) -> Test
         ("crds.enabled=true,crds.keep=false", "needs crds.keep"),
         ("clusterResourceNamespace=state", "one namespace"),
         ("config.canaryServiceAccount=canary", "keyferry-canary"),
-        ("fences.hubAudiences={a'b}", "hubAudiences"),
+        ("admissionPolicies.hubAudiences={a'b}", "hubAudiences"),
     ] {
         let said = template(
             hubs.fleet(),
@@ -455,7 +458,7 @@ pub(crate) async fn fences_are_rendered_for_the_release(hubs: Arc<Hubs>) -> Test
                 "-f",
                 &minimal,
                 "--set",
-                "fences.enabled=true",
+                "admissionPolicies.enabled=true",
                 "--set",
                 set,
                 served[0],

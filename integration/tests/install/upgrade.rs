@@ -45,7 +45,7 @@ pub(crate) async fn an_upgrade_keeps_the_crds(hubs: Arc<Hubs>) -> TestResult {
     let notes = run("install", minimal.clone(), "crds.enabled=true").await?;
     assert!(
         notes.contains("It mints nowhere: rbac.tenantNamespaces is empty.")
-            && notes.contains("fences.enabled is false"),
+            && notes.contains("admissionPolicies.enabled is false"),
         "{notes}"
     );
     let uid = make_target(&plane).await?;

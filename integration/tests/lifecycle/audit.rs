@@ -44,7 +44,7 @@ pub(super) async fn a_full_device_stops_hand_outs(world: Arc<World>) -> TestResu
     let denied = broker.exchange(&caller, "tenant-a/absent").await?;
     assert_eq!(
         denied.status, 400,
-        "a denial hands out nothing, so it stands: {}",
+        "a denial issues nothing, so it stands: {}",
         denied.body
     );
     Ok(())

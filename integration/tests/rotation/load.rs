@@ -1,4 +1,4 @@
-//! Workloads that use what Keyferry hands out at once, and somebody who makes the targets read keys
+//! Workloads that use what Keyferry issues at once, and somebody who makes the targets read keys
 //! at the worst moment.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub(super) struct Tally(Mutex<Counts>);
 pub(super) struct Counts {
     /// Tokens that a target took, by kid.
     pub(super) taken: BTreeMap<String, u64>,
-    /// Tokens that Keyferry handed out and a target refused with 401.
+    /// Tokens that Keyferry issued and a target refused with 401.
     pub(super) refused: Vec<String>,
     /// Exchanges that were told to come again, by reason.
     pub(super) told_to_wait: BTreeMap<String, u64>,
@@ -105,7 +105,7 @@ pub(super) async fn work(stage: Arc<Stage>, account: String, tally: Arc<Tally>) 
                 201 => *counts.taken.entry(kid).or_default() += 1,
                 status => counts.refused.push(format!(
                     "{account}-{index}: {status} for a token of {kid}, {:?} after it \
-                        was handed out",
+                        was issued",
                     at.elapsed()
                 )),
             });

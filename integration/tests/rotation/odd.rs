@@ -89,7 +89,7 @@ async fn stays(stage: &Stage, expected: &[u8], during: Duration) -> TestResult {
 }
 
 /// The hub signs with a key that it does not list, as some installers have it: nothing that it
-/// signs leaves, and what was handed out goes on. Once it is listed, both replicas publish it
+/// signs leaves, and what was issued goes on. Once it is listed, both replicas publish it
 /// within half a minute, as the same bytes.
 pub(super) async fn signs_first(ground: Arc<Ground>) -> TestResult {
     let hub = ground.hub(ControlPlaneSpec::named("early-hub")).await?;

@@ -33,28 +33,28 @@ pub(super) async fn forged(ground: Arc<Ground>) -> TestResult {
         .token()?;
     let before = published(&stage.broker).await?;
     let genuine = stage.hub.admin().get(SECRET).await?;
-    let ledger = ledger_of(&genuine)?;
+    let journal = journal_of(&genuine)?;
 
-    let mut with_rogue = ledger.clone();
+    let mut with_rogue = journal.clone();
     let mut record = with_rogue["keys"][0].clone();
     record["jwk"] = rogue;
     with_rogue["keys"]
         .as_array_mut()
         .ok_or("no keys")?
         .push(record);
-    let mut dated_back = ledger.clone();
+    let mut dated_back = journal.clone();
     dated_back["keys"][0]["publishedAt"] = json!("2020-01-01T00:00:00Z");
     for (what, forged) in [("a rogue key", with_rogue), ("another time", dated_back)] {
         put(&stage, &forged.to_string()).await?;
         until_told(&stage, "its seal is missing or wrong", what).await?;
-        until_fixed(&stage, &ledger, what).await?;
+        until_fixed(&stage, &journal, what).await?;
         assert_eq!(published(&stage.broker).await?, before, "{what}");
     }
     put(&stage, "{").await?;
-    until_fixed(&stage, &ledger, "half a document").await?;
+    until_fixed(&stage, &journal, "half a document").await?;
     stage.hub.admin().delete(SECRET).await?;
     until_told(&stage, "it is gone", "deleted").await?;
-    until_fixed(&stage, &ledger, "deleted").await?;
+    until_fixed(&stage, &journal, "deleted").await?;
 
     // A genuine record of an earlier time, seal and all, as a backup would bring it back.
     stage
@@ -63,7 +63,7 @@ pub(super) async fn forged(ground: Arc<Ground>) -> TestResult {
         .patch(SECRET, &json!({ "data": genuine["data"] }))
         .await?;
     until_told(&stage, "an older one", "restored").await?;
-    until_fixed(&stage, &ledger, "restored").await?;
+    until_fixed(&stage, &journal, "restored").await?;
     assert_eq!(published(&stage.broker).await?, before);
 
     for target in &stage.targets {
@@ -88,8 +88,8 @@ pub(super) async fn forged(ground: Arc<Ground>) -> TestResult {
     Ok(())
 }
 
-pub(super) fn ledger_of(secret: &Value) -> Result<Value, TestError> {
-    let text = secret["data"]["ledger.json"]
+pub(super) fn journal_of(secret: &Value) -> Result<Value, TestError> {
+    let text = secret["data"]["journal.json"]
         .as_str()
         .ok_or("the Secret holds no record")?;
     Ok(serde_json::from_slice(&STANDARD.decode(text)?)?)
@@ -101,7 +101,7 @@ async fn put(stage: &Stage, text: &str) -> TestResult {
         .admin()
         .patch(
             SECRET,
-            &json!({ "data": { "ledger.json": STANDARD.encode(text) } }),
+            &json!({ "data": { "journal.json": STANDARD.encode(text) } }),
         )
         .await?;
     Ok(())
@@ -124,7 +124,7 @@ async fn until_told(stage: &Stage, what: &str, case: &str) -> TestResult {
 }
 
 /// Written anew, with a higher number and the same keys.
-async fn until_fixed(stage: &Stage, ledger: &Value, case: &str) -> TestResult {
+async fn until_fixed(stage: &Stage, journal: &Value, case: &str) -> TestResult {
     let limit = Instant::now() + NOTICED;
     loop {
         let found = stage
@@ -133,15 +133,15 @@ async fn until_fixed(stage: &Stage, ledger: &Value, case: &str) -> TestResult {
             .get(SECRET)
             .await
             .ok()
-            .and_then(|secret| ledger_of(&secret).ok());
+            .and_then(|secret| journal_of(&secret).ok());
         let same = |found: &Value| {
-            let (found, expected) = (&found["keys"], &ledger["keys"]);
+            let (found, expected) = (&found["keys"], &journal["keys"]);
             found.as_array().map(Vec::len) == expected.as_array().map(Vec::len)
                 && found[0]["jwk"] == expected[0]["jwk"]
                 && found[0]["publishedAt"] == expected[0]["publishedAt"]
         };
         if found.as_ref().is_some_and(|found| {
-            found["sequence"].as_u64() > ledger["sequence"].as_u64() && same(found)
+            found["sequence"].as_u64() > journal["sequence"].as_u64() && same(found)
         }) {
             return Ok(());
         }

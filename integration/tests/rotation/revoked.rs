@@ -1,4 +1,4 @@
-//! A key is stolen: revoked, it is gone from what is published, from what is handed out, and from
+//! A key is stolen: revoked, it is gone from what is published, from what is issued, and from
 //! each target.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use keyferry_integration::runner::{TestError, TestResult};
 use keyferry_integration::world::{Ground, caller_token};
 use serde_json::{Value, json};
 
-use super::record::ledger_of;
+use super::record::journal_of;
 use super::stage::{Judge, Stage, TENANT, hub_kids, kid, published, sign_anew};
 
 const SECRET: &str = "/api/v1/namespaces/keyferry-revoked/secrets/keyferry-keys";
@@ -121,7 +121,7 @@ pub(super) async fn revoked(ground: Arc<Ground>) -> TestResult {
     );
     assert!(!String::from_utf8(published(&stage.broker).await?)?.contains(&stolen));
     // Written anew with what it revokes, before the hub goes away for a moment.
-    while ledger_of(&stage.hub.admin().get(SECRET).await?)?["revoked"][0]["kid"] != stolen.as_str()
+    while journal_of(&stage.hub.admin().get(SECRET).await?)?["revoked"][0]["kid"] != stolen.as_str()
     {
         assert!(Instant::now() < limit, "the record was not written anew");
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -67,7 +67,7 @@ pub(super) async fn outlives(ground: Arc<Ground>) -> TestResult {
             Ok(answer) if answer.status == 200 => break,
             other => assert!(
                 Instant::now() < limit,
-                "nothing was handed out a minute after the hub was back: {other:?}"
+                "nothing was issued a minute after the hub was back: {other:?}"
             ),
         }
         tokio::time::sleep(Duration::from_millis(500)).await;

@@ -158,7 +158,7 @@ pub(super) async fn rotate(ground: Arc<Ground>, max_age: u64, soaks: Soaks) -> T
     assert_eq!(
         counts.refused,
         Vec::<String>::new(),
-        "tokens that Keyferry handed out were refused"
+        "tokens that Keyferry issued were refused"
     );
     assert!(
         counts

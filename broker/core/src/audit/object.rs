@@ -1,5 +1,5 @@
 //! One flat JSON object, written as it goes: a general serializer took a quarter of the time of a
-//! cached hand-out.
+//! cached issuance.
 
 use jiff::Timestamp;
 use jiff::fmt::temporal::DateTimePrinter;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::name::{Namespace, ObjectName};
 use crate::request_id::RequestId;
 
-/// More than most lines need, and as much as the allocator hands out at once.
+/// More than most lines need, and as much as the allocator issues at once.
 const BYTES: usize = 1024;
 
 /// A member's name as it stands in the object, ready to be followed by its value.

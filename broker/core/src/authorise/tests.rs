@@ -723,7 +723,7 @@ fn a_grant_ends_with_what_it_stands_on() {
 }
 
 #[test]
-fn a_target_refuses_tokens_of_its_own_issuer() {
+fn a_target_refuses_tokens_of_its_managed_issuer() {
     let issuer = |text: &str| Issuer::new(text).unwrap();
     let of = |fields: &str| {
         policy(&target(&format!("  audience: prod\n{fields}")))

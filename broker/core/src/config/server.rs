@@ -13,8 +13,8 @@ use super::mistake::Mistake;
 use super::{Overrides, span};
 use crate::audience::Audience;
 use crate::issuer::{Issuer, PublicUrl, PublicUrlError};
+use crate::managed_issuer::INERT_AUDIENCE;
 use crate::name::{self, Namespace, ObjectName};
-use crate::own_issuer::INERT_AUDIENCE;
 
 /// The API group and version of the ServerConfiguration.
 pub(super) const API_VERSION: &str = "config.keyferry.dev/v1alpha1";
@@ -68,7 +68,7 @@ pub struct ServerConfiguration {
     /// Whether callers' tokens must be bound to a Pod.
     pub require_pod_bound: bool,
     /// Issuers of Keyferry's own.
-    pub own_issuers: OwnIssuers,
+    pub managed_issuers: ManagedIssuers,
     /// Where TargetClusters and TargetAccesses stand. One process reads one of the two places.
     pub objects: ObjectSource,
     /// The file that audit records are appended to; standard output where absent.
@@ -106,7 +106,7 @@ impl HubEndpoint {
 
 /// Issuers of Keyferry's own, one per TargetCluster with `issuer: Keyferry`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OwnIssuers {
+pub struct ManagedIssuers {
     /// Whether there may be any. Default no.
     pub enabled: bool,
     /// How long a key signs before the next one does: 24 h to 8760 h, default 720 h.
@@ -169,7 +169,7 @@ struct Object {
     #[serde(default)]
     require_pod_bound: bool,
     #[serde(default)]
-    own_issuers: OwnIssuersSpec,
+    managed_issuers: ManagedIssuersSpec,
     objects: Option<String>,
     #[serde(default)]
     audit: Audit,
@@ -225,7 +225,7 @@ struct Health {
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct OwnIssuersSpec {
+struct ManagedIssuersSpec {
     #[serde(default)]
     enabled: bool,
     rotate_every: Option<String>,
@@ -359,13 +359,13 @@ pub(super) fn read(
         0..=3600,
         &mut check,
     );
-    let OwnIssuersSpec {
+    let ManagedIssuersSpec {
         enabled,
         rotate_every,
-    } = object.own_issuers;
+    } = object.managed_issuers;
     let rotate_every = duration(
         rotate_every.as_deref(),
-        "ownIssuers.rotateEvery",
+        "managedIssuers.rotateEvery",
         720 * HOUR,
         24 * HOUR..=8760 * HOUR,
         &mut check,
@@ -400,8 +400,8 @@ pub(super) fn read(
         max_age: max_age?,
         max_stale_authorization: stale?,
         require_pod_bound: object.require_pod_bound,
-        own_issuers: OwnIssuers {
-            enabled: overrides.enable_own_issuers.unwrap_or(enabled),
+        managed_issuers: ManagedIssuers {
+            enabled: overrides.enable_managed_issuers.unwrap_or(enabled),
             rotate_every: rotate_every?,
         },
         objects: objects?,

@@ -15,8 +15,8 @@ use super::{DeletionPolicy, Generation, Policy, address, allow, span};
 use crate::audience::Audience;
 use crate::issuer::Issuer;
 use crate::lifetime;
+use crate::managed_issuer::{self, INERT_AUDIENCE};
 use crate::name::ObjectName;
-use crate::own_issuer::{self, INERT_AUDIENCE};
 
 /// The API group and version of TargetCluster and TargetAccess.
 pub(super) const API_VERSION: &str = "keyferry.dev/v1alpha1";
@@ -241,19 +241,19 @@ pub(super) fn check_issuers(
         document.kind() == "TargetCluster" && document.text("/spec/issuer") == "Keyferry"
     };
     for document in documents.iter().filter(own) {
-        if !server.own_issuers.enabled {
+        if !server.managed_issuers.enabled {
             mistakes.push(document.mistake(
                 "spec.issuer",
-                "Keyferry signs nothing itself: its own issuers are not enabled",
-                "start it with --enable-keyferry-issuer, or set ownIssuers.enabled, or use Hub \
+                "Keyferry signs nothing itself: its managed issuers are not enabled",
+                "start it with --enable-keyferry-issuer, or set managedIssuers.enabled, or use Hub \
                  with an https --service-account-issuer on the hub",
             ));
         }
         let Ok(name) = ObjectName::new(document.text("/metadata/name")) else {
             continue;
         };
-        match own_issuer::issuer(&server.public_url, &name) {
-            Ok(issuer) if own_issuer::secret_name(&name).is_ok() => {
+        match managed_issuer::issuer(&server.public_url, &name) {
+            Ok(issuer) if managed_issuer::secret_name(&name).is_ok() => {
                 if document.text("/spec/targetIssuer") == issuer.as_str() {
                     mistakes.push(document.mistake(
                         "spec.targetIssuer",

@@ -6,8 +6,8 @@ use std::time::Duration;
 use proptest::prelude::{any, prop, prop_assert, proptest};
 
 use super::{
-    CertificateSource, ConfigError, DeliveryType, MAX_CONFIG_BYTES, Mistake, NamespaceRule,
-    Overrides, OwnIssuers, Policy, TargetAccess, TargetCluster, TokenIssuer, read, read_with,
+    CertificateSource, ConfigError, DeliveryType, MAX_CONFIG_BYTES, ManagedIssuers, Mistake,
+    NamespaceRule, Overrides, Policy, TargetAccess, TargetCluster, TokenIssuer, read, read_with,
 };
 use crate::name::{AccessName, Namespace, ObjectName};
 
@@ -158,8 +158,8 @@ fn the_server_has_its_defaults() {
     assert!(!server.require_pod_bound);
     assert_eq!(server.audit_file, None);
     assert_eq!(
-        server.own_issuers,
-        OwnIssuers {
+        server.managed_issuers,
+        ManagedIssuers {
             enabled: false,
             rotate_every: Duration::from_secs(720 * 3600)
         }
@@ -167,7 +167,7 @@ fn the_server_has_its_defaults() {
 }
 
 #[test]
-fn own_issuers_are_enabled_by_the_file_or_before_it() {
+fn managed_issuers_are_enabled_by_the_file_or_before_it() {
     let enabled = |setting: &str, overrides| {
         let text = GOOD
             .replace("hubName: hub\n", &format!("hubName: hub\n{setting}"))
@@ -175,15 +175,16 @@ fn own_issuers_are_enabled_by_the_file_or_before_it() {
         read_with(
             &text,
             Overrides {
-                enable_own_issuers: overrides,
+                enable_managed_issuers: overrides,
                 ..Overrides::default()
             },
         )
     };
-    let configuration = enabled("ownIssuers: {enabled: true, rotateEvery: 48h}\n", None).unwrap();
+    let configuration =
+        enabled("managedIssuers: {enabled: true, rotateEvery: 48h}\n", None).unwrap();
     assert_eq!(
-        configuration.server.own_issuers,
-        OwnIssuers {
+        configuration.server.managed_issuers,
+        ManagedIssuers {
             enabled: true,
             rotate_every: Duration::from_secs(48 * 3600)
         }
@@ -199,8 +200,8 @@ fn own_issuers_are_enabled_by_the_file_or_before_it() {
     assert!(enabled("", Some(true)).is_ok());
     for (setting, overrides) in [
         ("", None),
-        ("ownIssuers: {enabled: true}\n", Some(false)),
-        ("ownIssuers: {}\n", None),
+        ("managedIssuers: {enabled: true}\n", Some(false)),
+        ("managedIssuers: {}\n", None),
     ] {
         let ConfigError { mistakes } = enabled(setting, overrides).unwrap_err();
         let [mistake] = mistakes.as_slice() else {
@@ -214,7 +215,7 @@ fn own_issuers_are_enabled_by_the_file_or_before_it() {
 }
 
 #[test]
-fn an_own_issuer_is_the_targets_and_nobody_elses() {
+fn an_managed_issuer_is_the_targets_and_nobody_elses() {
     let mistake = |from: &str, to: &str| {
         let text = GOOD
             .replace("issuer: Hub", "issuer: Keyferry")

@@ -24,7 +24,7 @@ struct World {
 fn world(spec: Value, deliveries: Value) -> World {
     let text = "apiVersion: config.keyferry.dev/v1alpha1\nkind: ServerConfiguration\nobjects: CustomResources\nhubName: hub\n\
                 publicURL: https://keyferry.example.com\ndiscovery:\n  tls: { certFile: a, keyFile: b }\napi:\n  tls: { certFile: a, keyFile: b }\n\
-                ownIssuers: { enabled: true }\n";
+                managedIssuers: { enabled: true }\n";
     let server = config::read(text).unwrap().server;
     let metadata = |name: &str| json!({ "name": name, "uid": "u", "generation": 1, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z" });
     let mut target = json!({

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{Entry, KeyBook, KeyEvent};
-use crate::key_ledger::{KeyLedger, KeyRecord};
+use crate::key_journal::{KeyJournal, KeyRecord};
 use crate::moment::Moment;
 
 /// Where a record was read.
@@ -78,7 +78,7 @@ impl KeyBook {
     }
 
     /// Takes in a record that was read.
-    pub fn adopt(&mut self, ledger: &KeyLedger, origin: Origin, now: Moment) -> Vec<KeyEvent> {
+    pub fn adopt(&mut self, journal: &KeyJournal, origin: Origin, now: Moment) -> Vec<KeyEvent> {
         let mut events = Vec::new();
         let before = self.read_at;
         if origin == Origin::Unsealed {
@@ -89,17 +89,17 @@ impl KeyBook {
             self.knows_record = true;
         }
         // Whatever else is wrong with it, what it revokes stays revoked.
-        self.adopt_revocations(ledger, &mut events);
-        if ledger.issuer != self.issuer {
+        self.adopt_revocations(journal, &mut events);
+        if journal.issuer != self.issuer {
             events.push(KeyEvent::RecordTampered("it names another issuer"));
             return events;
         }
-        if ledger.sequence < self.sequence {
+        if journal.sequence < self.sequence {
             events.push(KeyEvent::RecordRolledBack);
             return events;
         }
         let blank = self.nothing_before && self.entries.is_empty();
-        for (kid, record) in &ledger.keys {
+        for (kid, record) in &journal.keys {
             if !self.is_revoked(&record.key) {
                 let found = Reading {
                     before,
@@ -110,14 +110,14 @@ impl KeyBook {
             }
         }
         if origin == Origin::Sealed {
-            self.drop_retired(ledger, now, &mut events);
+            self.drop_retired(journal, now, &mut events);
         }
-        self.sequence = ledger.sequence;
+        self.sequence = journal.sequence;
         events
     }
 
-    fn adopt_revocations(&mut self, ledger: &KeyLedger, events: &mut Vec<KeyEvent>) {
-        for (kid, revocation) in &ledger.revoked {
+    fn adopt_revocations(&mut self, journal: &KeyJournal, events: &mut Vec<KeyEvent>) {
+        for (kid, revocation) in &journal.revoked {
             if self
                 .revoked
                 .insert(kid.clone(), revocation.clone())
@@ -284,13 +284,13 @@ impl KeyBook {
     }
 
     /// What the leader retired goes here too, unless the hub still shows it to this process.
-    fn drop_retired(&mut self, ledger: &KeyLedger, now: Moment, events: &mut Vec<KeyEvent>) {
-        self.retired.retain(|kid, _| ledger.keys.contains_key(kid));
+    fn drop_retired(&mut self, journal: &KeyJournal, now: Moment, events: &mut Vec<KeyEvent>) {
+        self.retired.retain(|kid, _| journal.keys.contains_key(kid));
         let gone: Vec<String> = self
             .entries
             .iter()
             .filter(|(kid, entry)| {
-                entry.recorded && !ledger.keys.contains_key(*kid) && !self.is_listed(kid, now)
+                entry.recorded && !journal.keys.contains_key(*kid) && !self.is_listed(kid, now)
             })
             .map(|(kid, _)| kid.clone())
             .collect();

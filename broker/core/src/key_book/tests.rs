@@ -8,7 +8,7 @@ use super::{KeyBook, KeyEvent, Origin, Reading, Settling};
 use crate::issuer::Issuer;
 use crate::jwks::{PublicKey, PublicKeySet, test_keys};
 use crate::jwt::SigningAlgorithm::{self, Es256, Es384, Rs256};
-use crate::key_ledger::KeyLedger;
+use crate::key_journal::KeyJournal;
 use crate::moment::Moment;
 
 const SETTLE: Duration = Duration::from_secs(120);
@@ -59,17 +59,17 @@ fn kids(book: &KeyBook, now: Moment) -> Vec<String> {
 }
 
 /// Writes what the book wants written, as a store that never fails.
-fn store(book: &mut KeyBook, stored: &mut Option<KeyLedger>, now: Moment) -> bool {
+fn store(book: &mut KeyBook, stored: &mut Option<KeyJournal>, now: Moment) -> bool {
     let Some(draft) = book.draft(stored.as_ref(), now) else {
         return false;
     };
     book.written(&draft, now);
-    *stored = Some(draft.ledger().clone());
+    *stored = Some(draft.journal().clone());
     true
 }
 
 /// A book in force for a while, and its record.
-fn settled_world() -> (KeyBook, Option<KeyLedger>) {
+fn settled_world() -> (KeyBook, Option<KeyJournal>) {
     let (mut book, mut stored) = (book(true), None);
     book.adopt_none(at(0));
     book.observe(&reading(&[&[Rs256]]), true, at(0));
@@ -389,7 +389,8 @@ fn a_revoked_key_goes_at_once_and_never_comes_back() {
     assert!(book.served(at(200)).unwrap().is_empty());
     let again = book.draft(Some(&before), at(201)).unwrap();
     assert!(
-        again.ledger().revoked.contains_key("RS256") && again.ledger().sequence > revoked.sequence
+        again.journal().revoked.contains_key("RS256")
+            && again.journal().sequence > revoked.sequence
     );
 }
 
@@ -477,7 +478,7 @@ fn alone_the_state_directory_tells_what_was() {
     );
     one.observe(&reading(&[&[Rs256, Es256]]), true, at(500));
     one.vouch("ES256", at(500));
-    let state = one.draft(None, at(510)).unwrap().ledger().clone();
+    let state = one.draft(None, at(510)).unwrap().journal().clone();
     let mut next = book(false);
     next.adopt(&state, Origin::StateDirectory, at(520));
     next.observe(&reading(&[&[Rs256, Es256]]), true, at(521));
@@ -612,7 +613,7 @@ fn a_state_directory_is_no_word_to_other_replicas() {
     book.observe(&reading(&[&[Rs256]]), true, at(52));
     assert!(
         book.draft(stored.as_ref(), at(53))
-            .is_none_or(|draft| !draft.ledger().keys.contains_key("ES384"))
+            .is_none_or(|draft| !draft.journal().keys.contains_key("ES384"))
     );
     assert_eq!(
         kids(&book, at(50 + 86_400)),

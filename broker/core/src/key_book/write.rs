@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::KeyBook;
-use crate::key_ledger::KeyLedger;
+use crate::key_journal::KeyJournal;
 use crate::moment::Moment;
 
 /// How much a confirmation must be newer to be worth a write.
@@ -16,35 +16,35 @@ const SIGNED_STEP: Duration = Duration::from_secs(600);
 /// A record to be written. Taken back with [`KeyBook::written`] once it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
-    ledger: KeyLedger,
+    journal: KeyJournal,
 }
 
 impl Draft {
     /// What to write.
-    pub fn ledger(&self) -> &KeyLedger {
-        &self.ledger
+    pub fn journal(&self) -> &KeyJournal {
+        &self.journal
     }
 }
 
 impl KeyBook {
     /// The book for this process's own disk. Its times are coarse, so that it changes seldom.
-    pub fn snapshot(&self) -> KeyLedger {
-        let mut ledger = KeyLedger::empty(self.issuer.clone());
-        ledger.sequence = self.sequence;
-        ledger.revoked.clone_from(&self.revoked);
+    pub fn snapshot(&self) -> KeyJournal {
+        let mut journal = KeyJournal::empty(self.issuer.clone());
+        journal.sequence = self.sequence;
+        journal.revoked.clone_from(&self.revoked);
         for (kid, entry) in &self.entries {
             let mut record = entry.record.clone();
             record.confirmed_at = coarse(record.confirmed_at, 0);
             record.signed_until = record.signed_until.map(|until| coarse(until, 1));
-            ledger.keys.insert(kid.clone(), record);
+            journal.keys.insert(kid.clone(), record);
         }
-        ledger
+        journal
     }
 
     /// The record as it should be, where `stored` is not worth keeping as it is.
-    pub fn draft(&self, stored: Option<&KeyLedger>, now: Moment) -> Option<Draft> {
-        let mut ledger = KeyLedger::empty(self.issuer.clone());
-        ledger.revoked.clone_from(&self.revoked);
+    pub fn draft(&self, stored: Option<&KeyJournal>, now: Moment) -> Option<Draft> {
+        let mut journal = KeyJournal::empty(self.issuer.clone());
+        journal.revoked.clone_from(&self.revoked);
         // What lay in a directory alone, and the hub has not shown, is not for other replicas.
         for (kid, entry) in self
             .entries
@@ -55,9 +55,9 @@ impl KeyBook {
             if !entry.recorded {
                 record.published_at = now.wall;
             }
-            ledger.keys.insert(kid.clone(), record);
+            journal.keys.insert(kid.clone(), record);
         }
-        if !self.knows_record || ledger.keys.is_empty() && ledger.revoked.is_empty() {
+        if !self.knows_record || journal.keys.is_empty() && journal.revoked.is_empty() {
             return None;
         }
         let seen = stored
@@ -65,12 +65,12 @@ impl KeyBook {
             .max(self.sequence);
         match stored {
             Some(stored)
-                if stored.sequence >= self.sequence && is_worth_keeping(stored, &ledger) =>
+                if stored.sequence >= self.sequence && is_worth_keeping(stored, &journal) =>
             {
                 None
             }
             _ => {
-                for (kid, record) in &mut ledger.keys {
+                for (kid, record) in &mut journal.keys {
                     let written = stored.and_then(|stored| stored.keys.get(kid)?.signed_until);
                     if record.signed_until > written {
                         record.signed_until = record
@@ -78,19 +78,19 @@ impl KeyBook {
                             .and_then(|until| until.saturating_add(SIGNED_STEP).ok());
                     }
                 }
-                ledger.sequence = seen.saturating_add(1);
-                Some(Draft { ledger })
+                journal.sequence = seen.saturating_add(1);
+                Some(Draft { journal })
             }
         }
     }
 
     /// The draft stands in the shared record: what it brought in begins to settle.
     pub fn written(&mut self, draft: &Draft, now: Moment) {
-        self.sequence = self.sequence.max(draft.ledger.sequence);
+        self.sequence = self.sequence.max(draft.journal.sequence);
         self.read_at = Some(now);
         self.retired
-            .retain(|kid, _| draft.ledger.keys.contains_key(kid));
-        for (kid, record) in &draft.ledger.keys {
+            .retain(|kid, _| draft.journal.keys.contains_key(kid));
+        for (kid, record) in &draft.journal.keys {
             let Some(entry) = self.entries.get_mut(kid) else {
                 continue;
             };
@@ -113,7 +113,7 @@ fn coarse(time: Timestamp, steps: i64) -> Timestamp {
     .unwrap_or(time)
 }
 
-fn is_worth_keeping(stored: &KeyLedger, wanted: &KeyLedger) -> bool {
+fn is_worth_keeping(stored: &KeyJournal, wanted: &KeyJournal) -> bool {
     let same_keys = stored.revoked == wanted.revoked
         && stored.issuer == wanted.issuer
         && stored.keys.keys().eq(wanted.keys.keys());

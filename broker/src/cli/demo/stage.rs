@@ -16,7 +16,7 @@ use crate::embedded::{
     Authority, DiscoveryAccess, EmbeddedHub, EmbeddedTarget, HubOptions, TargetOptions,
 };
 use crate::kube::client::HubAccess;
-use crate::read_again::ReadAgain;
+use crate::reload_signal::ReloadSignal;
 use crate::serve::{ServeError, ServeOptions, Server};
 
 /// The hub's issuer. Nothing answers at this name: the target reads the keys from Keyferry.
@@ -82,7 +82,7 @@ impl Stage {
             },
             state_dir: None,
             overrides: Overrides::default(),
-            read_again: ReadAgain::never(),
+            reload_signal: ReloadSignal::never(),
         };
         // Kept until now, or the hub and the target could have got them.
         drop(kept);

@@ -71,10 +71,7 @@ pub(super) async fn play(stage: &Stage, screen: &Screen) -> Result<(), DemoError
     ))?;
     screen.facts(&[("why, in the audit log only", last_reason(stage)?)])?;
 
-    screen.step(
-        5,
-        "The token that was handed out opens nothing but its target.",
-    )?;
+    screen.step(5, "The token that was issued opens nothing but its target.")?;
     screen.wire("workload -> hub  POST /apis/authentication.k8s.io/v1/selfsubjectreviews")?;
     let status = hub_status(stage, &token).await?;
     screen.refusal(&format!(

@@ -2,7 +2,7 @@
 
 use keyferry_core::issuer::Issuer;
 use keyferry_core::jwks::PublicKey;
-use keyferry_core::key_ledger::Revocation;
+use keyferry_core::key_journal::Revocation;
 
 use super::*;
 
@@ -38,14 +38,14 @@ fn points() -> [Vec<u8>; 2] {
     [point(), point()]
 }
 
-fn ledger(records: Vec<KeyRecord>) -> KeyLedger {
-    let mut ledger = KeyLedger::empty(Issuer::new("https://hub.example.test").unwrap());
-    ledger.keys.extend(
+fn journal(records: Vec<KeyRecord>) -> KeyJournal {
+    let mut journal = KeyJournal::empty(Issuer::new("https://hub.example.test").unwrap());
+    journal.keys.extend(
         records
             .into_iter()
             .map(|record| (record.key.kid().to_owned(), record)),
     );
-    ledger
+    journal
 }
 
 fn of<'a>(rows: &'a [Row], record: &KeyRecord) -> &'a Row {
@@ -57,13 +57,13 @@ fn an_old_key_may_go_when_its_last_token_has_ended() {
     let [old, new] = points();
     let (old, mut new) = (record(&old, 0, Some(5_000)), record(&new, 1_000, None));
     let now = at(1_050);
-    let listed = rows(&ledger(vec![old.clone(), new.clone()]), SETTLE, None, now);
+    let listed = rows(&journal(vec![old.clone(), new.clone()]), SETTLE, None, now);
     assert_eq!(
         (of(&listed, &old).signs, of(&listed, &new).signs),
         (Signs::LastSeen, Signs::NotSeen)
     );
     assert_eq!(of(&listed, &old).signs_since, Some(at(20)));
-    let printed = table(&listed, &ledger(vec![old.clone(), new.clone()]), now);
+    let printed = table(&listed, &journal(vec![old.clone(), new.clone()]), now);
     assert!(
         printed
             .iter()
@@ -76,7 +76,7 @@ fn an_old_key_may_go_when_its_last_token_has_ended() {
         "nothing shows that the hub signs with another key"
     );
     new.signed_until = Some(at(1_500));
-    let listed = rows(&ledger(vec![old.clone(), new.clone()]), SETTLE, None, now);
+    let listed = rows(&journal(vec![old.clone(), new.clone()]), SETTLE, None, now);
     assert_eq!(
         (of(&listed, &old).signs, of(&listed, &new).signs),
         (Signs::Before, Signs::LastSeen)
@@ -92,7 +92,7 @@ fn an_old_key_may_go_when_its_last_token_has_ended() {
         signed_until: None,
         ..old.clone()
     };
-    let listed = rows(&ledger(vec![idle, new]), SETTLE, None, now);
+    let listed = rows(&journal(vec![idle, new]), SETTLE, None, now);
     assert_eq!(
         of(&listed, &old).remove_after,
         Some(at(1_120)),
@@ -104,8 +104,8 @@ fn an_old_key_may_go_when_its_last_token_has_ended() {
 fn what_comes_is_not_told_as_past_and_a_revocation_has_its_date() {
     let [one, other] = points();
     let (one, other) = (record(&one, 0, None), record(&other, 10, None));
-    let mut ledger = ledger(vec![one.clone()]);
-    ledger.revoked.insert(
+    let mut journal = journal(vec![one.clone()]);
+    journal.revoked.insert(
         other.key.kid().to_owned(),
         Revocation {
             thumbprint: other.key.thumbprint(),
@@ -113,14 +113,14 @@ fn what_comes_is_not_told_as_past_and_a_revocation_has_its_date() {
         },
     );
     let now = at(27);
-    let listed = rows(&ledger, SETTLE, None, now);
-    let text = timeline(&listed, &ledger, now);
+    let listed = rows(&journal, SETTLE, None, now);
+    let text = timeline(&listed, &journal, now);
     assert!(
         text.contains("in 93 s") && text.contains("settles: its tokens may leave then"),
         "{text}"
     );
     assert!(!text.contains("settled:"), "{text}");
-    let table = table(&listed, &ledger, now);
+    let table = table(&listed, &journal, now);
     assert_eq!(table[1][5], "in 93 s");
     let revoked = table.iter().find(|row| row[0] == other.key.kid()).unwrap();
     assert_eq!(
@@ -139,9 +139,9 @@ fn what_comes_is_not_told_as_past_and_a_revocation_has_its_date() {
 fn delivered_objects_are_counted_where_they_are_known() {
     let [one, other] = points();
     let (one, other) = (record(&one, 0, None), record(&other, 10, None));
-    let ledger = ledger(vec![one.clone(), other.clone()]);
+    let journal = journal(vec![one.clone(), other.clone()]);
     let delivered = BTreeMap::from([(one.key.kid().to_owned(), 3)]);
-    let listed = rows(&ledger, SETTLE, Some(&delivered), at(30));
+    let listed = rows(&journal, SETTLE, Some(&delivered), at(30));
     assert_eq!(
         (
             of(&listed, &one).delivered_objects,
@@ -149,9 +149,9 @@ fn delivered_objects_are_counted_where_they_are_known() {
         ),
         (Some(3), Some(0))
     );
-    assert!(table(&listed, &ledger, at(30))[0].contains(&"OBJECTS".to_owned()));
+    assert!(table(&listed, &journal, at(30))[0].contains(&"OBJECTS".to_owned()));
     assert!(
-        !table(&rows(&ledger, SETTLE, None, at(30)), &ledger, at(30))[0]
+        !table(&rows(&journal, SETTLE, None, at(30)), &journal, at(30))[0]
             .contains(&"OBJECTS".to_owned())
     );
 }

@@ -10,7 +10,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 use super::NotProven;
-use crate::client::poked_target::PokedTarget;
+use crate::client::poked_target::TargetRefresh;
 use crate::ports::ProbeAnswer;
 
 /// What makes any kube-apiserver forget a key.
@@ -90,7 +90,7 @@ pub(super) enum Obstacle {
 pub(super) struct TargetCase {
     pub(super) name: String,
     pub(super) audience: Option<Audience>,
-    target: Result<PokedTarget, Obstacle>,
+    target: Result<TargetRefresh, Obstacle>,
     pub(super) witness: Option<Witness>,
     /// Whether it accepted the witness before the revocation.
     accepted: bool,
@@ -107,7 +107,7 @@ impl TargetCase {
     pub(super) fn new(
         name: String,
         audience: Option<Audience>,
-        target: Result<PokedTarget, Obstacle>,
+        target: Result<TargetRefresh, Obstacle>,
     ) -> Self {
         Self {
             name,
@@ -289,7 +289,7 @@ mod tests {
             let mut case = TargetCase::new(
                 "prod".to_owned(),
                 Some(Audience::new(AUDIENCE).unwrap()),
-                Ok(PokedTarget::new(probed)),
+                Ok(TargetRefresh::new(probed)),
             );
             case.witness = witness;
             case

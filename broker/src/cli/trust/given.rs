@@ -1,4 +1,4 @@
-//! What a fence is made of: the flags, and for what they do not say Keyferry's configuration.
+//! What a rules is made of: the flags, and for what they do not say Keyferry's configuration.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,16 +10,16 @@ use keyferry_core::config::{AllowRule, Configuration, NamespaceRule, ObjectSourc
 use keyferry_core::issuer::Issuer;
 use keyferry_core::service_account::ServiceAccount;
 
-use super::fence::{Fence, check_prefix};
+use super::target_rules::{TargetRules, check_prefix};
 use super::{TrustArgs, local_file};
 use crate::clock::{Clock, SystemClock};
 
 /// The default of `tokenLifetime.max`.
 const MAX_LIFETIME: Duration = Duration::from_secs(12 * 3600);
 
-/// A fence, and what has to be said about it.
+/// A rules, and what has to be said about it.
 pub(super) struct Given {
-    pub(super) fence: Fence,
+    pub(super) rules: TargetRules,
     /// The target's own issuer, where the configuration states it.
     pub(super) own_issuer: Option<String>,
     pub(super) notes: Vec<String>,
@@ -81,7 +81,7 @@ pub(super) fn read(
         "{}/.well-known/openid-configuration",
         issuer.as_str().trim_end_matches('/')
     );
-    let fence = Fence {
+    let rules = TargetRules {
         issuer: issuer.as_str().to_owned(),
         discovery_url: discovery_url.filter(|url| *url != own_place),
         certificate_authority: args.discovery_ca.as_deref().map(certificates).transpose()?,
@@ -97,7 +97,7 @@ pub(super) fn read(
         .and_then(|(_, target)| target.target_issuer.as_ref())
         .map(|issuer| issuer.as_str().to_owned());
     Ok(Given {
-        fence,
+        rules,
         own_issuer,
         notes,
     })

@@ -1,14 +1,14 @@
-//! RBAC for the users that a fence lets in. Nothing is bound unless it was asked for.
+//! RBAC for the users that a rules lets in. Nothing is bound unless it was asked for.
 
 use keyferry_core::service_account::ServiceAccount;
 
-use super::fence::Fence;
+use super::target_rules::TargetRules;
 use super::{indented, quoted};
 
 /// The objects, as a YAML stream; empty where nothing was asked for.
-pub(super) fn of(fence: &Fence, bind: Option<&str>, flux: Option<&ServiceAccount>) -> String {
-    let users: String = fence.users().map(|user| subject_user(&user)).collect();
-    let name = name(&fence.prefix);
+pub(super) fn of(rules: &TargetRules, bind: Option<&str>, flux: Option<&ServiceAccount>) -> String {
+    let users: String = rules.users().map(|user| subject_user(&user)).collect();
+    let name = name(&rules.prefix);
     let mut objects = Vec::new();
     if let Some(flux) = flux {
         objects.extend(for_flux(&name, &users, flux));

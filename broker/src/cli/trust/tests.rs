@@ -106,7 +106,7 @@ fn token() -> ServiceAccountToken {
 }
 
 #[test]
-fn every_form_holds_a_fence_for_every_minor() {
+fn every_form_holds_rules_for_every_minor() {
     let ca = ca();
     let authority = format!("--discovery-ca={}", ca.path().display());
     for format in Format::value_variants() {
@@ -161,7 +161,7 @@ fn every_form_holds_a_fence_for_every_minor() {
 }
 
 #[test]
-fn the_fence_holds() {
+fn the_admission_policy_holds() {
     let file = printed(&HUB[..8]).unwrap().text;
     let minor = Minor::V1_37;
     assert!(user(&file, minor, &token()).is_some());

@@ -11,8 +11,8 @@ use serde_json::json;
 use super::{
     AT_ONCE, BETWEEN, DeliverParts, OF_ONE_NAMESPACE, Place, due as to_start, notice, sees,
 };
+use crate::admission_policy::AdmissionPolicyWriter;
 use crate::clock::Clock;
-use crate::fence::FenceWriter;
 use crate::leadership::LeadershipWriter;
 use crate::live::{LiveObjects, Watched};
 use crate::object_store::{Collection, ObjectStore};
@@ -52,7 +52,7 @@ fn parts(clock: &Arc<FakeClock>) -> DeliverParts {
         store: Arc::new(ObjectStore::new(server)),
         live: Arc::new(live),
         targets: TargetReader::default(),
-        fence: FenceWriter::author().reader(),
+        admission_policy: AdmissionPolicyWriter::author().reader(),
         published: PublicationReader::default(),
         leadership: LeadershipWriter::default().reader(),
         clock: Arc::<FakeClock>::clone(clock),

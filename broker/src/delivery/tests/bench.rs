@@ -11,8 +11,8 @@ use keyferry_core::name::AccessName;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
+use crate::admission_policy::{AdmissionPolicyWriter, Standing};
 use crate::delivery::{Deliveries, DeliveryParts, Next};
-use crate::fence::{FenceWriter, Standing};
 use crate::leadership::LeadershipWriter;
 use crate::metrics::Metrics;
 use crate::object_store::{Collection, Faults, ObjectStore};
@@ -35,7 +35,7 @@ pub(super) struct Bench {
     pub(super) audit: Arc<FakeAudit>,
     pub(super) probe: Arc<FakeProbe>,
     pub(super) policy: Arc<PolicyWriter>,
-    pub(super) fence: FenceWriter,
+    pub(super) admission_policy: AdmissionPolicyWriter,
     pub(super) leadership: Arc<LeadershipWriter>,
     store: Arc<ObjectStore>,
     faults: Faults,
@@ -53,13 +53,13 @@ impl Bench {
             audit: Arc::default(),
             probe: Arc::default(),
             policy: Arc::new(PolicyWriter::new(config::Policy::default())),
-            fence: FenceWriter::author(),
+            admission_policy: AdmissionPolicyWriter::author(),
             leadership: Arc::default(),
             store: Arc::new(ObjectStore::new(server)),
             faults: Faults::default(),
             targets: TargetWriter::default(),
         };
-        bench.fence.set(Standing::InForce);
+        bench.admission_policy.set(Standing::InForce);
         bench
             .leadership
             .set(Some(Duration::from_secs(1_000_000_000)));
@@ -182,7 +182,7 @@ impl Bench {
             published: self.world.publisher.reader(),
             targets: self.targets.reader(),
             mint: self.world.new_mint(),
-            fence: self.fence.reader(),
+            admission_policy: self.admission_policy.reader(),
             objects: Arc::<FakeObjects>::clone(&self.objects) as Arc<dyn HubObjects>,
             probe: Arc::<FakeProbe>::clone(&self.probe) as Arc<dyn TargetProbe>,
             audit: Arc::<FakeAudit>::clone(&self.audit) as Arc<dyn AuditSink>,
@@ -286,7 +286,7 @@ impl FakeAudit {
         *self.hook.lock().unwrap_or_else(PoisonError::into_inner) = hook;
     }
 
-    /// How many tokens were recorded as handed out.
+    /// How many tokens were recorded as issued.
     pub(super) fn tokens(&self) -> usize {
         self.records
             .lock()

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::bench::{Bench, SECRET, secret};
-use crate::fence::Standing;
+use crate::admission_policy::Standing;
 use crate::testing::Failing;
 
 #[tokio::test]
@@ -39,11 +39,13 @@ async fn what_cannot_be_read_is_not_written_over() {
 }
 
 #[tokio::test]
-async fn without_the_author_fence_only_what_holds_no_token() {
+async fn without_the_author_admission_policy_only_what_holds_no_token() {
     let mut bench = Bench::start().await;
     let both = json!({ "deliveries": [{ "name": "s", "type": "KubeConfigSecret" }, { "name": "m", "type": "FluxConfigMap" }] });
     bench.begin_anew(both);
-    bench.fence.set(Standing::Gap("it is not there".to_owned()));
+    bench
+        .admission_policy
+        .set(Standing::Gap("it is not there".to_owned()));
     let minted = bench.world.hub.token_requests();
     bench.settle(&bench.process()).await;
     assert_eq!(bench.condition("Delivered").1, "AuthorUnchecked");
@@ -57,7 +59,7 @@ async fn without_the_author_fence_only_what_holds_no_token() {
         (0, minted),
         "nor is the target asked with one"
     );
-    bench.fence.set(Standing::InForce);
+    bench.admission_policy.set(Standing::InForce);
     bench.settle(&bench.process()).await;
     bench.assert_ready("authors are checked");
 }

@@ -22,7 +22,7 @@ use super::{Bounds, PlainListener, TlsListener};
 use crate::embedded::Authority;
 use crate::http::connection::Times;
 use crate::metrics::Metrics;
-use crate::read_again::ReadAgain;
+use crate::reload_signal::ReloadSignal;
 
 /// Longer than anything that is waited for here may take on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
@@ -93,7 +93,7 @@ fn tls(bounds: Bounds, per_address: u32) -> Stage {
     let listener =
         TlsListener::bind(&listener, bounds, Some("127.0.0.1"), metrics.clone()).unwrap();
     let address = SocketAddr::from(([127, 0, 0, 1], listener.address().unwrap().port()));
-    tokio::spawn(listener.serve(routes(), ReadAgain::never()));
+    tokio::spawn(listener.serve(routes(), ReloadSignal::never()));
     Stage {
         address,
         metrics,

@@ -5,19 +5,21 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keyferry_core::fence::HubSite;
+use keyferry_core::admission_policy::HubSite;
 use keyferry_core::lifetime;
 use keyferry_core::service_account::ServiceAccount;
 
 use super::Shared;
+use crate::admission_policy::AdmissionPolicyWriter;
+use crate::controller::admission_policies::{
+    self, AdmissionPolicyChecks, KnownSite, OtherAdmissionPolicies,
+};
 use crate::controller::deliver::{self, DeliverParts};
-use crate::controller::fences::{self, Fences, KnownSite, OtherFences};
 use crate::controller::installed_policies::{self, InstalledPolicies};
 use crate::controller::pairing::{self, PairingParts, UnlistedAudiences};
 use crate::controller::pairing_trial::PairingTrial;
 use crate::controller::target_status::{self, TargetStatusParts};
 use crate::delivery::{Deliveries, DeliveryParts};
-use crate::fence::FenceWriter;
 use crate::kube::hub_facts::KubeHubFacts;
 use crate::kube::objects::KubeObjects;
 use crate::mint::Mint;
@@ -87,10 +89,16 @@ impl Shared {
             || Arc::clone(&self.live),
             || Arc::clone(&self.clock),
         );
-        let (author, pairing_fence) = (FenceWriter::author(), FenceWriter::pairing());
-        let labels = FenceWriter::labels();
-        let (fence_reader, pairing_reader, labels_reader) =
-            (author.reader(), pairing_fence.reader(), labels.reader());
+        let (author, pairing_admission_policy) = (
+            AdmissionPolicyWriter::author(),
+            AdmissionPolicyWriter::pairing(),
+        );
+        let labels = AdmissionPolicyWriter::labels();
+        let (admission_policy_reader, pairing_reader, labels_reader) = (
+            author.reader(),
+            pairing_admission_policy.reader(),
+            labels.reader(),
+        );
         let deliveries = Deliveries::new(DeliveryParts {
             policy: self.policy.clone(),
             store: store(),
@@ -99,7 +107,7 @@ impl Shared {
             published: self.publisher.reader(),
             targets: self.targets.clone(),
             mint: mint.clone(),
-            fence: fence_reader.clone(),
+            admission_policy: admission_policy_reader.clone(),
             objects: Arc::clone(&objects),
             probe: Arc::clone(&probe),
             audit,
@@ -114,19 +122,19 @@ impl Shared {
             store: store(),
             live: live(),
             targets: self.targets.clone(),
-            fence: fence_reader,
+            admission_policy: admission_policy_reader,
             published: self.publisher.reader(),
             leadership: self.leadership.clone(),
             clock: clock(),
             max_stale: self.server.max_stale_authorization,
         };
         let canary = self.canary();
-        let others = OtherFences::default();
+        let others = OtherAdmissionPolicies::default();
         let (other_readers, unlisted) = (others.readers(), UnlistedAudiences::default());
         let facts = self.facts();
-        let fences = Fences {
+        let admission_policies = AdmissionPolicyChecks {
             author,
-            pairing: pairing_fence,
+            pairing: pairing_admission_policy,
             labels,
             others,
             facts,
@@ -167,7 +175,8 @@ impl Shared {
             clock: clock(),
             random,
         };
-        self.background.spawn(fences::follow(fences));
+        self.background
+            .spawn(admission_policies::follow(admission_policies));
         self.background.spawn(pairing::follow(pairing));
         self.background.spawn(target_status::follow(status));
         self.background

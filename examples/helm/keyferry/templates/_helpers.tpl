@@ -62,7 +62,7 @@ app.kubernetes.io/name: keyferry
 {{- $value := get $config $field -}}
 {{- if not (kindIs "invalid" $value) }}{{ $_ := set $server $field $value }}{{ end -}}
 {{- end -}}
-{{- range $group := list "hub" "ownIssuers" "audit" -}}
+{{- range $group := list "hub" "managedIssuers" "audit" -}}
 {{- $fields := dict -}}
 {{- range $field, $value := get $config $group -}}
 {{- if not (kindIs "invalid" $value) }}{{ $_ := set $fields $field $value }}{{ end -}}

@@ -299,7 +299,7 @@ fn what_changes_no_policy_is_no_news() {
 
 #[test]
 fn audiences_of_keyferry_itself_are_no_targets() {
-    for audience in ["keyferry.dev", crate::own_issuer::INERT_AUDIENCE] {
+    for audience in ["keyferry.dev", crate::managed_issuer::INERT_AUDIENCE] {
         assert_eq!(
             objects(&[target("a", EARLY, audience)])
                 .assemble(&own())
@@ -308,9 +308,9 @@ fn audiences_of_keyferry_itself_are_no_targets() {
             Reason::SpecInvalid
         );
     }
-    let mut own_issuer = target("a", EARLY, "x");
-    own_issuer["spec"]["issuer"] = json!("Keyferry");
-    let assembled = objects(&[own_issuer]).assemble(&own());
+    let mut managed_issuer = target("a", EARLY, "x");
+    managed_issuer["spec"]["issuer"] = json!("Keyferry");
+    let assembled = objects(&[managed_issuer]).assemble(&own());
     assert!(
         assembled.targets[&named("a")]
             .message

@@ -141,14 +141,14 @@ fn of_the_server() {
             "another",
         ),
         set(
-            "ownIssuers: {rotateEvery: 23h}",
-            "ownIssuers.rotateEvery",
+            "managedIssuers: {rotateEvery: 23h}",
+            "managedIssuers.rotateEvery",
             "out of range",
             "24h to 8760h",
         ),
         set(
-            "ownIssuers: {enable: true}",
-            "ownIssuers.enable",
+            "managedIssuers: {enable: true}",
+            "managedIssuers.enable",
             "unknown field",
             "spelling",
         ),

@@ -1,0 +1,230 @@
+//! The shipped admission policies as one hub needs them: its own audiences, and the names that
+//! Keyferry has there.
+
+use std::collections::BTreeSet;
+
+use super::HubSite;
+use crate::audience::Audience;
+
+/// Keyferry's namespace in the shipped manifests.
+pub(super) const NAMESPACE: &str = "keyferry-system";
+/// The canary in them.
+pub(super) const CANARY: &str = "keyferry-canary";
+/// Keyferry's account in them.
+pub(super) const USERNAME: &str = "system:serviceaccount:keyferry-system:keyferry";
+/// Keyferry's audience in them.
+pub(super) const CALLER_AUDIENCE: &str = "keyferry.dev";
+/// How that stands there. The API group of the same name stands in quotes of another kind.
+const CALLER_AUDIENCE_EXPRESSION: &str = "\"'keyferry.dev'\"";
+/// The list that stands for each hub's own audiences.
+const HUB_AUDIENCES: &str = "['https://kubernetes.default.svc', \
+    'https://kubernetes.default.svc.cluster.local', 'kubernetes.default.svc', 'api', 'k3s', \
+    'rke2']";
+
+/// What comes before any binding.
+const RIGHTS: &str = include_str!("../../../../examples/admission-policies/rights.yaml");
+
+/// The hub's audiences or names cannot stand in a manifest.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FillError {
+    /// Without them, `hubAudiences` would protect nothing.
+    #[error("no audience of the hub is known")]
+    NoHubAudiences,
+    /// It would end the quotes that it stands in.
+    #[error(
+        "{0:?} cannot stand in an admission policy: quotes, backslashes, spaces and control \
+         characters are not written into one"
+    )]
+    Unquotable(String),
+}
+
+/// The manifests filled in for a hub, in the order in which they are applied: rights, policies with
+/// their bindings, and last, apart, the bindings of `keyferry-pairing`, which refuse every
+/// TokenRequest of a hub that does not know the kind AudiencePairing yet.
+///
+/// # Errors
+/// [`FillError`].
+pub fn manifests(site: &HubSite) -> Result<(String, String), FillError> {
+    if site.hub_audiences.is_empty() {
+        return Err(FillError::NoHubAudiences);
+    }
+    let names = [
+        &site.namespace,
+        &site.canary,
+        &site.username,
+        &site.caller_audience,
+    ];
+    for text in names.into_iter().chain(&site.hub_audiences) {
+        Audience::new(text.as_str())
+            .map_err(|_| FillError::Unquotable(text.chars().take(100).collect()))?;
+    }
+    let quoted: Vec<String> = site
+        .hub_audiences
+        .iter()
+        .map(|audience| format!("'{audience}'"))
+        .collect();
+    let fill = |manifest: &str| {
+        for_site(manifest, site).replace(HUB_AUDIENCES, &format!("[{}]", quoted.join(", ")))
+    };
+    let policies = [
+        super::AUTHOR,
+        super::LABELS,
+        super::RETARGET,
+        super::AUDIENCE,
+        super::OWN_ACCOUNT,
+        super::KEPT,
+        super::PAIRING,
+    ];
+    let mut files = vec![fill(RIGHTS)];
+    files.extend(
+        policies
+            .iter()
+            .map(|admission_policy| fill(admission_policy.policy)),
+    );
+    Ok((files.join("---\n"), fill(super::PAIRING.binding)))
+}
+
+/// A manifest with the names of this Keyferry.
+pub(super) fn for_site(manifest: &str, site: &HubSite) -> String {
+    let caller = format!("\"'{}'\"", site.caller_audience);
+    // The longest first: one is part of another. In one pass, so that nothing written is replaced
+    // again.
+    let names = [
+        (USERNAME, site.username.as_str()),
+        (CALLER_AUDIENCE_EXPRESSION, caller.as_str()),
+        (NAMESPACE, site.namespace.as_str()),
+        (CANARY, site.canary.as_str()),
+    ];
+    let mut filled = String::with_capacity(manifest.len());
+    let mut rest = manifest;
+    while let Some((at, shipped, own)) = next(rest, &names) {
+        filled.push_str(rest.get(..at).unwrap_or_default());
+        filled.push_str(own);
+        rest = rest.get(at + shipped.len()..).unwrap_or_default();
+    }
+    filled.push_str(rest);
+    filled
+}
+
+/// The first of the names in a text.
+fn next<'a>(text: &str, names: &[(&'a str, &'a str)]) -> Option<(usize, &'a str, &'a str)> {
+    let found = names
+        .iter()
+        .filter_map(|(shipped, own)| Some((text.find(shipped)?, *shipped, *own)));
+    found.min_by_key(|(at, shipped, _)| (*at, usize::MAX - shipped.len()))
+}
+
+/// The texts of a CEL list that holds nothing but quoted texts without escapes.
+pub(super) fn texts(expression: &str) -> Option<BTreeSet<String>> {
+    let mut rest = expression
+        .trim()
+        .strip_prefix('[')?
+        .strip_suffix(']')?
+        .trim();
+    let mut texts = BTreeSet::new();
+    while !rest.is_empty() {
+        let quote = rest
+            .chars()
+            .next()
+            .filter(|quote| matches!(quote, '\'' | '"'))?;
+        let (text, after) = rest.get(1..)?.split_once(quote)?;
+        if text.contains(['\\', '\n', '\r']) {
+            return None;
+        }
+        texts.insert(text.to_owned());
+        rest = after.trim_start();
+        if !rest.is_empty() {
+            rest = rest.strip_prefix(',')?.trim_start();
+        }
+    }
+    Some(texts)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::ALL;
+    use super::*;
+
+    #[test]
+    fn what_is_filled_in_is_what_is_compared() {
+        let site = HubSite {
+            namespace: "access".to_owned(),
+            canary: "bird".to_owned(),
+            username: "system:serviceaccount:access:keyferry".to_owned(),
+            caller_audience: "callers.example.com".to_owned(),
+            hub_audiences: ["https://hub.example.com".to_owned(), "api".to_owned()].into(),
+        };
+        let (first, last) = manifests(&site).unwrap();
+        let all = format!("{first}---\n{last}");
+        assert!(
+            !all.contains("keyferry-system")
+                && !all.contains("k3s")
+                && !last.contains("kind: ValidatingAdmissionPolicy\n")
+        );
+        let objects: Vec<serde_json::Value> = serde_saphyr::from_multiple(&all).unwrap();
+        let of = |kind: &str, name: &str| {
+            objects
+                .iter()
+                .find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
+                .unwrap()
+        };
+        for admission_policy in ALL {
+            let (policy, binding) = (
+                of("ValidatingAdmissionPolicy", admission_policy.policy_name()),
+                of("ValidatingAdmissionPolicyBinding", admission_policy.name()),
+            );
+            assert_eq!(
+                admission_policy.check(policy, binding, &site),
+                Ok(()),
+                "{}",
+                admission_policy.name()
+            );
+            assert_eq!(
+                admission_policy.check_hub_audiences(policy, &site),
+                Ok(()),
+                "{}",
+                admission_policy.name()
+            );
+        }
+        assert!(
+            first.contains("namespace: access"),
+            "the rights are bound to the account there"
+        );
+    }
+
+    #[test]
+    fn what_would_end_its_quotes_is_not_written() {
+        let with = |audience: &str| {
+            manifests(&HubSite {
+                hub_audiences: [audience.to_owned()].into(),
+                ..HubSite::shipped()
+            })
+        };
+        assert_eq!(
+            manifests(&HubSite::shipped()),
+            Err(FillError::NoHubAudiences)
+        );
+        for audience in ["a'] + ['b", "a\"", "a\\", "", "a b", "a\nb"] {
+            assert_eq!(
+                with(audience),
+                Err(FillError::Unquotable(audience.to_owned())),
+                "{audience:?}"
+            );
+        }
+        assert!(with("https://hub.example.com").is_ok());
+    }
+
+    #[test]
+    fn a_name_is_replaced_once() {
+        let site = HubSite {
+            namespace: "keyferry-canary".to_owned(),
+            canary: "keyferry-system".to_owned(),
+            ..HubSite::shipped()
+        };
+        assert_eq!(
+            for_site("keyferry-system/keyferry-canary", &site),
+            "keyferry-canary/keyferry-system"
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! The entry of the `jwt` list that lets a hub in, and only as far as it is allowed.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use keyferry_core::service_account::ServiceAccount;
+
+use super::{indented, quoted};
+
+/// What an entry says.
+#[derive(Clone, Debug)]
+pub(super) struct TargetRules {
+    /// The iss of the hub's tokens.
+    pub(super) issuer: String,
+    /// Where the target reads the discovery document, where that is not below the issuer.
+    pub(super) discovery_url: Option<String>,
+    /// PEM; without it, the target's system roots.
+    pub(super) certificate_authority: Option<String>,
+    /// The target's one audience.
+    pub(super) audience: String,
+    /// What stands before users and groups; checked by [`check_prefix`].
+    pub(super) prefix: String,
+    /// Who may come; never empty.
+    pub(super) allow: BTreeSet<ServiceAccount>,
+    /// The longest life of a token.
+    pub(super) max_lifetime: Duration,
+}
+
+impl TargetRules {
+    /// The users that come out, in order.
+    pub(super) fn users(&self) -> impl Iterator<Item = String> {
+        self.allow
+            .iter()
+            .map(|account| format!("{}{}", self.prefix, account.username()))
+    }
+
+    /// The entry, as an item of a block list without indentation.
+    pub(super) fn entry(&self) -> String {
+        let Self { prefix, .. } = self;
+        let seconds = self.max_lifetime.as_secs();
+        // The namespace is taken from the subject, which the first rule holds, and not from a claim
+        // that a stolen key could choose freely.
+        let groups = format!(
+            "['{prefix}system:serviceaccounts', '{prefix}system:serviceaccounts:' + \
+             claims.sub.split(':')[2]]"
+        );
+        let subjects = self.subjects();
+        let uid = quoted("claims['kubernetes.io'].serviceaccount.uid");
+        let rules = format!(
+            "# Only these ServiceAccounts of the hub, whoever signs.\n{subjects}  message: this ServiceAccount may not use this cluster\n\
+             - expression: claims.exp - claims.iat <= {seconds}\n  message: the token lives longer than this cluster allows\n\
+             - expression: claims.aud.size() == 1\n  message: the token is for several audiences\n"
+        );
+        let mappings = format!(
+            "username:\n  claim: sub\n  # Never empty: without it the hub's ServiceAccounts would be this cluster's own.\n  prefix: {}\n\
+             groups:\n  expression: {}\nuid:\n  expression: {uid}\n",
+            quoted(prefix),
+            quoted(&groups)
+        );
+        format!(
+            "- issuer:\n{}  claimValidationRules:\n{}  claimMappings:\n{}",
+            indented(&self.issuer_fields(), 4),
+            indented(&rules, 4),
+            indented(&mappings, 4)
+        )
+    }
+
+    fn issuer_fields(&self) -> String {
+        let mut text = format!(
+            "# The hub's issuer, byte for byte: the iss of its tokens.\nurl: {}\n",
+            quoted(&self.issuer)
+        );
+        if let Some(discovery_url) = &self.discovery_url {
+            text += &format!(
+                "# Where this cluster reads where the keys are.\ndiscoveryURL: {}\n",
+                quoted(discovery_url)
+            );
+        }
+        match &self.certificate_authority {
+            Some(pem) => {
+                text += &format!("certificateAuthority: |\n{}", indented(pem.trim_end(), 2))
+            }
+            None => {
+                text += "# No certificateAuthority: the roots of the apiserver's system are \
+                    trusted for that place.\n"
+            }
+        }
+        text + &format!(
+            "# This cluster's one audience: a token for another cluster is refused \
+             here.\naudiences:\n  - {}\n",
+            quoted(&self.audience)
+        )
+    }
+
+    fn subjects(&self) -> String {
+        let names: Vec<String> = self
+            .allow
+            .iter()
+            .map(|account| format!("'{}'", account.username()))
+            .collect();
+        match names.as_slice() {
+            [one] => format!("- expression: \"claims.sub in [{one}]\"\n"),
+            many => format!(
+                "- expression: |-\n    claims.sub in [\n      {}\n    ]\n",
+                many.join(",\n      ")
+            ),
+        }
+    }
+}
+
+/// Whether a prefix can stand in an expression and keeps the hub's names apart from the target's
+/// own.
+///
+/// # Errors
+/// A line that says why not.
+pub(super) fn check_prefix(prefix: &str) -> Result<(), String> {
+    let plain = |character: char| character.is_ascii_alphanumeric() || ".-_:/@".contains(character);
+    if prefix.is_empty() {
+        Err("an empty prefix would make the hub's ServiceAccounts this cluster's own".to_owned())
+    } else if prefix.starts_with("system:") {
+        Err(
+            "a prefix that starts with system: would let the hub name the cluster's own users"
+                .to_owned(),
+        )
+    } else if !prefix.chars().all(plain) || prefix.len() > 64 {
+        Err("write at most 64 letters, digits and .-_:/@, like hub:".to_owned())
+    } else {
+        Ok(())
+    }
+}

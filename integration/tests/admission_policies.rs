@@ -1,0 +1,92 @@
+//! The admission policies of examples/admission-policies on real apiservers of both minors: what each refuses
+//! and what it lets pass, by every way of writing, for tenants, platform admins, cluster admins,
+//! the kubelet, and Keyferry's own account with its shipped rights.
+#![allow(
+    clippy::print_stderr,
+    reason = "a test tells the person who waits what it measured"
+)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test waits by the clock of the machine, as the real parts do"
+)]
+
+#[path = "admission_policies/audience.rs"]
+mod audience;
+#[path = "admission_policies/author.rs"]
+mod author;
+#[path = "admission_policies/kept.rs"]
+mod kept;
+#[path = "admission_policies/keyferry_self.rs"]
+mod keyferry_self;
+#[path = "admission_policies/kubelet.rs"]
+mod kubelet;
+#[path = "admission_policies/labels.rs"]
+mod labels;
+#[path = "admission_policies/latency.rs"]
+mod latency;
+#[path = "admission_policies/pairing.rs"]
+mod pairing;
+#[path = "admission_policies/people.rs"]
+mod people;
+#[path = "admission_policies/retarget.rs"]
+mod retarget;
+#[path = "admission_policies/stage.rs"]
+mod stage;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use keyferry_integration::runner::Suite;
+
+use stage::Stage;
+
+fn main() -> ExitCode {
+    Suite::new(Stage::start)
+        .limit(Duration::from_secs(400))
+        .at_once(4)
+        .test("every_expression_passes_the_type_check", stage::type_checks)
+        .test("a_listed_audience_is_for_its_pairs_alone", pairing::table)
+        .test("no_way_of_asking_gets_round_the_pairs", pairing::ways_round)
+        .test("the_kubelet_obeys_and_is_served", kubelet::bound_pods)
+        .test("an_author_needs_the_right_to_mint", author::table)
+        .test(
+            "the_installed_author_policy_is_known_and_a_hollow_one_too",
+            author::known,
+        )
+        .test(
+            "tokens_go_elsewhere_by_the_verb_retarget_alone",
+            retarget::table,
+        )
+        .test(
+            "an_audience_of_the_hub_is_no_targets_and_another_takes_its_verb",
+            audience::table,
+        )
+        .test("labels_of_access_change_by_their_verb_alone", labels::table)
+        .test(
+            "keyferry_asks_for_nothing_but_its_own",
+            keyferry_self::table,
+        )
+        .test(
+            "keyferry_writes_no_secret_that_is_a_credential_of_the_hub",
+            keyferry_self::secrets,
+        )
+        .test("the_pairing_and_its_definition_stay", kept::stay)
+        .test_alone(
+            "without_the_object_only_closed_namespaces_are_closed",
+            kept::without_the_object,
+        )
+        .test_alone(
+            "without_the_definition_a_new_start_closes_the_hub",
+            kept::without_the_definition,
+        )
+        .test_alone(
+            "a_broken_pairing_spares_the_hub",
+            audience::a_broken_pairing_spares_the_hub,
+        )
+        .test_alone(
+            "the_command_checks_what_it_prints",
+            audience::the_command_checks_what_it_prints,
+        )
+        .test_alone("latency_of_a_token_request", latency::measured)
+        .run()
+}

@@ -1,0 +1,85 @@
+//! What the pairing costs a TokenRequest: 1,000 audiences of 21 pairs each, against the same
+//! without the policies.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use keyferry_integration::control_plane::ControlPlane;
+use keyferry_integration::runner::{TestError, TestResult};
+
+use super::stage::{
+    ADMISSION, AUDIENCE, Stage, admission_policy, apply, denied_by, mint, until, until_in_force,
+    write_pairing,
+};
+
+const REQUESTS: usize = 200;
+
+pub(super) async fn measured(stage: Arc<Stage>) -> TestResult {
+    for hub in &stage.hubs {
+        let audiences: Vec<String> = (0..1000)
+            .map(|number| format!("https://target-{number:04}.keyferry.test"))
+            .collect();
+        write_pairing(hub, &audiences).await?;
+        let (admin, last) = (hub.admin(), audiences[999].as_str());
+        until("the pairing is seen", || async {
+            denied_by(
+                mint(admin, "tenant-a", "other", &[last]).await,
+                "keyferry-pairing",
+            )
+        })
+        .await?;
+        let (listed, plain) = (times(hub, &[last]).await?, times(hub, &[]).await?);
+        for binding in ["keyferry-pairing", "keyferry-pairing-closed"] {
+            admin
+                .delete(&format!(
+                    "{ADMISSION}/validatingadmissionpolicybindings/{binding}"
+                ))
+                .await?;
+        }
+        until("the policy lets go", || async {
+            mint(admin, "tenant-a", "other", &[AUDIENCE]).await.is_ok()
+        })
+        .await?;
+        let without = times(hub, &[last]).await?;
+        eprintln!(
+            "TokenRequest on {}, p50 of {REQUESTS}: {:.2} ms without the pairing, {:.2} ms for a \
+             listed audience among 1000 x 21 pairs, {:.2} ms for the hub's own",
+            hub.minor().git_version(),
+            ms(p50(&without)),
+            ms(p50(&listed)),
+            ms(p50(&plain)),
+        );
+        apply(hub, &admission_policy("pairing-binding")).await?;
+        write_pairing(hub, &[]).await?;
+        until_in_force(hub).await?;
+        // Generous, and by the quickest tenth, which neighbours leave alone: one parameter for each
+        // target costs every request more than this.
+        let (listed, without) = (listed[REQUESTS / 10], without[REQUESTS / 10]);
+        assert!(
+            listed < without * 2 + Duration::from_millis(5),
+            "{listed:?} against {without:?} on {}",
+            hub.name()
+        );
+    }
+    Ok(())
+}
+
+/// How long each of some requests took, the quickest first.
+async fn times(hub: &ControlPlane, audiences: &[&str]) -> Result<Vec<Duration>, TestError> {
+    let mut times = Vec::with_capacity(REQUESTS);
+    for _ in 0..REQUESTS {
+        let started = Instant::now();
+        mint(hub.admin(), "tenant-a", "reconciler", audiences).await?;
+        times.push(started.elapsed());
+    }
+    times.sort_unstable();
+    Ok(times)
+}
+
+fn p50(times: &[Duration]) -> Duration {
+    times[REQUESTS / 2]
+}
+
+fn ms(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}

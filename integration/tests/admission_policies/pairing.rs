@@ -1,0 +1,215 @@
+//! keyferry-pairing: TokenRequests.
+
+use std::sync::Arc;
+
+use keyferry_core::admission_policy;
+use keyferry_core::pairing::NOBODYS;
+use keyferry_integration::runner::TestResult;
+use serde_json::json;
+
+use super::people;
+use super::stage::{
+    ADMISSION, AUDIENCE, KEYFERRY, PAIRING, SECOND, Stage, denied_by, mint, must_be_denied,
+    must_pass, token_request,
+};
+
+const POLICY: &str = "keyferry-pairing";
+
+pub(super) async fn table(stage: Arc<Stage>) -> TestResult {
+    for hub in &stage.hubs {
+        let who = [
+            ("the tenant", people::tenant(hub, "tenant-a").await?),
+            ("cluster-admin", people::cluster_admin(hub).await?),
+            ("system:masters", hub.admin().clone()),
+            ("Keyferry", people::keyferry(hub).await?),
+        ];
+        for (name, client) in &who {
+            let what = format!("{name} on {}", hub.name());
+            must_pass(
+                &what,
+                mint(client, "tenant-a", "reconciler", &[AUDIENCE]).await,
+            )?;
+            must_pass(
+                &what,
+                mint(client, "tenant-a", "reconciler", &[SECOND]).await,
+            )?;
+            must_pass(
+                &format!("{what}, an audience that is not Keyferry's"),
+                mint(client, "tenant-a", "other", &["vault"]).await,
+            )?;
+            must_be_denied(
+                &what,
+                mint(client, "tenant-a", "other", &[AUDIENCE]).await,
+                POLICY,
+            )?;
+        }
+        let root = &who[1].1;
+        // The same name elsewhere.
+        must_be_denied(
+            "another namespace",
+            mint(root, "tenant-b", "reconciler", &[AUDIENCE]).await,
+            POLICY,
+        )?;
+        must_be_denied(
+            "kube-system",
+            mint(root, "kube-system", "reconciler", &[AUDIENCE]).await,
+            POLICY,
+        )?;
+        // Not in a mix, whatever is in it.
+        for mix in [
+            &[AUDIENCE, "vault"] as &[&str],
+            &["vault", AUDIENCE],
+            &[AUDIENCE, SECOND],
+            &[AUDIENCE, AUDIENCE],
+            &[AUDIENCE, ""],
+        ] {
+            must_be_denied(
+                &format!("{mix:?}"),
+                mint(root, "tenant-a", "reconciler", mix).await,
+                POLICY,
+            )?;
+        }
+        let other = mint(root, "tenant-a", "other", &[AUDIENCE]).await;
+        let said = other
+            .err()
+            .ok_or("a token for a pair that is not listed")?
+            .to_string();
+        assert!(
+            said.contains(&format!(
+                "no TargetAccess gives tenant-a/other the audience {AUDIENCE}"
+            )),
+            "{said}"
+        );
+        // What the hub's own clients ask for.
+        let own = must_pass("no audience", mint(root, "tenant-a", "other", &[]).await)?;
+        assert_eq!(
+            own["spec"]["audiences"],
+            json!([format!("https://{}.keyferry.test", hub.name())])
+        );
+        must_pass(
+            "two audiences of others",
+            mint(root, "tenant-a", "other", &["vault", "sts"]).await,
+        )?;
+        // By this Keyferry sees that the policy holds.
+        let keyferry = &who[3].1;
+        must_be_denied(
+            "nobody's",
+            mint(keyferry, "keyferry-system", "keyferry-canary", &[NOBODYS]).await,
+            POLICY,
+        )?;
+        let paths = [
+            "validatingadmissionpolicies",
+            "validatingadmissionpolicybindings",
+        ]
+        .map(|kind| format!("{ADMISSION}/{kind}/{POLICY}"));
+        let (policy, binding) = (
+            keyferry.get(&paths[0]).await?,
+            keyferry.get(&paths[1]).await?,
+        );
+        admission_policy::PAIRING.check(
+            &policy,
+            &binding,
+            &admission_policy::HubSite::shipped(),
+        )?;
+        must_pass(
+            "the canary",
+            mint(root, "keyferry-system", "keyferry-canary", &[AUDIENCE]).await,
+        )?;
+    }
+    Ok(())
+}
+
+pub(super) async fn ways_round(stage: Arc<Stage>) -> TestResult {
+    for hub in &stage.hubs {
+        let root = people::cluster_admin(hub).await?;
+        let path = "/api/v1/namespaces/tenant-a/serviceaccounts/other/token";
+        must_be_denied(
+            "a dry run",
+            root.create(&format!("{path}?dryRun=All"), &token_request(&[AUDIENCE]))
+                .await,
+            POLICY,
+        )?;
+        // Another spelling is another audience, to the target too: it compares bytes.
+        for other in [
+            AUDIENCE.to_uppercase(),
+            format!("{AUDIENCE}/"),
+            format!(" {AUDIENCE}"),
+        ] {
+            let minted = must_pass(
+                "another spelling",
+                mint(&root, "tenant-a", "other", &[&other]).await,
+            )?;
+            assert_eq!(minted["spec"]["audiences"], json!([other]));
+        }
+        // Who is asked for stands in the URL; a body that says otherwise is refused by the
+        // apiserver.
+        let mut body = token_request(&[AUDIENCE]);
+        body["metadata"] = json!({ "name": "reconciler", "namespace": "tenant-a" });
+        let answer = root.create(path, &body).await;
+        assert!(
+            answer.is_err(),
+            "a body that names another account was taken on {}",
+            hub.name()
+        );
+        for name in [
+            "tenant-a%2Freconciler",
+            "..%2F..%2Ftenant-a%2Fserviceaccounts%2Freconciler",
+            "reconciler%2F",
+        ] {
+            for namespace in ["tenant-b", "tenant-a%2Freconciler"] {
+                let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
+                assert!(
+                    root.create(&path, &token_request(&[AUDIENCE]))
+                        .await
+                        .is_err(),
+                    "{path} gave a token on {}",
+                    hub.name()
+                );
+            }
+        }
+        // A request made to exceed what an expression may cost is refused, not let through.
+        let mut many: Vec<String> = (0..20_000).map(|number| format!("a{number}")).collect();
+        many.push(AUDIENCE.to_owned());
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert!(
+            denied_by(mint(&root, "tenant-a", "other", &many).await, POLICY),
+            "twenty thousand audiences on {}",
+            hub.name()
+        );
+        // The object is Keyferry's.
+        let engineer = people::tenant(hub, "tenant-b").await?;
+        let theirs = json!({ "pairs": { AUDIENCE: ["tenant-b/reconciler"] } });
+        for answer in [
+            engineer.patch(PAIRING, &theirs).await,
+            engineer.delete(PAIRING).await,
+            engineer.get(PAIRING).await,
+        ] {
+            assert_eq!(
+                answer.err().and_then(|error| error.status()),
+                Some(403),
+                "a tenant reached the pairing on {}",
+                hub.name()
+            );
+        }
+        let second = json!({ "apiVersion": "keyferry.dev/v1alpha1", "kind": "AudiencePairing", "metadata": { "name": "second" }, "pairs": {} });
+        let keyferry = people::keyferry(hub).await?;
+        let answer = keyferry
+            .create(&format!("{KEYFERRY}/audiencepairings"), &second)
+            .await;
+        assert!(
+            answer.is_err_and(|error| error.to_string().contains("its name is keyferry")),
+            "a second pairing on {}",
+            hub.name()
+        );
+        let odd = json!({ "pairs": { AUDIENCE: ["tenant-a/reconciler/x"] } });
+        assert!(
+            hub.admin()
+                .patch(&format!("{PAIRING}?dryRun=All"), &odd)
+                .await
+                .is_err(),
+            "a pair with two slashes on {}",
+            hub.name()
+        );
+    }
+    Ok(())
+}

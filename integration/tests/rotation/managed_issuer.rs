@@ -1,0 +1,48 @@
+//! Issuers of Keyferry's own, where every cluster has the issuer that kubeadm gives it: the way
+//! around the collision, rotations that lose nothing, and what a stolen key is good for.
+
+#[path = "managed_issuer/collision.rs"]
+mod collision;
+#[path = "managed_issuer/deleted.rs"]
+mod deleted;
+#[path = "managed_issuer/reach.rs"]
+mod reach;
+#[path = "managed_issuer/rotation.rs"]
+mod rotation;
+#[path = "managed_issuer/stage.rs"]
+mod stage;
+#[path = "managed_issuer/stolen.rs"]
+mod stolen;
+
+use keyferry_integration::runner::Suite;
+
+use stage::Stage;
+
+/// The tests, with the longest first.
+pub(crate) fn suite() -> Suite<Stage> {
+    Suite::new(Stage::start)
+        .test(
+            "rotations_under_load_lose_no_token",
+            rotation::rotations_under_load_lose_no_token,
+        )
+        .test(
+            "a_deleted_key_set_is_revoked",
+            deleted::a_deleted_key_set_is_revoked,
+        )
+        .test(
+            "the_hubs_issuer_collides_and_both_fixes_are_told",
+            collision::the_hubs_issuer_collides_and_both_fixes_are_told,
+        )
+        .test(
+            "managed_issuers_are_off_until_enabled",
+            collision::managed_issuers_are_off_until_enabled,
+        )
+        .test(
+            "a_tenant_reaches_each_target_with_its_managed_issuer",
+            reach::a_tenant_reaches_each_target_with_its_managed_issuer,
+        )
+        .test(
+            "a_stolen_key_reaches_only_the_allowed_pair",
+            stolen::a_stolen_key_reaches_only_the_allowed_pair,
+        )
+}
