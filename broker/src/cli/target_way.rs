@@ -102,7 +102,7 @@ pub(super) struct WayArgs {
     tls_server_name: Option<String>,
     /// An issuer of the target's own ServiceAccount tokens (--service-account-issuer): may be given
     /// again.
-    #[arg(long = "managed-issuer", value_name = "URL", help_heading = TARGET)]
+    #[arg(long = "own-issuer", value_name = "URL", help_heading = TARGET)]
     target_issuer: Vec<String>,
     /// The token for the target.
     #[arg(long, value_name = "FILE", help_heading = TARGET)]

@@ -123,6 +123,7 @@ impl Deliveries {
         let earlier = earlier_token(&round.stored.record.status, round.name, &place, now);
         let (retry, exposed) = match self.remove(&place, owner).await {
             Ok(Removal::Gone(exposed)) => (false, exposed),
+            // Tried again while a token may stand in it: the owner can give it back.
             // Without a token of ours in it, it is none of ours, and a caller that is refused
             // learns nothing of it.
             Ok(Removal::Stays(why)) => {
@@ -132,7 +133,7 @@ impl Deliveries {
                     );
                 }
                 report.token = earlier;
-                (false, None)
+                (report.token.is_some(), None)
             }
             Err(error) => {
                 report.message = format!("deleting the object failed: {error}");

@@ -125,6 +125,22 @@ async fn an_object_out_of_reach_is_reported_with_its_token() {
     assert_eq!(key_ids(&bench).1, Some(old));
 }
 
+/// It is tried again more and more rarely, not every second.
+#[tokio::test]
+async fn an_object_out_of_reach_that_is_no_longer_allowed_is_reported_too() {
+    let (bench, process, old, _) = delivered().await;
+    bench.objects.edit(SECRET, |secret| {
+        secret["metadata"]["ownerReferences"] = json!([]);
+    });
+    bench.put_target(&json!({ "allow": [] }));
+    bench.world.clock.advance(Duration::from_secs(1200));
+    assert_eq!(bench.look(&process).await, Next::Retry);
+    assert_eq!(key_ids(&bench).1, Some(old));
+    let access = bench.objects.object(ACCESS).unwrap();
+    let message = access["status"]["deliveries"][0]["message"].as_str();
+    assert!(message.unwrap().contains("its token may still stand in it"));
+}
+
 #[tokio::test]
 async fn an_object_that_was_made_immutable_is_written_again() {
     let (bench, process, old, new) = delivered().await;
