@@ -19,10 +19,14 @@ use tokio::sync::watch;
 
 use super::setup::{ACCOUNT, Behind, token_path};
 
-/// Connections, each with the token of one caller; a connection carries as many streams as the
-/// listener lets it.
+/// The callers' tokens.
 const TOKENS: usize = 100;
-const EACH: usize = 100;
+/// Connections with each token. The listener lets a connection carry 32 requests at once.
+const CONNECTIONS: usize = 4;
+/// Requests at once over each connection.
+const EACH: usize = 25;
+/// All requests.
+const CROWD: usize = TOKENS * CONNECTIONS * EACH;
 /// How long each of the three calls of a first mint takes; well below the deadline of a call, for
 /// the machine is busy.
 const DELAY: Duration = Duration::from_secs(2);
@@ -141,7 +145,7 @@ impl Gate {
 
     async fn until_all_wait(&self) -> TestResult {
         until("all requests are on their way", || {
-            self.waiting.load(Ordering::SeqCst) == TOKENS * EACH
+            self.waiting.load(Ordering::SeqCst) == CROWD
         })
         .await
     }
@@ -173,11 +177,33 @@ async fn slow_down_the_last_review(behind: &Behind, callers: u64) -> TestResult 
 }
 
 async fn crowd(behind: &Behind) -> Result<Vec<Caller>, TestError> {
-    try_join_all((0..TOKENS).map(|_| caller(behind))).await
+    let of_one_token = (0..TOKENS).map(async |_| {
+        let form = form(behind).await?;
+        try_join_all((0..CONNECTIONS).map(|_| connected(behind, form.clone()))).await
+    });
+    Ok(try_join_all(of_one_token)
+        .await?
+        .into_iter()
+        .flatten()
+        .collect())
+}
+
+async fn caller(behind: &Behind) -> Result<Caller, TestError> {
+    connected(behind, form(behind).await?).await
+}
+
+/// The form of an exchange with a token of its own.
+async fn form(behind: &Behind) -> Result<String, TestError> {
+    let form = exchange_form(&behind.fresh_caller().await?, &behind.access("one"));
+    let form: Vec<String> = form
+        .iter()
+        .map(|(key, value)| format!("{key}={}", value.replace(':', "%3A").replace('/', "%2F")))
+        .collect();
+    Ok(form.join("&"))
 }
 
 /// With its connection open already.
-async fn caller(behind: &Behind) -> Result<Caller, TestError> {
+async fn connected(behind: &Behind, form: String) -> Result<Caller, TestError> {
     let ca = reqwest::Certificate::from_pem(&std::fs::read(behind.broker.ca_path())?)?;
     let http = reqwest::Client::builder()
         .no_proxy()
@@ -188,15 +214,7 @@ async fn caller(behind: &Behind) -> Result<Caller, TestError> {
         http.get(behind.broker.api_url()).send().await?.status(),
         404
     );
-    let form = exchange_form(&behind.fresh_caller().await?, &behind.access("one"));
-    let form: Vec<String> = form
-        .iter()
-        .map(|(key, value)| format!("{key}={}", value.replace(':', "%3A").replace('/', "%2F")))
-        .collect();
-    Ok(Caller {
-        http,
-        form: form.join("&"),
-    })
+    Ok(Caller { http, form })
 }
 
 /// The request id of a granted exchange.
@@ -244,7 +262,7 @@ fn one_mint_for_all(world: &World, behind: &Behind, ids: &[String]) -> TestResul
         .collect();
     assert_eq!(
         (ids.len(), granted.len()),
-        (TOKENS * EACH, TOKENS * EACH),
+        (CROWD, CROWD),
         "one audit record for each issuance"
     );
     let waited = granted
@@ -252,7 +270,7 @@ fn one_mint_for_all(world: &World, behind: &Behind, ids: &[String]) -> TestResul
         .filter(|record| record["cache"] == "miss")
         .count();
     eprintln!("{waited} of them waited for the mint, the others found it done");
-    assert!(waited >= TOKENS * EACH / 4, "{waited} are no crowd");
+    assert!(waited >= CROWD / 4, "{waited} are no crowd");
     let token_ids: std::collections::BTreeSet<&str> = granted
         .iter()
         .filter_map(|record| record["tokenId"].as_str())
